@@ -1,4 +1,4 @@
-"""The weights of ``cc_pipeline/documents/html/article.py``: fitted on gold articles, and cross-validated.
+"""The weights of ``cc_pipeline/documents/html/content.py``: fitted on gold articles, and cross-validated.
 
     python -m benchmarks.article_weights            # cross-validated F1, then the weights to put into the module
     python -m benchmarks.article_weights --folds 5
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cc_pipeline.documents.html import article
+from cc_pipeline.documents.html import content as article
 from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
 
 _WORD = re.compile(r"\w+")

@@ -26,10 +26,9 @@ from benchmarks.catalog_growth import bench_catalog
 from benchmarks.index_files import CRAWL, write_files
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder
-from cc_pipeline.index.footers.decode import FooterRows
+from cc_pipeline.index.footers.decode import COMPILED, FooterRows
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
-from cc_pipeline.index.footers.walk import COMPILED
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.rates import default_limits
 from cc_pipeline_tests.faultserver import FaultServerProcess

@@ -33,26 +33,23 @@ from benchmarks.article_weights import pages as gold_pages
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.documents.about.author import author
-from cc_pipeline.documents.about.guesses import guessed_date
-from cc_pipeline.documents.about.marks import Marks
-from cc_pipeline.documents.about.metas import Metas
+from cc_pipeline.documents.about.marks import Marks, Metas
 from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.about.page import About
-from cc_pipeline.documents.about.published import modified, published
+from cc_pipeline.documents.about.published import guessed_date, modified, published
 from cc_pipeline.documents.about.relations import relations
 from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
+from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html.content import Extractor, extracted, main_content
 from cc_pipeline.documents.html.facts import json_ld
 from cc_pipeline.documents.html.tree import parse_html
-from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
-from cc_pipeline.documents.signals.fingerprint import fingerprint
-from cc_pipeline.documents.signals.quality import quality
+from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
 from cc_pipeline_tests.documents.news import htmldate_day, news_pages, same_names, trafilatura_author

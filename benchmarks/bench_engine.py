@@ -35,16 +35,16 @@ from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.extraction.slice import PAGE_TABLES
+from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import MiniCrawlSpec, spec_for
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.workspace import open_workspace
-from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.sparkcluster import spark_cluster, why_no_spark
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import weed_program, weed_server
@@ -213,7 +213,7 @@ def spark(asked: dict[str, Any]) -> dict[str, float]:
     """The seconds of each step by executors, of starting, and of an empty task."""
     from pyspark import SparkConf, SparkContext  # a local run has none
 
-    from cc_pipeline.engines.spark.run import run_job  # needs it
+    from cc_pipeline.engines.spark.job import run_job  # needs it
 
     workers = int(asked["workers"])
     found: dict[str, float] = {}

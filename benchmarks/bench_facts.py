@@ -27,13 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.report import Report, sized, spread
-from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.minicrawl.seeded import gzip_member
+from cc_pipeline.facts.answers import facts_of_hosts
+from cc_pipeline.facts.datasets import ready_made
+from cc_pipeline.facts.host_keys import HostRanges
+from cc_pipeline.minicrawl.spec import gzip_member
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.facts.answers import facts_of_hosts
-from cc_pipeline.stages.facts.datasets import ready_made
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.minicrawl.keyed import HOST_INDEX_LIST
 

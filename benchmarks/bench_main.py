@@ -20,7 +20,7 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 
 CRAWL = "CC-MAIN-2024-22"
 

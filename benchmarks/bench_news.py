@@ -23,9 +23,9 @@ from warcio.warcwriter import WARCWriter
 
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.paths import path_list_key
+from cc_pipeline.indexing.build import build_index
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.build import build_index
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 
 MONTH = "CC-NEWS-2026-05"
 KEY = "crawl-data/CC-NEWS/2026/05/CC-NEWS-20260501003412-08100.warc.gz"

@@ -36,7 +36,7 @@ from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
 PARTS = ("runs", "large")

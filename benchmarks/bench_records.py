@@ -28,7 +28,7 @@ import requests
 from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.report import Report, sized, spread
-from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.places import PlacesFound

@@ -21,16 +21,16 @@ import numpy as np
 
 from benchmarks.catalog_synthetic import SUBSETS, Shape, crawl_tables
 from benchmarks.report import Report, percentile, sized, spread
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.extraction.slice import HARVEST, Slice
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.index.catalog import build
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
 from cc_pipeline.index.catalog.from_footers import coverage_table
-from cc_pipeline.index.catalog.merge import merge_crawls
+from cc_pipeline.index.catalog.keep import merge_crawls
+from cc_pipeline.indexing.catalog import rebuild_catalog
+from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.catalog import rebuild_catalog
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.peak import own_peak
 
 QUESTIONS = sized(20, 1_000)

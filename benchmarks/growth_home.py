@@ -24,15 +24,15 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
+from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
+from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
 
 CRAWL = "CC-MAIN-2024-22"
 TEMPLATE, ASKED = "example.com", "example-foo.com"

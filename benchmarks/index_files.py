@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl import seeded
+from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.indexes import published_schema, writer_options
 from cc_pipeline.minicrawl.spec import CrawlSpec
 

@@ -24,8 +24,7 @@ from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl.indexes import published_schema, writer_options
 from cc_pipeline.minicrawl.records import Exchange, response_record
-from cc_pipeline.minicrawl.seeded import MemberFile, gzip_member, sha1_base32
-from cc_pipeline.minicrawl.spec import CrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, gzip_member, sha1_base32
 
 CRAWL = "CC-MAIN-2024-22"
 TARGET = "large.example"
@@ -161,9 +160,9 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.locate import locate_captures
     from cc_pipeline.extraction.parse import parse_records
+    from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
     from cc_pipeline.settings import load_settings
-    from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-    from cc_pipeline.stages.workspace import Workspace
+    from cc_pipeline.workspace.workspace import Workspace
 
     limits = {"max_bytes": None, "max_requests": None}
     workspace = Workspace(load_settings({}, source=str(bucket), home=str(home), **limits))

@@ -22,8 +22,7 @@ from benchmarks.report import sized
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_path_list, path_list_key
 from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.seeded import MemberFile, gzip_member
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec, gzip_member
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 
 #: The newest first; what is known of one guides in the other.

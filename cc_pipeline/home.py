@@ -22,7 +22,7 @@ from cc_pipeline.errors import EnvironmentFault
 #: so a note that a person wrote, without a layout, has an old home migrated.
 FIRST_LAYOUT: Final = 1
 
-#: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
+#: The layout of tables that this version writes. Each number above 1 has a migration (``workspace/tables.py``);
 #: a column that is only added needs none.
 LAYOUT: Final = 4
 NOTE: Final = "home.json"

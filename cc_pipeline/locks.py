@@ -1,7 +1,7 @@
 """Locks among the processes of a host: they end with whoever holds them, however that ends.
 
-Work that hosts must not do at a time has leases on the lake, which run out by themselves (``lake/lease.py``: one home
-at a time; ``records/leases.py``: many fetches, each of which says what it counts on).
+Work that hosts must not do at a time has leases on the lake, which run out by themselves (``upkeep/upkeep.py``: one
+home at a time; ``records/leases.py``: many fetches, each of which says what it counts on).
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
-from cc_pipeline.transport.sharing import Opening
+from cc_pipeline.transport.budget import Opening
+from cc_pipeline.workspace.workspace import open_workspace
 
 
 class _Context:
@@ -77,7 +77,7 @@ def _install(name: str, **content: object) -> None:
 
 if __name__ == "__main__":
     _install("pyspark", SparkContext=_Context)
-    _install("cc_pipeline.engines.spark.run", run_job=run_job)
+    _install("cc_pipeline.engines.spark.job", run_job=run_job)
     worker_facts.ask_workers = lambda context, workers: {"workers": str(workers)}
     program = next(at for at, text in enumerate(sys.argv) if text.endswith("engines/spark/job.py"))
     sys.exit(job.main(sys.argv[program + 1 :]))

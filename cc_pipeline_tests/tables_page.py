@@ -14,8 +14,8 @@ from pathlib import Path
 
 import duckdb
 
-from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline_tests.stages.lake_pages import make_workspace
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables.md"
 #: Columns that so many tables have, with one type and one note, stand in a table of their own.

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.archive import arc, sequencefile, warc
-from cc_pipeline.archive.hadoopcodecs import DEFAULT_CODEC
-from cc_pipeline.archive.writables import TEXT, encode_text
+from cc_pipeline.archive import arc, warc
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_path_list
 from cc_pipeline.documents import parse
@@ -19,8 +17,10 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import read_header, unpack_pointer
 from cc_pipeline.index.btree.locator import ListedNames, unpack_names
 from cc_pipeline.index.footers.decode import footer_length
-from cc_pipeline.stages.source_files import SourceFile
-from cc_pipeline.wholefiles.pages import sequencefile_pages
+from cc_pipeline.legacy2012 import sequencefile
+from cc_pipeline.legacy2012.pages import sequencefile_pages
+from cc_pipeline.legacy2012.writables import DEFAULT_CODEC, TEXT, encode_text
+from cc_pipeline.workspace.source_files import SourceFile
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)
 SYNC = bytes(16)

@@ -22,11 +22,11 @@ from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
 from cc_pipeline.engines.spark import job
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.stages.lake_pages import make_workspace
+from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 LIST = Path(__file__).with_name("names.txt")
 SOURCES = sorted(Path(front.__file__).parents[1].rglob("*.py"))

@@ -11,9 +11,9 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, claim_home, is_home_of, load_settings
-from cc_pipeline.settings.buckets import BucketSettings
-from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.workspace import open_transport
+from cc_pipeline.settings.places import BucketSettings
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.workspace.workspace import open_transport
 
 
 def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
-from cc_pipeline.extraction.slice import Stage, StageReport
 from cc_pipeline.home import LAKE_NOTE, NOTE
+from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.lake.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
@@ -66,7 +66,7 @@ def due(
 
 def publish(workspace: Workspace) -> Publication:
     """A new ``cc.duckdb``."""
-    from cc_pipeline.stages.publish import publish_warehouse  # noqa: PLC0415  # not all tests publish
+    from cc_pipeline.publish.publish import publish_warehouse  # noqa: PLC0415  # not all tests publish
 
     return publish_warehouse(workspace)
 

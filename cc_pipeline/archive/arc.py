@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cc_pipeline.archive import digests
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as digests
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.http import (
     decode_url,
     digits_date,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.record import Headers
 
 _STRICT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

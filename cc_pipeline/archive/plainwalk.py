@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.members import Window
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault, DataKind

@@ -2,8 +2,148 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import re
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
+
+from cc_pipeline.archive.members import DEFAULT_LIMIT
+from cc_pipeline.codings import DecodedPayload, dechunked, dechunked_prefix, decoded
+
+#: As records spell it, and bare as the index does.
+_SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_SHIFTS: Final = tuple(range(150, -1, -10))
+_ALGORITHMS: Final = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
+
+
+def sha1_base32(payload: bytes) -> str:
+    """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
+    number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+
+
+def declared(value: str | None) -> str | None:
+    """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
+    if value is None:
+        return None
+    usual = _SHA1.fullmatch(value)
+    if usual is not None:
+        return usual[1]
+    if not value.strip():
+        return None
+    value = value.strip()
+    algorithm, raw = _parse(value)
+    if algorithm == "sha1" and raw is not None:
+        return base64.b32encode(raw).decode("ascii")
+    return value
+
+
+def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
+    """Whether a ``declared`` digest is the payload's; ``None`` where the two cannot be compared."""
+    if value == computed_sha1:
+        return True
+    algorithm, raw = _parse(value)
+    if algorithm is None or raw is None:
+        return None
+    if algorithm == "sha1":
+        return base64.b32encode(raw).decode("ascii") == computed_sha1
+    return hashlib.new(algorithm, payload, usedforsecurity=False).digest() == raw
+
+
+def _parse(value: str) -> tuple[str | None, bytes | None]:
+    """(algorithm, raw digest) of ``algorithm:text``, the text in hexadecimal, base32 or base64, told by its length."""
+    name, colon, text = value.partition(":")
+    algorithm = name.lower().replace("-", "") if colon else "sha1"
+    size = _ALGORITHMS.get(algorithm)
+    if size is None:
+        return None, None
+    bare = (text if colon else value).strip().rstrip("=")
+    try:
+        if len(bare) == 2 * size:
+            raw = bytes.fromhex(bare)
+        elif len(bare) == -(-size * 8 // 5):
+            raw = base64.b32decode(bare.upper() + "=" * (-len(bare) % 8))
+        else:
+            raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_" if set(bare) & {"-", "_"} else None)
+    except (ValueError, binascii.Error):
+        return algorithm, None
+    return algorithm, raw if len(raw) == size else None
+
+
+LF_ONLY: Final = "lf-only-header"
+CR_CR_LF: Final = "cr-cr-lf-header"
+VERSION_CASE: Final = "version-line-case"
+FOLDED: Final = "folded-header"
+MALFORMED_LINE: Final = "malformed-header-line"
+REPEATED_FIELD: Final = "repeated-field"
+BLANK_BEFORE: Final = "blank-lines-before"
+UNKNOWN_VERSION: Final = "unknown-version"
+UNKNOWN_TYPE: Final = "unknown-record-type"
+MISSING_URL: Final = "missing-url"
+BRACKETED_URL: Final = "url-in-brackets"
+ODD_URL: Final = "odd-url"
+ODD_DATE: Final = "odd-date"
+UNREADABLE_DATE: Final = "unreadable-date"
+UNUSABLE_LENGTH: Final = "unusable-length"
+WRONG_LENGTH: Final = "wrong-length"
+MISSING_RECORD_END: Final = "missing-record-end"
+BYTES_AFTER_RECORD: Final = "bytes-after-record"
+BYTES_AFTER_MEMBER: Final = "bytes-after-member"
+SEVERAL_MEMBERS: Final = "several-members"
+DAMAGED_MEMBER: Final = "damaged-member"
+NO_STATUS_LINE: Final = "no-status-line"
+NO_HEADER_END: Final = "no-header-end"
+HTTP_LF_ONLY: Final = "http-lf-only"
+HTTP_CR_CR_LF: Final = "http-cr-cr-lf"
+HTTP_FOLDED: Final = "http-folded-header"
+HTTP_MALFORMED_LINE: Final = "http-malformed-line"
+EXTRA_CRLF: Final = "extra-crlf"
+DIGEST_MISMATCH: Final = "digest-mismatch"
+DIGEST_OF_DECHUNKED: Final = "digest-of-dechunked"
+DIGEST_OF_BLOCK: Final = "digest-of-block"
+DIGEST_UNKNOWN: Final = "digest-unknown"
+
+#: Every flag there is, with what it tells.
+FLAGS: Final[dict[str, str]] = {
+    LF_ONLY: "the record header's lines end in LF without CR",
+    CR_CR_LF: "the record header's lines end in CR CR LF",
+    VERSION_CASE: "the version line is not in capitals",
+    FOLDED: "a record header field goes on over several lines (joined with one space)",
+    MALFORMED_LINE: "a record header line has no colon (kept under an empty name)",
+    REPEATED_FIELD: "a field that may occur once occurs more often with other values (the first counts)",
+    BLANK_BEFORE: "empty lines before the record",
+    UNKNOWN_VERSION: "a WARC version other than 0.17, 0.18, 1.0 and 1.1, or an ARC version other than 1 and 2",
+    UNKNOWN_TYPE: "no record type, or one that no WARC version defines",
+    MISSING_URL: "a record of a kind that has a URL comes without one",
+    BRACKETED_URL: "the URL stood in angle brackets (taken off)",
+    ODD_URL: "the URL has blanks, control characters, or bytes that are not UTF-8 (then read as latin-1)",
+    ODD_DATE: "the date has an unusual form, yet it could be read",
+    UNREADABLE_DATE: "the date is missing or cannot be read",
+    UNUSABLE_LENGTH: "the declared length is negative; the record ends where its gzip member ends",
+    WRONG_LENGTH: "the declared length is wrong; the record ends where its sound gzip member or the next record tells",
+    MISSING_RECORD_END: "the line breaks that end a record are missing",
+    BYTES_AFTER_RECORD: "bytes follow the record's declared end inside its gzip member, or before the next record",
+    BYTES_AFTER_MEMBER: "the bytes handed in go on behind the record's gzip member",
+    SEVERAL_MEMBERS: "the record lies in several gzip members, one behind the other",
+    DAMAGED_MEMBER: "the gzip member that holds the record is damaged, the record itself came out whole",
+    NO_STATUS_LINE: "an HTTP response without a readable status line",
+    NO_HEADER_END: "no empty line ends the HTTP header (the payload is empty)",
+    HTTP_LF_ONLY: "the HTTP header's lines end in LF without CR",
+    HTTP_CR_CR_LF: "the HTTP header's lines end in CR CR LF",
+    HTTP_FOLDED: "an HTTP field goes on over several lines (joined with one space)",
+    HTTP_MALFORMED_LINE: "an HTTP header line has no colon (kept under an empty name)",
+    EXTRA_CRLF: "a surplus CRLF between HTTP header and payload (CC-MAIN-2018-34) was taken off the payload",
+    DIGEST_MISMATCH: "the declared digest is not the payload's",
+    DIGEST_OF_DECHUNKED: "the declared digest is that of the payload without its chunked coding",
+    DIGEST_OF_BLOCK: "the declared payload digest is that of the whole block, HTTP header included",
+    DIGEST_UNKNOWN: "the declared digest cannot be compared (unknown algorithm or spelling)",
+}
+
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -23,7 +163,7 @@ class ArchivedRecord:
     ``payload``; ``declared_digest`` is what the record claims, in the same form for sha1 and as it stands
     otherwise, ``None`` if nothing. ``truncated`` is the reason WARC-Truncated or the 2012 crawler's
     ``x-commoncrawl-ContentTruncated`` gives. ``declared_mime`` is the Content-Type's media type in lower case.
-    ``flags`` are words of a closed list (see archive/flags.py) for what was odd but readable.
+    ``flags`` are words of a closed list (see archive/record.py) for what was odd but readable.
     """
 
     container: str
@@ -41,3 +181,11 @@ class ArchivedRecord:
     truncated: str | None
     declared_mime: str | None
     flags: tuple[str, ...] = ()
+
+
+def decoded_payload(record: ArchivedRecord, limit: int = DEFAULT_LIMIT) -> DecodedPayload:
+    """The record's payload without the codings its HTTP headers name, at most ``limit`` bytes. Never raises."""
+    return decoded(record.payload, record.http_headers, limit)
+
+
+__all__ = ["DecodedPayload", "dechunked", "dechunked_prefix", "decoded_payload"]

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.members import (
     DEFAULT_LIMIT,
     GZIP_MAGIC,

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Final, NamedTuple
 
-from cc_pipeline.archive import digests
-from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.decoding import dechunked
+from cc_pipeline.archive import record as digests
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.http import (
     HttpMessage,
     decode_url,
@@ -24,7 +23,7 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.record import ArchivedRecord, Headers, dechunked
 from cc_pipeline.archive.runs import inflate_run
 from cc_pipeline.archive.walk import iter_stored
 from cc_pipeline.errors import DataFault, DataKind

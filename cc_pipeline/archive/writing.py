@@ -16,9 +16,7 @@ from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from cc_pipeline.archive.decoding import decoded_payload
-from cc_pipeline.archive.digests import sha1_base32
-from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.record import ArchivedRecord, Headers, decoded_payload, sha1_base32
 from cc_pipeline.errors import DataFault, DataKind
 
 _HOP_FIELDS: Final = {

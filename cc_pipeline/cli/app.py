@@ -12,11 +12,30 @@ from importlib.abc import MetaPathFinder
 import typer
 
 from cc_pipeline import interruption, progress
-from cc_pipeline.cli import replay, run, whole_files
-from cc_pipeline.cli.asking import facts, sql
-from cc_pipeline.cli.handing import copy, dataset, export, get, report
-from cc_pipeline.cli.home import automation, choices, doctor, domains, init
-from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
+from cc_pipeline.cli.commands import (
+    automation,
+    choices,
+    copy,
+    dataset,
+    doctor,
+    domains,
+    export,
+    facts,
+    get,
+    harvest,
+    init,
+    lookup,
+    plan,
+    run,
+    sql,
+    url_index,
+    whole_files,
+)
+from cc_pipeline.cli.commands import dataset as report
+from cc_pipeline.cli.commands import facts as ranks
+from cc_pipeline.cli.commands import harvest as catalog
+from cc_pipeline.cli.commands import run as replay
+from cc_pipeline.cli.commands import url_index as build
 from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 

@@ -16,7 +16,7 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
-    from cc_pipeline.stages.workspace import Workspace
+    from cc_pipeline.workspace.workspace import Workspace
 
 
 class NoIndex(EnvironmentFault):
@@ -69,7 +69,7 @@ def open_question(
     )
     parsed = read_targets(targets, settings)
     claim_home(settings)
-    from cc_pipeline.stages.workspace import open_workspace
+    from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
         chosen = resolve_crawls(workspace, crawls, several=several)
@@ -143,7 +143,7 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:
     """Whether files of the crawl's columnar index could not be read when it was harvested."""
-    from cc_pipeline.stages.indexing.catalog import catalog_gaps
+    from cc_pipeline.indexing.catalog import catalog_gaps
 
     return bool(catalog_gaps(workspace, [crawl]))
 

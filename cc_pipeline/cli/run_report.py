@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from cc_pipeline.extraction.run import Done
-    from cc_pipeline.extraction.slice import Slice
+    from cc_pipeline.lake.slice import Slice
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
 _SHOWN_PAIRS = 40
@@ -55,7 +55,7 @@ _CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not d
 
 def say_totals(settings: Settings) -> None:
     """Prints the rows of each table of the home, and its ledger."""
-    from cc_pipeline.lake.moving import open_settled
+    from cc_pipeline.lake.reading import open_settled
 
     with open_settled(settings) as connection:
         rows = connection.execute(
@@ -117,7 +117,7 @@ def _say_empty(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[
 
 def _guess(settings: Settings, nowhere: Sequence[Target]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
-    from cc_pipeline.cli.guesses import found_before, known_names, meant
+    from cc_pipeline.cli.options import found_before, known_names, meant
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
@@ -139,7 +139,7 @@ def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping
     sets = [at for at, one in done.items() if by_slug[at.target].members and one.after.captures]
     if not sets:
         return
-    from cc_pipeline.lake.moving import open_settled
+    from cc_pipeline.lake.reading import open_settled
 
     with open_settled(settings) as connection:
         absent = _absent(connection, sets)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.stages.workspace import Workspace
+    from cc_pipeline.workspace.workspace import Workspace
 
 #: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
 _NEWEST = 10
@@ -77,10 +77,9 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     those that are only announced. Raises ``UserInputError`` for a crawl the source does not have or has only announced,
     and for several crawls where one is wanted.
     """
-    from cc_pipeline.commoncrawl.crawl_ranges import is_selection, select
-    from cc_pipeline.commoncrawl.crawls import index_is_built
-    from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
-    from cc_pipeline.stages.indexing.harvest import is_published
+    from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
+    from cc_pipeline.indexing.crawls import find_crawl, known_crawls
+    from cc_pipeline.indexing.harvest import is_published
 
     source = workspace.settings.source
     chosen: list[str] = []
@@ -129,7 +128,7 @@ def _not_there(crawl: str, source: str) -> str:
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
     asked for: that would be a request for each."""
-    from cc_pipeline.stages.indexing.harvest import is_published
+    from cc_pipeline.indexing.harvest import is_published
 
     for place, crawl in enumerate(crawls):
         if is_published(workspace, crawl):
@@ -145,8 +144,7 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: 
     an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed, and
     ``typer.Abort`` where the answer is no.
     """
-    from cc_pipeline.commoncrawl.crawl_ranges import is_selection
-    from cc_pipeline.commoncrawl.crawls import index_is_built, validate_crawl_id
+    from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, validate_crawl_id
 
     named = dict.fromkeys(validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ()))
     return [crawl for crawl in named if index_is_built(crawl) and _agreed(workspace, crawl, yes, most)]
@@ -155,8 +153,8 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: 
 def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bool:
     import typer
 
-    from cc_pipeline.stages.indexing.archives import built_index
-    from cc_pipeline.stages.indexing.build import build_price, needs_yes, refuse_unpriced
+    from cc_pipeline.indexing.archives import built_index
+    from cc_pipeline.indexing.build import build_price, needs_yes, refuse_unpriced
 
     index = built_index(workspace, crawl)
     if not index.missing or yes:
@@ -184,7 +182,7 @@ def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, mo
 
 def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
     """Writes down how many stretches of archive files no index of ours could take in."""
-    from cc_pipeline.stages.source_files import ARCHIVE
+    from cc_pipeline.workspace.source_files import ARCHIVE
 
     for crawl in crawls:
         rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()

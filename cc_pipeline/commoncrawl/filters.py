@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawl_quirks import has
+from cc_pipeline.commoncrawl.crawls import has
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.keys import TIMESTAMP
 

@@ -2,11 +2,150 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import overload
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges
+from cc_pipeline.commoncrawl.surt import canonical_host
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """All keys ``k`` with ``start <= k < end``; ``end`` is ``None`` for "to the end of the index".
+
+    Keys are bytes because every index of Common Crawl is sorted bytewise, whatever the reader's locale.
+    """
+
+    start: bytes
+    end: bytes | None
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+    def may_overlap(self, low: bytes | None, high: bytes | None) -> bool:
+        """Whether a block with keys from ``low`` to ``high`` (both inclusive) may hold a key of this range.
+
+        ``None`` means unknown, and unknown is never pruned.
+        """
+        if high is not None and high < self.start:
+            return False
+        return low is None or self.end is None or low < self.end
+
+
+def prefix_range(prefix: bytes) -> KeyRange:
+    """The range of all keys that start with ``prefix``."""
+    trimmed = prefix.rstrip(b"\xff")
+    end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+    return KeyRange(prefix, end)
+
+
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
+_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
+_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
+_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
+
+
+def reverse_dots(host: str) -> str:
+    """``www.example.com`` as ``com.example.www``; its own inverse."""
+    return ".".join(reversed(host.split(".")))
+
+
+def btree_key(url: str) -> bytes:
+    """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
+
+    A host name is written in lower case and in ASCII, as all real ones of the published index are, so that it can be
+    found. A closing dot stays, and comes first: ``.com.example/``.
+
+    Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
+    """
+    match = _PARTS.fullmatch(url.partition("#")[0]) if "://" in url or url[:5].lower() == "http:" else None
+    if match is None:
+        match = _PARTS.fullmatch("http://" + url.partition("#")[0].lstrip("/"))
+    assert match is not None, "the pattern accepts everything after http://"
+    scheme, authority, tail = match.groups()
+    host, colon, rest = authority.partition(":")
+    if not tail.startswith("/"):
+        tail = "/" + tail
+    plain = host.lower() if host.isascii() else canonical_host(host)
+    reversed_host = reverse_dots(plain)
+    if not _REAL_HOST.fullmatch(reversed_host):
+        reversed_host = reverse_dots(host)
+    key = f"{reversed_host}{tail}{colon if rest else ''}{rest}:{scheme.lower()}"
+    return key.replace("\0", "%00").encode("utf-8", "surrogatepass" if _has_odd_surrogates(key) else "surrogateescape")
+
+
+def url_of_btree_key(key: bytes) -> str:
+    """The URL that ``key`` was made from; ``btree_key`` of it is ``key`` again.
+
+    ``…/a:8080:http`` is read as port 8080, although a path may end like that; ``…/page:12:http`` is read as a path.
+    What stands behind the path with an ``@`` is a login (``http://user:password@host/``) only where the key does not
+    begin with a real host name.
+    """
+    text = key.decode("utf-8", "surrogateescape")
+    match = _SCHEME_AT_END.fullmatch(text)
+    body, scheme = (match[1], match[2]) if match else (text, "http")
+    head = re.split(r"[/?]", body, maxsplit=1)[0]
+    rest = ""
+    if not _REAL_HOST.fullmatch(head) and (login := _login_at_end(body)):
+        body, rest = body[: -len(login) - 1], login
+    elif (port := _PORT_AT_END.fullmatch(body)) and _is_port(head, port[1], int(port[2])):
+        body, rest = port[1], port[2]
+    tail = body[len(head) :]
+    return f"{scheme}://{reverse_dots(head)}{':' + rest if rest else ''}{tail}"
+
+
+def host_prefixes(host: str) -> tuple[str, ...]:
+    """Prefixes of the keys of exactly this host, whatever the port."""
+    shown_host = f"[{host}]" if ":" in host else host
+    key = btree_key(f"http://{shown_host}/").decode("utf-8", "surrogateescape")
+    return (key[: key.index("/") + 1],)
+
+
+def domain_prefixes(domain: str) -> tuple[str, ...]:
+    """Prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII, so the
+    two prefixes are one stretch of the index."""
+    reversed_domain = reverse_dots(domain)
+    return (reversed_domain + ".", reversed_domain + "/")
+
+
+def _login_at_end(body: str) -> str:
+    """``password@host`` in the last part of a path, behind the first colon with an ``@`` before the next colon."""
+    end = max(body.rfind("/"), body.rfind("?")) + 1
+    pieces = body[end:].split(":")
+    for number, piece in enumerate(pieces[1:], start=1):
+        if end and "@" in piece:
+            return ":".join(pieces[number:])
+    return ""
+
+
+def _is_port(head: str, before: str, number: int) -> bool:
+    if "/" not in before or not 1 <= number <= 65535:
+        return False
+    # Sites that name their page numbers (/view/page:12) outnumber names with ports below 80.
+    return number >= 80 or head[:1].isdigit() or not before.rsplit("/", 1)[-1].isalpha()
+
+
+def _has_odd_surrogates(text: str) -> bool:
+    return not text.isascii() and any(
+        "\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text
+    )
+
+
+def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """The same keys as ``ranges`` in the fewest ranges, sorted; overlapping and touching ones become one."""
+    merged: list[KeyRange] = []
+    for item in sorted(ranges, key=lambda one: (one.start, one.end is None, one.end or b"")):
+        if item.end is not None and item.end <= item.start:
+            continue
+        if merged and (merged[-1].end is None or item.start <= merged[-1].end):
+            last = merged[-1]
+            end = None if last.end is None or item.end is None else max(last.end, item.end)
+            merged[-1] = KeyRange(last.start, end)
+        else:
+            merged.append(item)
+    return tuple(merged)
 
 
 class RangeSet(Sequence[KeyRange]):

@@ -6,7 +6,8 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
-from cc_pipeline.commoncrawl.btree_keys import (
+from cc_pipeline.commoncrawl.domains import Place, plain_host
+from cc_pipeline.commoncrawl.key_ranges import (
     KeyRange,
     domain_prefixes,
     host_prefixes,
@@ -14,10 +15,8 @@ from cc_pipeline.commoncrawl.btree_keys import (
     prefix_range,
     reverse_dots,
 )
-from cc_pipeline.commoncrawl.domains import Place, plain_host
-from cc_pipeline.commoncrawl.members import MemberIndex
+from cc_pipeline.commoncrawl.members import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
 from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
-from cc_pipeline.commoncrawl.url_parts import host_of, port_of, reversed_url, spellings, starts_with
 
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, merge_ranges, url_of_btree_key
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, merge_ranges, url_of_btree_key
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError

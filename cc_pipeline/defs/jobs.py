@@ -6,9 +6,9 @@ Belongs here: selections of assets that run together, and upkeep. Not here: when
 import dagster as dg
 
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
-from cc_pipeline.stages.facts.known import sweep_datasets
-from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.facts.known import sweep_datasets
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
 
 harvest_crawl = dg.define_asset_job(
     "harvest_crawl",

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.stages.keeping.known_keys import KnownKeys
 
 
 @dataclass(frozen=True, slots=True)

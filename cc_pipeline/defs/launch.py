@@ -6,7 +6,7 @@ Belongs here: turning "these crawls, these domains" into runs. Not here: printin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.instance import (
     PROCESS_TAG,
     end_runs_of_dead_processes,
@@ -23,8 +24,7 @@ from cc_pipeline.defs.instance import (
     open_instance,
     partitions_under_way,
 )
-from cc_pipeline.defs.internals import definitions_in
-from cc_pipeline.defs.internals_partitions import shown_as_ours
+from cc_pipeline.defs.internals import definitions_in, recorded_versions, shown_as_ours
 from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.partitions import (
     CRAWL,
@@ -39,15 +39,52 @@ from cc_pipeline.defs.partitions import (
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.spreading import refuse_alone
-from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.run import Look, current
+from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
+from cc_pipeline.indexing.harvest import is_harvested
 from cc_pipeline.processes import this_process
-from cc_pipeline.stages.automation.behind import behind
-from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.stages.indexing.harvest import is_harvested
-from cc_pipeline.stages.keeping.debris import clear_debris
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.publish.publish import behind, clear_debris
+from cc_pipeline.workspace.workspace import Workspace
+
+
+def unchanged(
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
+) -> set[str]:
+    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
+    the very rows that are there, in all assets, and that did not fail since.
+
+    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
+    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
+    were just taken at some of the crawls.
+    """
+    looked = {look.asked.crawl: look.current for look in looks}
+    by_crawl: dict[str, list[str]] = {}
+    for key in keys:
+        crawl, _, slug = key.partition("|")
+        by_crawl.setdefault(crawl, []).append(slug)
+    versions: dict[str, dict[str, str]] = {}
+    for done, (crawl, slugs) in enumerate(by_crawl.items()):
+        progress.report("look", done, len(by_crawl), crawl)
+        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
+        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
+    if versions:
+        for crawl, slug in left_failed(instance):
+            versions.pop(partition_key(crawl, slug), None)
+    for asset in EXTRACTED if versions else ():
+        here = {key: own.get(asset) for key, own in versions.items()}
+        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
+    return set(versions)
+
+
+def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
+    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
+    where nothing is."""
+    found = recorded_versions(instance, asset, here)
+    silent = {key for key, version in here.items() if version is None}
+    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
+    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
+
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

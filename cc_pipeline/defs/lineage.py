@@ -1,7 +1,7 @@
 """Where columns come from, table by table, as the stages make them.
 
 Belongs here: which column of which asset a column is made of, and the names of Common Crawl's own data. Not here: what
-columns mean (stages/questions/notes), or the assets themselves.
+columns mean (publish/notes), or the assets themselves.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
+from cc_pipeline.facts.datasets import ready_made
 from cc_pipeline.keys import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.facts.datasets import ready_made
 
 #: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])

@@ -12,17 +12,17 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.checks.shapes import shapes
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_key
 from cc_pipeline.defs.lineage import column_lineage, made_of
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.lake.streaming import first_rows
+from cc_pipeline.publish.notes import COLUMN_NOTES
 from cc_pipeline.settings import owners
-from cc_pipeline.stages.questions.notes import COLUMN_NOTES
-from cc_pipeline.stages.reports.shapes import shapes
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 

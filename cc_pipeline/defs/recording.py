@@ -16,7 +16,7 @@ from typing import TypeAlias
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
+from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys

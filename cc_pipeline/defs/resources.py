@@ -12,8 +12,8 @@ from cc_pipeline.defs.partitions import ENGINE_TAG, tried_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings, split_places
-from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline.transport.refusals import WAIT_UNATTENDED
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 #: The key under which assets, checks, sensors and schedules ask for it.
 WORKSPACE = "workspace"

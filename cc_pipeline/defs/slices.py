@@ -21,9 +21,9 @@ from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
 from cc_pipeline.extraction.isolation import is_nobodys
 from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.lake.streaming import first_rows_each
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0

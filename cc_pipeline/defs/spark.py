@@ -20,19 +20,16 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.spark_launch import AGAIN, SparkSubmit, Start
-from cc_pipeline.defs.spark_messages import Messages
-from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
-from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
+from cc_pipeline.defs.spark_launch import AGAIN, Messages, SparkSubmit, Start
+from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused, mailbox_in, s3_client
 from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.run import Made, current, extract
-from cc_pipeline.extraction.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
-from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.budget import EVERY_HOST
-from cc_pipeline.transport.sharing import lent, openings, take_over
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Tag of a run: the job on a cluster that made its records and pages.
 JOB_TAG: Final = "cc_pipeline/spark_job"

@@ -6,24 +6,74 @@ Belongs here: how a job is started and ended, and what a cluster is told. Not he
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 import dagster as dg
+from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
 
-from cc_pipeline.defs.spark_messages import Messages
+from cc_pipeline.engines.spark.messages import Mailbox, Payload
 from cc_pipeline.engines.spark.readiness import LOCAL, spark_submit
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
+
+
+class Messages(dg.PipesBlobStoreMessageReader):
+    """Messages of a job, from its mailbox. Ours go to ``told`` at once, while the job runs; Dagster would keep them
+    until its end, and each of them for as long as the run lasts."""
+
+    def __init__(self, mail: Mailbox) -> None:
+        super().__init__(interval=0)
+        self.told: SimpleQueue[Payload] = SimpleQueue()
+        self._mail = mail
+        self._finished = False
+
+    @property
+    def expected_writer_count(self) -> int:
+        """One driver. Dagster's own says so with a warning that it may change."""
+        return 1
+
+    def finish(self) -> None:
+        """Says that the job has ended. What it has sent is read; Dagster would wait ten seconds more for a farewell."""
+        self._finished = True
+
+    @contextmanager
+    def get_params(self) -> Iterator[dict[str, Any]]:
+        yield {"bucket": self._mail.bucket, "key_prefix": f"{self._mail.prefix}/messages"}
+
+    def messages_are_readable(self, params: Mapping[str, Any]) -> bool:
+        return True
+
+    def download_messages_chunk(self, index: int, params: Mapping[str, Any]) -> str | None:
+        finished = self._finished
+        chunk = self._mail.read(f"{params['key_prefix']}/{index}.json")
+        if chunk is None:
+            closed = {PIPES_PROTOCOL_VERSION_FIELD: PIPES_PROTOCOL_VERSION, "method": "closed", "params": None}
+            return json.dumps(closed) if finished else None
+        others = []
+        for line in chunk.decode().splitlines():
+            message = json.loads(line)
+            if message["method"] == "report_custom_message":
+                self.told.put(message["params"]["payload"])
+            else:
+                others.append(line)
+        # nothing at all would be taken for a chunk that is not there yet
+        return "\n".join(others) or "\n"
+
+    def no_messages_debug_text(self) -> str:
+        return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
+
 
 #: Seconds that a driver has to end in order, when it is asked to.
 _ORDERLY: Final = 10.0

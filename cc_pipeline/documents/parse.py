@@ -8,25 +8,20 @@ from typing import Any
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
-from cc_pipeline.documents.charset import Decoded, decode
-from cc_pipeline.documents.charset_names import CODECS
+from cc_pipeline.documents.charset import CODECS, Decoded, decode
+from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
+from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
 from cc_pipeline.documents.html.content import extracted
 from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
-from cc_pipeline.documents.html.tree import parse_html
+from cc_pipeline.documents.html.tree import XML_TYPES, as_html, parse_html
 from cc_pipeline.documents.html.urls import resolver
-from cc_pipeline.documents.html.xhtml import XML_TYPES, as_html
-from cc_pipeline.documents.legacy2012.json import metadata_json
-from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
-from cc_pipeline.documents.legacy2012.simhash import text_simhash
-from cc_pipeline.documents.other.found import Found
-from cc_pipeline.documents.other.pdf import is_pdf, read_pdf
-from cc_pipeline.documents.other.reading import read_other
+from cc_pipeline.documents.other import Found, read_other
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
-from cc_pipeline.documents.signals.fingerprint import fingerprint
-from cc_pipeline.documents.signals.quality import quality
+from cc_pipeline.documents.pdf import is_pdf, read_pdf
+from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()

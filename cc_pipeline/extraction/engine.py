@@ -18,16 +18,16 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.extraction.brought import Shortfall, shortfalls
 from cc_pipeline.extraction.held import Held
-from cc_pipeline.extraction.pages_before import PagesBefore
-from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
+from cc_pipeline.extraction.paging import PagesBefore
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

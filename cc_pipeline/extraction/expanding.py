@@ -13,9 +13,10 @@ from types import MappingProxyType
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.parts import PLAIN, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.extraction import targets as definitions
 from cc_pipeline.extraction.plan import Wanted
-from cc_pipeline.extraction.slice import (
+from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake.digests import together
+from cc_pipeline.lake.slice import (
     FETCH,
     GONE,
     LOCATE,
@@ -27,9 +28,8 @@ from cc_pipeline.extraction.slice import (
     empty_slices,
     targets_by_crawl,
 )
-from cc_pipeline.lake.contents import together
-from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.records.sweep import note
+from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

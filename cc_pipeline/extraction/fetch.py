@@ -29,20 +29,20 @@ from cc_pipeline.extraction.held import (
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
-from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records import witness
 from cc_pipeline.records.fetch import RecordsResult, settle
 from cc_pipeline.records.leases import forget, lease, left_behind
-from cc_pipeline.records.lost import STORED
-from cc_pipeline.records.options import Order, RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.stages.tables import CAPTURES_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.records.plan import Order, RecordOptions
+from cc_pipeline.records.storage import STORED
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of records that say how slices stand.
 _STANDING = [

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.parts import whole_slug
-from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.extraction.standing import Lookup, Standing
 from cc_pipeline.keys import PLACE
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.workspace import Workspace, limits_of
+from cc_pipeline.workspace.workspace import Workspace, limits_of
 
 
 def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:

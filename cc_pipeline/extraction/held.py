@@ -10,20 +10,78 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, todays_keys
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.overlap import overlapping
-from cc_pipeline.extraction.slice import PARSE, Slice, targets_by_crawl
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
+from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, with_subset
+from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_keys
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.predicates import Starting
+from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
-from cc_pipeline.records.lost import STORED, StoredSizes
 from cc_pipeline.records.places import PLACE_NAME, Places
-from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.records.storage import STORED, StoredSizes
+from cc_pipeline.records.sweep import note
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Lowest key, the key behind the highest (``None``: to the end), slug.
+_Range = tuple[bytes, bytes | None, str]
+
+
+def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
+    """Slugs of all targets that can have captures of ``slugs``: these themselves, and others. Parts of sets are
+    targets of their own here.
+
+    Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
+    """
+    known = _ranges(workspace)
+    found = set(slugs)
+    for subset in {subset_of(slug) for slug in slugs}:
+        # captures of two subsets are never the same
+        asked = {defined_slug(slug) for slug in slugs if subset_of(slug) == subset}
+        mine = RangeSet(KeyRange(start, end) for start, end, slug in known if slug in asked)
+        found |= {with_subset(slug, subset) for start, end, slug in known if mine.touches(start, end)}
+    return sorted(found)
+
+
+def sharing(workspace: Workspace) -> set[str]:
+    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``."""
+    found: set[str] = set()
+    last: tuple[bytes | None, str] | None = None
+    for start, end, slug in sorted(_ranges(workspace), key=lambda one: (one[0], one[2])):
+        if last is not None and last[1] != slug and (last[0] is None or start < last[0]):
+            found |= {slug, last[1]}
+        # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
+        if last is None or (last[0] is not None and (end is None or end > last[0])):
+            last = (end, slug)
+    return found
+
+
+def _ranges(workspace: Workspace) -> list[_Range]:
+    """The key ranges of all targets; those that were written down, or of older rows what the definition means."""
+    rows = workspace.lake.read("targets", columns=["slug", "ranges"])
+    noted = rows.filter(pc.is_valid(rows["ranges"])).combine_chunks()
+    ranges = noted["ranges"].combine_chunks()
+    slugs = noted["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
+    ends = pc.list_flatten(ranges)
+    columns = (pc.struct_field(ends, "start"), pc.struct_field(ends, "end"), slugs)
+    found: list[_Range] = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    if noted.num_rows < rows.num_rows:
+        before = workspace.lake.read("targets", columns=["slug", "definition", "ranges"])
+        for row in before.filter(pc.is_null(before["ranges"])).to_pylist():
+            found += [(one.start, one.end, row["slug"]) for one in _meant(row["definition"])]
+    return found
+
+
+def _meant(definition: str) -> tuple[KeyRange, ...]:
+    try:
+        return parse_target(definition).ranges
+    except UserInputError:
+        return (KeyRange(b"", None),)  # what nobody can read may be anything
+
 
 #: A file of a crawl's archive and the offset in it.
 Place = tuple[str, int]

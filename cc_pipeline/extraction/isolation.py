@@ -13,7 +13,7 @@ from typing import Final
 
 from cc_pipeline.errors import PlaceFault, disk_is_full
 from cc_pipeline.extraction.shortfall import NotGiven
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 

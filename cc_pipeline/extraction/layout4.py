@@ -29,18 +29,17 @@ from cc_pipeline.commoncrawl.parts import PLAIN, SEPARATOR, subsets_in, with_sub
 from cc_pipeline.extraction.brought import Shortfall, shortfalls
 from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from, with_open
 from cc_pipeline.extraction.shortfall import fetch_rows
-from cc_pipeline.extraction.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.index.btree.files import ABOUT, index_folder
+from cc_pipeline.indexing.catalog import version_name, versions_of_rows
 from cc_pipeline.keys import CAPTURE_ORDER
-from cc_pipeline.lake.contents import NOTHING, content_versions
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
-from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.storage import STORED
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS
-from cc_pipeline.stages.indexing.versions import version_name, versions_of_rows
 
 _STAGES: Final = (LOCATE, FETCH, PARSE)
 #: Committed with a table's digests of a crawl.

@@ -16,24 +16,30 @@ from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.carried import Known, in_commits, in_passes, what_is_known
 from cc_pipeline.extraction.expanding import expand, retire_others, wishes
 from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
-from cc_pipeline.extraction.lookups import Found, commit_lookups, index_complete
+from cc_pipeline.extraction.lookups import (
+    Found,
+    Known,
+    commit_lookups,
+    in_commits,
+    in_passes,
+    index_complete,
+    what_is_known,
+)
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
-from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
+from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
+from cc_pipeline.indexing.crawls import has_cluster
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.records.plan import FetchPrice, price_of
-from cc_pipeline.stages.indexing.catalog import catalog_gaps, follow_catalog
-from cc_pipeline.stages.indexing.probing import has_cluster
-from cc_pipeline.stages.indexing.versions import columnar_versions
-from cc_pipeline.stages.tables import CAPTURES_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Captures that are written at a time.
 _ROWS_AT_ONCE = 20_000

@@ -1,7 +1,7 @@
 """Parsing: from stored records to metadata, text, links and feed items, one pass, four commits.
 
 ``page_metadata`` is committed last. A slice is complete only when all four tables have the same digest. After a run
-was killed between two commits the digests differ, and publishing leaves the slice out (see stages/publish).
+was killed between two commits the digests differ, and publishing leaves the slice out (see publish/publish).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
 from cc_pipeline.extraction.expanding import expand, retire_others
 from cc_pipeline.extraction.held import gone
-from cc_pipeline.extraction.pages_before import PagesBefore
+from cc_pipeline.extraction.paging import PagesBefore
 from cc_pipeline.extraction.paging import options_of as parse_options
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
-from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 
 
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL) -> StageReport:

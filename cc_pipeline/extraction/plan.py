@@ -22,10 +22,10 @@ from typing import Final
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
-from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
 from cc_pipeline.index.locator import BOTH
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
@@ -153,7 +153,7 @@ class Price:
 
 def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
     """What one stage of a slice that stands so is likely to cost. That of a look-up depends on its neighbours
-    (``index/ways.py``)."""
+    (``extraction/shortest.py``)."""
     if stage is LOCATE or reason.why is Why.THEN:
         return Price(None, None, None)
     if stage is PARSE:

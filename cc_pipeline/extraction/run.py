@@ -14,21 +14,88 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Final, Literal, TypeAlias
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extraction import targets as definitions
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.expanding import Asked, expand, left_over, summed, wishes
+from cc_pipeline.extraction.expanding import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
-from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
+from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
+from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import left_behind
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.records.schema import OUTCOMES
+from cc_pipeline.workspace.workspace import Workspace
+
+Counts = dict[str, dict[str, int]]
+#: Of the fetched records, those that have another payload than the index names.
+_MISMATCHED: Final = "mismatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Records by outcome and target, before and after, and those of the fetched whose payload is another. ``again`` are
+    the targets whose pages must be parsed again.
+
+    ``trouble`` says what the source did not give, where that was more than the settings allow.
+    """
+
+    before: Counts
+    after: Counts
+    again: tuple[str, ...]
+    trouble: Incomplete | None = None
+
+    @property
+    def recovered(self) -> int:
+        """Records that are as they should be now and were not before."""
+        return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
+
+
+def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+    """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing, or has another payload than
+    the index names.
+
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
+    until then are kept.
+    """
+    trouble: Incomplete | None = None
+    before = _counts(workspace, crawl, slugs)
+    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
+    if lost:
+        try:
+            fetch_captures(workspace, crawl, lost, replay=True)
+        except Incomplete as error:
+            trouble = error
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+
+
+def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+    lake = workspace.lake
+    every = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, every).items():
+        if digest is None:
+            raise EnvironmentFault(
+                f"{slice_.whole.target} in {crawl} has not been fetched yet",
+                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
+            )
+    counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    columns = ["target", "outcome", "digest_check"]
+    for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
+        counts[whole_slug(target)][outcome] += count
+        counts[whole_slug(target)][_MISMATCHED] += count if (outcome, check) == ("fetched", "mismatch") else 0
+    return counts
+
+
+def _right(counts: Mapping[str, int]) -> int:
+    return counts["fetched"] - counts[_MISMATCHED]
+
 
 #: The tables of a partition, in the order in which they are made.
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from cc_pipeline.extraction.brought import mismatched_rows, settled_rows
 from cc_pipeline.extraction.shortfall import LOOKS
-from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
+from cc_pipeline.workspace.workspace import Workspace
 
 _JUDGED: Final = ["target", "warc_filename", "outcome", "reason", "settled", "digest_check"]
 _COLUMNS: Final = [*RECORD_KEY_NAMES, *_JUDGED[2:]]

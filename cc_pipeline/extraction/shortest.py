@@ -1,12 +1,14 @@
 """By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
 
 A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
-Belongs here: the choice, and what is said of it. Not here: what a way costs (``index/ways.py``).
+Belongs here: the choice, and what is said of it. Not here: what a way costs (``extraction/shortest.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from cc_pipeline.addresses import scheme_of
@@ -14,10 +16,110 @@ from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import Look
-from cc_pipeline.extraction.slice import LOCATE
-from cc_pipeline.index.ways import ZIPNUM, cheapest, choice, harvest_way, zipnum_way
-from cc_pipeline.stages.indexing.harvest import listed_files
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.index.locator import REQUEST_BYTES
+from cc_pipeline.index.parquet.fetch import SPAN
+from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
+from cc_pipeline.indexing.harvest import listed_files
+from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.workspace.workspace import Workspace
+
+ZIPNUM: Final = "zipnum"
+HARVEST: Final = "harvest"
+
+#: Index files of one subset, where the path list was not read yet, and bytes read of each for its footer.
+_FILES: Final = 300
+_FOOTER_BYTES: Final = 64 << 10
+#: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
+_PAGES: Final = (8, 1_400_000)
+_MOST_OF_A_FILE: Final = (40, 100_000_000)
+#: Reads of a cluster.idx for a place that is not known (bench_shortest), and its bytes, of which all may be read.
+_PROBES: Final = 7
+_CLUSTER_BYTES: Final = 110_000_000
+#: A ZipNum index has some million members of so many bytes; a narrow target lies in two of them.
+_MEMBER_BYTES: Final = 200_000
+_MEMBERS: Final = 2
+#: Targets that are not one host's or domain's, and the share of a crawl that such a target has.
+_WIDE_KINDS: Final = ("tld", "suffix")
+_WIDE: Final = 0.01
+_ALL_MEMBERS: Final = 1_000_000
+#: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
+_LATENCY, _ABREAST, _SPEED = 0.03, 64, 100e6
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a question can be answered: ``kind`` is ``zipnum`` or ``harvest`` (of the wanted subsets' footers, then the
+    columnar index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates.
+    ``why`` says it as a part of a sentence."""
+
+    kind: str
+    requests: int
+    bytes: int
+    seconds: float
+    why: str
+
+
+def zipnum_way(targets: Sequence[Target]) -> Way:
+    """Through ``cluster.idx``, of which a place is searched for each target."""
+    narrow, wide = _counted(targets)
+    probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE))
+    size = wide * int(_WIDE * _ALL_MEMBERS) * _MEMBER_BYTES
+    requests = 1 + probes + narrow + ceil(size / SPAN)
+    return _way(
+        ZIPNUM,
+        requests,
+        probes * PROBE + narrow * _MEMBERS * _MEMBER_BYTES + size,
+        "{} through the URL index",
+        1 + probes,
+    )
+
+
+def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:
+    """The footers of the ``files`` of the wanted subsets (``None``: not known yet), then the columnar index."""
+    footers = _FILES if files is None else files
+    requests, size = _pages(targets, files)
+    said = f"{footers:,} footers and {{}} in the columnar index"
+    found = _way(HARVEST, requests, size, said, 6)
+    more = _way(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
+    return Way(
+        HARVEST, found.requests + more.requests, found.bytes + more.bytes, found.seconds + more.seconds, found.why
+    )
+
+
+def cheapest(ways: Iterable[Way], *, over_http: bool) -> Way:
+    """Over HTTP the way with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders the
+    one that takes the fewest seconds. Raises ``ValueError`` where there is no way."""
+    return min(ways, key=lambda way: way.requests + way.bytes / REQUEST_BYTES if over_http else way.seconds)
+
+
+def choice(chosen: Way, ways: Iterable[Way]) -> str:
+    """What was chosen and instead of what, for people: ``7 requests through the URL index instead of …``."""
+    others = [way.why for way in ways if way.kind != chosen.kind]
+    return f"{chosen.why} instead of {' or '.join(others)}" if others else chosen.why
+
+
+def _counted(targets: Sequence[Target]) -> tuple[int, int]:
+    """Targets of one host or domain, and wider ones; members of sets are targets."""
+    every = [one.kind for target in targets for one in target.members or (target,)]
+    wide = sum(kind in _WIDE_KINDS for kind in every)
+    return len(every) - wide, wide
+
+
+def _pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
+    narrow, wide = _counted(targets)
+    every = _FILES if files is None else files
+    touched = ceil(wide * _WIDE * every)
+    requests, size = (
+        min(narrow * one + touched * most, every * most) for one, most in zip(_PAGES, _MOST_OF_A_FILE, strict=True)
+    )
+    return requests, size
+
+
+def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
+    """``in_turn`` requests wait for each other."""
+    seconds = in_turn * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
+    return Way(kind, requests, size, seconds, said.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
+
 
 _WEB: Final = ("http", "https")
 #: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.

@@ -17,10 +17,12 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER
+from cc_pipeline.commoncrawl.paths import OLD_FOLDER
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be, slices_that_lost
-from cc_pipeline.extraction.slice import (
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.predicates import Starting
+from cc_pipeline.lake.slice import (
     FETCH,
     GONE,
     LOCATE,
@@ -32,12 +34,10 @@ from cc_pipeline.extraction.slice import (
     content_name,
     targets_by_crawl,
 )
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.lost import StoredSizes
 from cc_pipeline.records.places import PLACE_NAME
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.records.storage import StoredSizes
+from cc_pipeline.workspace.workspace import Workspace
 
 #: The stages of a slice, in the order in which they are made.
 STAGES: Final = (LOCATE, FETCH, PARSE)

@@ -19,8 +19,7 @@ from typing import Final, Protocol
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
-from cc_pipeline.transport.etags import any_of, is_one_of
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, any_of, is_one_of, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: ETags of one file beyond which they say nothing in a run: there is a new one with each answer. So many are taken

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import Filters
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
@@ -30,12 +30,57 @@ from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.union import UnionLocator
+from cc_pipeline.index.zipnum.cluster import Mark
 from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.index.zipnum.marks import Mark
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files
+
+_PLACE = ("warc_filename", "warc_record_offset")
+
+
+class UnionLocator:
+    """Asks ``tree`` and ``zipnum`` for the same captures. One that both name is there once, as ``zipnum`` has it: with
+    time, status and type. A fault of either raises, since half of an answer is none."""
+
+    name = UNION
+
+    def __init__(self, tree: Locator, zipnum: Locator) -> None:
+        self._tree = tree
+        self._zipnum = zipnum
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """What both will read."""
+        one, other = (index.price(crawl, subsets, targets) for index in (self._tree, self._zipnum))
+        return LookupPrice(
+            one.files + other.files,
+            one.row_groups + other.row_groups,
+            one.requests + other.requests,
+            one.bytes + other.bytes,
+            (*one.notes, *other.notes),
+        )
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        more, less = (index.locate(crawl, subsets, targets) for index in (self._zipnum, self._tree))
+        return LookupResult(
+            {slug: united(found, less.captures[slug]) for slug, found in more.captures.items()},
+            more.requests + less.requests,
+            more.bytes + less.bytes,
+            more.seconds + less.seconds,
+            (*more.notes, *less.notes),
+        )
+
+
+def united(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The captures of ``first``, then those of ``second`` at other places; none is there twice."""
+    captures = pa.concat_tables([first, second])
+    seen: set[tuple[str, int]] = set()
+    new = []
+    for place in zip(*(captures[name].to_pylist() for name in _PLACE), strict=True):
+        new.append(place not in seen)
+        seen.add(place)
+    return captures.filter(pa.array(new, pa.bool_()))
 
 
 @dataclass(frozen=True, slots=True)

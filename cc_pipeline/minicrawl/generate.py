@@ -17,8 +17,7 @@ from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.minicrawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
 from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
-from cc_pipeline.minicrawl.seeded import gzip_member
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.minicrawl.visits import plan_visits, segment_start
 

@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cc_pipeline.commoncrawl.crawl_quirks import FIRST_WITH, WITHOUT_KEY_STATISTICS, has
+from cc_pipeline.commoncrawl.crawls import FIRST_WITH, WITHOUT_KEY_STATISTICS, has
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER
-from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.seeded import MemberFile
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.commoncrawl.paths import OLD_FOLDER
+from cc_pipeline.minicrawl import spec as seeded
+from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import serving_address
 

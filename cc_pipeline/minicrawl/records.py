@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cc_pipeline.commoncrawl.crawl_quirks import WITH_DOUBTFUL_DIGESTS
-from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.languages import LANGUAGES
+from cc_pipeline.commoncrawl.crawls import WITH_DOUBTFUL_DIGESTS
+from cc_pipeline.minicrawl import spec as seeded
+from cc_pipeline.minicrawl.bodies import LANGUAGES
 from cc_pipeline.minicrawl.spec import CrawlSpec
 
 Headers = tuple[tuple[str, str], ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cc_pipeline.minicrawl import seeded
+from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 
 

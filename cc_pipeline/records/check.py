@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cc_pipeline.archive import arc, digests, warc
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive import record as digests
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.surt import surt_key

@@ -7,16 +7,88 @@ retention later. So nothing is deleted within the retention of being superseded,
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Collection, Hashable
+import uuid
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.records import superseded
+from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
 from cc_pipeline.records.leases import is_half_of_gone, living
 from cc_pipeline.records.segments import SUFFIXES
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import Listed
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ByteRange
+
+NOTES = "superseded"
+_TIME = "%Y%m%dT%H%M%S.%fZ"
+
+
+def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -> None:
+    """Writes down that a commit, or its own absence, ends the need for ``files`` at ``now`` (seconds since the epoch).
+
+    Writes nothing where there are none. Raises ``EnvironmentFault``.
+    """
+    named = sorted(set(files))
+    if not named:
+        return
+    when = datetime.fromtimestamp(now, UTC).strftime(_TIME)
+    key = f"{storage.folder(crawl)}/{NOTES}/{when}-{uuid.uuid4().hex}.json"
+    try:
+        storage.transport.put(key, json.dumps({"files": named}).encode())
+    except OSError as error:
+        raise PlaceFault(
+            f"{key} cannot be written: {error.strerror or error}", "Check the place and its free space."
+        ) from error
+
+
+def noted_at(one: Listed) -> float:
+    """When a note was written (seconds since the epoch): by its name or by the place's own clock, whichever is later,
+    since the clock of the machine that wrote it may be behind."""
+    try:
+        when = datetime.strptime(one.key.rpartition("/")[2].partition("-")[0], _TIME).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        when = 0.0
+    return max(when, one.modified)
+
+
+def last_mentions(storage: RecordStorage, notes: Collection[Listed], files: Collection[str]) -> dict[str, float]:
+    """When each of ``files`` was last noted as no longer needed; those that no note mentions are left out.
+
+    A note that cannot be understood may be about any of them: it makes none older. Raises ``EnvironmentFault`` where
+    the place does not answer.
+    """
+    last: dict[str, float] = {}
+    unclear = 0.0
+    requests = (ByteRange(one.key, 0, one.size, tag=noted_at(one)) for one in notes)
+    for got in storage.transport.read_many(requests):
+        when = got.tag
+        assert isinstance(when, float)
+        mentioned: Collection[str] | None = None
+        if isinstance(got, RangeFault):
+            if got.kind is FaultKind.NOT_FOUND:
+                continue  # another sweep has removed it, which it does with old ones only
+            if not isinstance(got, DataFault):
+                raise got
+        else:
+            mentioned = _mentioned(got.data)
+        if mentioned is None:
+            unclear = max(unclear, when)
+            continue
+        for file in mentioned:
+            if file in files:
+                last[file] = max(when, last.get(file, 0.0))
+    return {file: max(when, unclear) for file, when in last.items()}
+
+
+def _mentioned(data: bytes) -> list[str] | None:
+    try:
+        return [str(file) for file in json.loads(data)["files"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
 
 #: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
 RETENTION_SECONDS = 7 * 86_400.0
@@ -115,11 +187,11 @@ def _delete(
     now: float,
     notes_too: bool,
 ) -> Swept:
-    prefix = f"{storage.folder(crawl)}/{superseded.NOTES}/"
+    prefix = f"{storage.folder(crawl)}/{NOTES}/"
     notes = [one for one in listed if one.key.startswith(prefix) and one.key.endswith(".json")]
-    since = superseded.last_mentions(storage, notes, free) if free else {}
+    since = last_mentions(storage, notes, free) if free else {}
     unnoted = [key for key in free if key not in since]
-    superseded.note(storage, crawl, unnoted, now)
+    note(storage, crawl, unnoted, now)
     due = [
         one for key, one in free.items() if retention <= 0 or now - max(one.modified, since.get(key, now)) >= retention
     ]
@@ -128,7 +200,7 @@ def _delete(
     if not notes_too:
         return Swept(len(due), sum(one.size for one in due), len(unnoted))
     # after the files: a sweep that is killed in between finds the notes again
-    old = [one.key for one in notes if now - superseded.noted_at(one) >= retention]
+    old = [one.key for one in notes if now - noted_at(one) >= retention]
     halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]
     # a driver deletes what it wrote for its workers; nobody does for one that was killed
     plans = f"{storage.folder(crawl)}/{PLANS}/"

@@ -4,11 +4,19 @@ No other room reads the environment. Every setting is an environment variable ``
 makes sense, a flag of the command line.
 """
 
-from cc_pipeline.settings.checks import DIGEST_POLICIES, ENGINES, EXTRACTORS, LOCATORS, PUBLISH
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
-from cc_pipeline.settings.reading import in_environment, load_settings, owners
+from cc_pipeline.settings.reading import (
+    DIGEST_POLICIES,
+    ENGINES,
+    EXTRACTORS,
+    LOCATORS,
+    PUBLISH,
+    in_environment,
+    load_settings,
+    owners,
+)
 from cc_pipeline.settings.values import Settings
 
 __all__ = [

@@ -8,8 +8,14 @@ from pathlib import Path
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
-from cc_pipeline.settings.buckets import DEFAULT_REGION, BucketSettings, read_buckets
-from cc_pipeline.settings.places import BETWEEN_PLACES, is_mirror, is_public
+from cc_pipeline.settings.places import (
+    BETWEEN_PLACES,
+    DEFAULT_REGION,
+    BucketSettings,
+    is_mirror,
+    is_public,
+    read_buckets,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, shown, split_access
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.stores.answer import Store, Timeouts
+from cc_pipeline.stores.answer import S3Options, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
-from cc_pipeline.stores.s3_options import S3Options
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"

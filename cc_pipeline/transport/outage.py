@@ -1,7 +1,7 @@
 """Hosts that give nothing while others can: left alone by all processes, and asked now and then by one request.
 
 This is for a source with several places only. With one place there is nobody else to ask, and how long it is worth
-asking is decided by whoever asks (``records/asking/patience.py``).
+asking is decided by whoever asks (``records/patience.py``).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders

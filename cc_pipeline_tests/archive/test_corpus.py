@@ -19,8 +19,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.flags import FLAGS
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import FLAGS, ArchivedRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive.builders import faults_of, records_of
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cc_pipeline.archive import flags
+from cc_pipeline.archive import record as flags
 
 
 def test_every_flag_is_on_the_page() -> None:

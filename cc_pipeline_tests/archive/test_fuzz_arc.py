@@ -10,8 +10,7 @@ from itertools import accumulate
 from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc, writing
-from cc_pipeline.archive.flags import FLAGS
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import FLAGS, ArchivedRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of

@@ -11,12 +11,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from cc_pipeline.archive import warc
-from cc_pipeline.archive.decoding import decoded_payload
-from cc_pipeline.archive.flags import FLAGS
-from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.archive.wat import iter_wat
-from cc_pipeline.archive.wet import iter_wet
+from cc_pipeline.archive.record import FLAGS, ArchivedRecord, decoded_payload
 from cc_pipeline.errors import DataFault
+from cc_pipeline.legacy2012.wat import iter_wat, iter_wet
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches, swollen

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.flags import FLAGS
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.http import media_type, parse_request, parse_response, split_fields
+from cc_pipeline.archive.record import FLAGS
 
 NAMES = st.text("abcXYZ019-_.", min_size=1, max_size=12)
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=255, exclude_characters="\x7f\x85\xa0"), max_size=20)

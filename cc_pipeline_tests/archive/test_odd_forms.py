@@ -11,7 +11,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline_tests.archive import builders

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive import warc
 from cc_pipeline.archive.members import ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive import warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault

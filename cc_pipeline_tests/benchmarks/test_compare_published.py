@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from benchmarks.compare_published import OF_THE_RUN
-from cc_pipeline.extraction.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

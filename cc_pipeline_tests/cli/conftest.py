@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl import TEST, Capture, MiniCrawlTruth, ensure
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 

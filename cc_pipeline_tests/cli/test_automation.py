@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cc_pipeline.automation import reparse
 from cc_pipeline.cli.app import app
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.plan import parsed_from
-from cc_pipeline.extraction.slice import Slice, Stage
 from cc_pipeline.extraction.standing import Made, Standing
+from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.settings import claim_home, load_settings
-from cc_pipeline.stages.automation import reparse
 
 
 def said(home: Path, *words: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.home import FIRST_LAYOUT, HomeNote, choose, read_note, write_note
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_lake
+from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.archive.digests import sha1_base32
-from cc_pipeline.archive.sequencefile import iter_pairs
-from cc_pipeline.deliveries import tables as handing
-from cc_pipeline.deliveries.whole import README, whole_folder
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.handing import tables as handing
+from cc_pipeline.handing.whole import README, whole_folder
+from cc_pipeline.legacy2012.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.cli.guesses import found_before
-from cc_pipeline.cli.options import lines_meant, read_targets
+from cc_pipeline.cli.options import found_before, lines_meant, read_targets
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks.assumptions import ASSUMPTIONS
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.reports.assumptions import ASSUMPTIONS
 from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.frontmanners import Manners

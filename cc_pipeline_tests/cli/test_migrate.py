@@ -9,7 +9,7 @@ import pytest
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake import evolution
 from cc_pipeline.lake.evolution import Migration
-from cc_pipeline.stages import tables
+from cc_pipeline.workspace import tables
 from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.homes.unpack import unpack
 

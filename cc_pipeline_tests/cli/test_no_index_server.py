@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl import known_crawls as packaged
+from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.settings import places
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer

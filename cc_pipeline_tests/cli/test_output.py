@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks import health
+from cc_pipeline.checks.health import Finding
 from cc_pipeline.cli import app, output
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stages.reports import health
-from cc_pipeline.stages.reports.health import Finding
 from cc_pipeline_tests.defs.graph import cc_pipeline
 
 #: Each vanished or became something else where it was taken for markup; ``[/]`` ended the command with a traceback.

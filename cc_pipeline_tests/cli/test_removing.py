@@ -21,7 +21,7 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

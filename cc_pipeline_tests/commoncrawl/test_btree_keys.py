@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key, reverse_dots, url_of_btree_key
+from cc_pipeline.commoncrawl.key_ranges import btree_key, reverse_dots, url_of_btree_key
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 

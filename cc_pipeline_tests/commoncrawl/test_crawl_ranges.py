@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cc_pipeline.commoncrawl.crawl_ranges import apart, is_selection, made_in, select
-from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
+from cc_pipeline.commoncrawl.crawls import Crawl, apart, is_selection, made_in, parse_collinfo, select
 from cc_pipeline.errors import UserInputError
 
 IDS = (

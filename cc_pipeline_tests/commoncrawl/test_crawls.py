@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.crawl_quirks import has
 from cc_pipeline.commoncrawl.crawls import (
     Crawl,
     age,
+    has,
     index_is_built,
     parse_collinfo,
     read_collinfo,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, todays_key, todays_keys
+from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_key, todays_keys
 
 KEYS = (
     "crawl-data/CC-MAIN-2015-35/segments/1440644059455.0/warc/CC-MAIN-20150827025419-00000-ip.warc.gz",

@@ -8,8 +8,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, merge_ranges, prefix_range
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, merge_ranges, prefix_range
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target

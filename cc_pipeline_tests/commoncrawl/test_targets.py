@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target, parse_target_lines
 from cc_pipeline.errors import UserInputError

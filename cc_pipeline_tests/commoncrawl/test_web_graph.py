@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cc_pipeline.commoncrawl.web_graph import graph_key, parse_release
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.facts.rank_text import graph_key, parse_release
 
 
 @pytest.mark.parametrize(

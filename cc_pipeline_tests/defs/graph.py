@@ -14,7 +14,7 @@ from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,

@@ -8,12 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cc_pipeline.checks.outputs import built_index_verdict
+from cc_pipeline.checks.scope import Look
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.stages.reports.looking import Look
-from cc_pipeline.stages.reports.outputs import built_index_verdict
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
 from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
 from cc_pipeline_tests.world import harvest, workspace_of

@@ -18,7 +18,7 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, extract, harvest, replace_file, workspace_of
 
@@ -289,7 +289,7 @@ def test_a_source_that_does_not_answer_is_said_and_ends_no_run(
     def down(*_: object) -> None:
         raise EnvironmentFault("the lake is away", "Look for it.")
 
-    monkeypatch.setattr("cc_pipeline.stages.reports.checks.lost_records", down)
+    monkeypatch.setattr("cc_pipeline.checks.checks.lost_records", down)
     found = results(sound, instance)
     assert not found["stored_files"].passed
     assert "the lake is away" in (found["stored_files"].description or "")

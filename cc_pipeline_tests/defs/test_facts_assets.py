@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline.defs.assets.facts as assets
+from cc_pipeline.checks.scope import Look
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.extraction.slice import FACTS, Slice
+from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
+from cc_pipeline.facts.datasets import ready_made
+from cc_pipeline.facts.fill import fill_facts
+from cc_pipeline.facts.known import add_dataset
+from cc_pipeline.lake.slice import FACTS, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.facts.datasets import ready_made
-from cc_pipeline.stages.facts.fill import fill_facts
-from cc_pipeline.stages.facts.known import add_dataset
-from cc_pipeline.stages.reports.facts import annotation_verdict, host_facts_verdict
-from cc_pipeline.stages.reports.looking import Look
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, OLD, copy_of, harvest, workspace_of
 

@@ -11,13 +11,11 @@ from alembic.script import ScriptDirectory
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
 from cc_pipeline.defs.internals import (
+    allow_lists_of_partitions,
     definitions_in,
     end_run,
     instance_in,
     last_evaluation,
-)
-from cc_pipeline.defs.internals_partitions import (
-    allow_lists_of_partitions,
     plan_partition,
     recorded_by,
     without_record,

@@ -16,7 +16,7 @@ from cc_pipeline.documents.schemas import PROVENANCE_FIELDS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import owners
-from cc_pipeline.stages.tables import CAPTURES_SCHEMA, TABLES
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA, TABLES
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 
 #: Columns that are made of no other: what the program did.

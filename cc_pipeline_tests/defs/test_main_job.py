@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 
 Bucket = tuple[Path, MiniCrawlTruth]

@@ -24,9 +24,9 @@ from cc_pipeline.extraction import run as extract
 from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of, settings_of
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 

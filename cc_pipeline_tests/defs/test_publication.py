@@ -20,7 +20,7 @@ from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]

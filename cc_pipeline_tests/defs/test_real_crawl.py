@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 pytestmark = [pytest.mark.process, needs_corpus, pytest.mark.xdist_group("real_crawl")]

@@ -8,7 +8,7 @@ import pytest
 from cc_pipeline.defs import resources
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.resources import WORKSPACE, workspace_of_settings
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 
 
 @pytest.fixture

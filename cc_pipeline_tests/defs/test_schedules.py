@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
+from cc_pipeline.automation import reparse
+from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.schedules import backfill_missing
@@ -19,21 +21,20 @@ from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, 
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction import plan, targets
+from cc_pipeline.extraction import plan
 from cc_pipeline.extraction.brought import MOST_ROUNDS, Shortfall
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.lookups import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.shortfall import fetch_rows
-from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
 from cc_pipeline.extraction.standing import stand
+from cc_pipeline.lake import targets
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.automation import reparse
-from cc_pipeline.stages.automation.due import MOST_FAILURES
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest, workspace_of
 

@@ -17,8 +17,8 @@ from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_li
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, harvest, replace_file, workspace_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.commoncrawl import known_crawls as packaged
+from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.defs.automation.sensors import new_crawls
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings, places

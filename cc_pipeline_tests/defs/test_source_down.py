@@ -18,12 +18,12 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
-from cc_pipeline.defs.checks_runs import verdict
+from cc_pipeline.defs.checks import verdict
 from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 

@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 from typer.testing import CliRunner
 
-from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
@@ -17,10 +16,11 @@ from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.workspace import Workspace, export_prefix
+from cc_pipeline.legacy2012.sequencefile import SequenceFileWriter
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
+from cc_pipeline_tests.publish.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
 
 @pytest.fixture(scope="module")

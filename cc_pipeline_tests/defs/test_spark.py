@@ -27,14 +27,14 @@ from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark import JOB_TAG
 from cc_pipeline.defs.spark_launch import SparkSubmit
-from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
+from cc_pipeline.engines.spark.messages import FOLDER, s3_client
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport import sharing
-from cc_pipeline.transport.sharing import Opening
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport import budget as sharing
+from cc_pipeline.transport.budget import Opening
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions

@@ -9,7 +9,7 @@ from pathlib import Path
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.keeping.upkeep import keep_up
+from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.world import workspace_of
 

@@ -55,7 +55,7 @@ def home(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
             patch.delenv(name)
-        from cc_pipeline.cli.run import materialize  # noqa: PLC0415  # after the environment is clean
+        from cc_pipeline.cli.commands.run import materialize  # noqa: PLC0415  # after the environment is clean
         from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
         from cc_pipeline.settings import load_settings  # noqa: PLC0415
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.charset import (
+    CODECS,
     HEADER,
     META,
     SHAPE,
@@ -16,8 +17,8 @@ from cc_pipeline.documents.charset import (
     UNDETERMINED,
     declared,
     decode,
+    encoding_for_label,
 )
-from cc_pipeline.documents.charset_names import CODECS, encoding_for_label
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 

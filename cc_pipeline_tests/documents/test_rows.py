@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cc_pipeline.documents.legacy2012.mapping import failed_page
+from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches

@@ -20,7 +20,7 @@ import sys
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import look
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.workspace.workspace import open_workspace
 
 home, crawl, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 targets = [parse_target(text) for text in ("example.com", *(f"name-{one}.example" for one in range(1, count)))]

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.legacy2012.export import export_slices
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.automation import watch_list
-from cc_pipeline.stages.handing.export import export_slices
-from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.matrix

@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.checks.checks import shortfall_verdict
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.records import witness
 from cc_pipeline.records.check import Promise
-from cc_pipeline.stages.reports.checks import shortfall_verdict
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultlies import LIES
 from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
 from cc_pipeline_tests.faultserver import FaultServer, Rule

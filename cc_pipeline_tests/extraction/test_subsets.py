@@ -12,12 +12,12 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
-from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.keeping.purge import drop_subset
-from cc_pipeline_tests.stages.stored import stored_files
+from cc_pipeline.upkeep.purge import drop_subset
+from cc_pipeline_tests.extraction.stored import stored_files
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]

@@ -20,12 +20,12 @@ from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals_partitions import recorded_versions
+from cc_pipeline.defs.internals import recorded_versions
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.home import LAKE_NOTE, NOTE
+from cc_pipeline.legacy2012.export import export_slices
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.handing.export import export_slices
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.homes.unpack import RECORDED, unpack
 

@@ -13,8 +13,8 @@ from cc_pipeline.extraction.layout4 import to_layout_4
 from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.tables import MIGRATIONS
-from cc_pipeline.stages.workspace import open_lake, open_workspace
+from cc_pipeline.workspace.tables import MIGRATIONS
+from cc_pipeline.workspace.workspace import open_lake, open_workspace
 from cc_pipeline_tests.homes.unpack import unpack
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"

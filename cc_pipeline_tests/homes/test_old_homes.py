@@ -12,27 +12,27 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.checks.health import examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals_partitions import recorded_versions
-from cc_pipeline.defs.unchanged import unchanged
+from cc_pipeline.defs.internals import recorded_versions
+from cc_pipeline.defs.launch import unchanged
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.home import LAYOUT, read_note
+from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
+from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers, is_harvested
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.legacy2012.export import export_slices
+from cc_pipeline.legacy2012.stage import read_sources
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.handing.export import export_slices
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers, is_harvested
-from cc_pipeline.stages.indexing.versions import columnar_versions, versions_of_rows
-from cc_pipeline.stages.keeping import upkeep
-from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.reports.health import examine
-from cc_pipeline.stages.tables import MIGRATIONS
-from cc_pipeline.stages.whole_files import read_sources
-from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
+from cc_pipeline.upkeep import upkeep
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.tables import MIGRATIONS
+from cc_pipeline.workspace.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline_tests.homes.unpack import LAYOUTS, RECORDED, unpack
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 

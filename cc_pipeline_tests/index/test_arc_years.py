@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target

@@ -11,8 +11,7 @@ import pytest
 from cc_pipeline.index.faces import Faces, same_files
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.transport.etags import is_one_of
-from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.faults import FaultKind, RangeFault, is_one_of, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import prefix_range
+from cc_pipeline.commoncrawl.key_ranges import prefix_range
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer
 from cc_pipeline.index.btree.tree import BTree, Item

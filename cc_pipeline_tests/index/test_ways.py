@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.ways import HARVEST, ZIPNUM, cheapest, choice, harvest_way, zipnum_way
+from cc_pipeline.extraction.shortest import HARVEST, ZIPNUM, cheapest, choice, harvest_way, zipnum_way
 
 ONE = [parse_target("example.org")]
 HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in range(300)))]

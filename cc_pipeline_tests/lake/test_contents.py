@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.lake.contents import NOTHING, content_versions, together
+from cc_pipeline.lake.digests import NOTHING, content_versions, together
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 
 TABLES = {**SCHEMAS, "captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA}
 ROWS = 24

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cc_pipeline.commoncrawl.btree_keys import reverse_dots
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, Release
-from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.seeded import gzip_member
+from cc_pipeline.commoncrawl.key_ranges import reverse_dots
+from cc_pipeline.facts.rank_text import LEVELS, Level, Release
+from cc_pipeline.minicrawl import spec as seeded
+from cc_pipeline.minicrawl.spec import gzip_member
 
 _WWW: Final = "www."
 #: Lines of a gzip member: the published files have one, tools for them may write many.

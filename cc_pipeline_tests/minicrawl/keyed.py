@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.host_keys import host_of_surt
 from cc_pipeline.commoncrawl.surt import surt_host
-from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.seeded import gzip_member
+from cc_pipeline.facts.host_keys import host_of_surt
+from cc_pipeline.minicrawl import spec as seeded
+from cc_pipeline.minicrawl.spec import gzip_member
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import site
 

@@ -20,10 +20,9 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.bodies import feed, html_page
-from cc_pipeline.minicrawl.languages import LANGUAGES
-from cc_pipeline.minicrawl.seeded import MemberFile, gzip_member
+from cc_pipeline.minicrawl import spec as seeded
+from cc_pipeline.minicrawl.bodies import LANGUAGES, feed, html_page
+from cc_pipeline.minicrawl.spec import MemberFile, gzip_member
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 
 #: Publishers by domain: the language they write in, and their hosts.

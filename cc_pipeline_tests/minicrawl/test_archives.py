@@ -12,7 +12,7 @@ from fastwarc.warc import WarcRecordType
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.minicrawl import Capture
-from cc_pipeline.minicrawl.seeded import sha1_base32
+from cc_pipeline.minicrawl.spec import sha1_base32
 from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
 
 

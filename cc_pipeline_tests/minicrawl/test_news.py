@@ -8,8 +8,8 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.archive.flags import ODD_DATE
 from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.archive.record import ODD_DATE
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_path_list, path_list_key
 from cc_pipeline.errors import DataFault

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl import DEMO, Capture
-from cc_pipeline.minicrawl.languages import INDEX_CHARSETS, LANGUAGES
-from cc_pipeline.minicrawl.responses import Servers
+from cc_pipeline.minicrawl.archives import Servers
+from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES
 from cc_pipeline.minicrawl.visits import CERTAIN_KINDS, plan_visits
 from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.flags import EXTRA_CRLF
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import EXTRA_CRLF, ArchivedRecord
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,

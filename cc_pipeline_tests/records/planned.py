@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 

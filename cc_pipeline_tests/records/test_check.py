@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, Kind
 from cc_pipeline.records.check import Promise, examine

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cc_pipeline.errors import DataKind
 from cc_pipeline.extraction import brought, shortfall
-from cc_pipeline.records.asking import patience, turns
-from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records import patience
+from cc_pipeline.records import pending as turns
+from cc_pipeline.records.plan import RecordOptions
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding

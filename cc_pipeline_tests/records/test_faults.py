@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.archive.digests import sha1_base32
-from cc_pipeline.records.asking.patience import Patience
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
-from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.plan import Coalescing, plan_ranges
+from cc_pipeline.records.patience import Patience
+from cc_pipeline.records.plan import Coalescing, RecordOptions, plan_ranges
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport

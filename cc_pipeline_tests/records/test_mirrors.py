@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.addresses import NO_ACCESS
-from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
-from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.plan import Coalescing
+from cc_pipeline.records.plan import Coalescing, RecordOptions
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.records.lost import are_gone
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind

@@ -15,10 +15,8 @@ from moto.server import ThreadedMotoServer
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import lease, living
-from cc_pipeline.records.lost import StoredSizes
-from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.plan import Coalescing
-from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.plan import Coalescing, RecordOptions
+from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
@@ -88,7 +86,7 @@ def test_leases_notes_and_sweeping_in_a_bucket(endpoint: str, tmp_path: Path) ->
         )
         for few in (32, 0):
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("cc_pipeline.records.lost._FEW", few)
+                patched.setattr("cc_pipeline.records.storage._FEW", few)
                 assert StoredSizes(storage, CRAWL).lost(rows).to_pylist() == [False, False, True, True, False]
         with lease(storage, CRAWL, "c1") as mine:
             assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept()

@@ -11,8 +11,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.records.leases import LIFE, SKEW, Lease, left_behind, living
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
-from cc_pipeline.records.superseded import note
-from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, sweep
+from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, DAY, Place, file
 
 Sweep = Callable[..., Swept]

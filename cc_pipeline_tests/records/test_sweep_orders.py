@@ -15,8 +15,7 @@ import pytest
 
 from cc_pipeline.records.leases import Lease
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.records.superseded import note
-from cc_pipeline.records.sweep import Named, sweep
+from cc_pipeline.records.sweep import Named, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, Place, file
 
 OLD, NEW = file("old"), file("new")

@@ -17,8 +17,8 @@ from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.stores import Timeouts
-from cc_pipeline.stores.bucket import PART_BYTES
-from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.answer import S3Options
+from cc_pipeline.stores.s3 import PART_BYTES
 from cc_pipeline.transport import FaultKind, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.refusals import RefusalPolicy

@@ -13,7 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.swiftserver import SECRET, S3Server, swift_environment, swift_server

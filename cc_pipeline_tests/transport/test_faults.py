@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Span
-from cc_pipeline.transport.etags import expected_at, is_another
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     FaultKind,
     Finding,
     Verified,
+    expected_at,
+    is_another,
     judge_range,
     judge_whole,
     range_fault,

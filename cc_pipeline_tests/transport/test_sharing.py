@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport import sharing
-from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease
+from cc_pipeline.transport import budget as sharing
+from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease, lent, openings, take_over
 from cc_pipeline.transport.outage import Closed
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
-from cc_pipeline.transport.sharing import lent, openings, take_over
 from cc_pipeline.transport.states import budget_state, reset_breaker
 
 HOST = "example.org"

@@ -9,7 +9,6 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from cc_pipeline.defs.assets.built_index import built_index
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, crawl_links, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import CRAWL
@@ -17,8 +16,9 @@ from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.index.gaps import index_incomplete
-from cc_pipeline.stages.indexing.crawls import commit_crawls
-from cc_pipeline.stages.indexing.harvest import (
+from cc_pipeline.indexing.build import build_index
+from cc_pipeline.indexing.crawls import commit_crawls
+from cc_pipeline.indexing.harvest import (
     commit_manifest,
     commit_row_groups,
     coverage_figures,
@@ -28,9 +28,43 @@ from cc_pipeline.stages.indexing.harvest import (
     refused_gaps,
     repair_statistics,
 )
-from cc_pipeline.stages.indexing.url_index import build_url_index
-from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.indexing.url_index import build_url_index
+from cc_pipeline.workspace.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
+
+
+class BuildConfig(dg.Config):
+    """Whether somebody agreed to the price, and how much is built."""
+
+    yes: bool = Field(default=False, description="I have seen the price (the run without this says it), and agree.")
+    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are left.")
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"parquet"},
+    code_version="1",
+    deps=upstream("built_index"),
+    tags={"asked": "on-request", "reads": "gigabytes"},
+    partitions_def=CRAWL,
+    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
+)
+def built_index(
+    context: dg.AssetExecutionContext, config: BuildConfig, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult[None]:
+    """The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each of them.
+
+    Reads every archive file once (some 350 GB a month), so it says the price first, and wants a yes in the run's
+    configuration. Only the job build_index includes this asset. A stopped build goes on where it stopped.
+    """
+    with logged_progress(context.log):
+        for crawl in context.partition_keys:
+            report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
+            about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
+            context.add_asset_metadata(stage_metadata(report) | about, partition_key=crawl)
+    return dg.MaterializeResult()
+
 
 #: Assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}

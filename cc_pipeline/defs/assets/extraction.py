@@ -19,8 +19,8 @@ from cc_pipeline.documents.schemas import (
     PARSER_VERSION,
 )
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.tables import CAPTURES_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
 
 #: The columns of each table's preview.
 _SHOWN = {

@@ -14,15 +14,15 @@ from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.facts.choosing import USUAL, hosts_only, known_for, with_hosts
+from cc_pipeline.facts.fill import VERSION, fill_facts
+from cc_pipeline.facts.harvest import dataset_transport, read_ahead
+from cc_pipeline.facts.known import Known, known_datasets
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, known_for, with_hosts
-from cc_pipeline.stages.facts.fill import VERSION, fill_facts
-from cc_pipeline.stages.facts.harvest import dataset_transport, read_ahead
-from cc_pipeline.stages.facts.known import Known, known_datasets
-from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.tables import HOST_FACTS_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of a partition's preview.
 _SHOWN = ["host", "fetch_200", "robots_200", "hcrank10", "prank10", "webgraph_indegree"]

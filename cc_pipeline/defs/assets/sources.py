@@ -19,10 +19,10 @@ from cc_pipeline.documents.schemas import (
     PARSER_VERSION,
 )
 from cc_pipeline.lake.streaming import first_rows
-from cc_pipeline.stages.source_files import registered
-from cc_pipeline.stages.tables import SOURCE_FAULTS_SCHEMA
-from cc_pipeline.stages.whole_files import read_sources
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.legacy2012.stage import read_sources
+from cc_pipeline.workspace.source_files import registered
+from cc_pipeline.workspace.tables import SOURCE_FAULTS_SCHEMA
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Files take minutes each; more of them in one run save only the seconds a run costs.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)

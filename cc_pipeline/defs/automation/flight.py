@@ -1,7 +1,7 @@
 """Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed.
 
 Belongs here: answers for the whole instance, whoever asked: the UI, a schedule, a sensor, the command line. Not here:
-what to do about it (schedules, checks), or which partitions are missing (stages/automation/due).
+what to do about it (schedules, checks), or which partitions are missing (automation/due).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A run of the UI publishes by itself, with automation on or off: between two partitions when the last publication is
 older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it. Belongs here: when. Not here:
-how (stages/publish).
+how (publish/publish).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.stages.automation.behind import behind
-from cc_pipeline.stages.keeping.upkeep import merge_and_publish
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.publish.publish import behind
+from cc_pipeline.upkeep.upkeep import merge_and_publish
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two looks at how old the publication is.
 _LOOK_EVERY = 30.0

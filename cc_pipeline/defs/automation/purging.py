@@ -9,17 +9,17 @@ from collections.abc import Sequence
 import dagster as dg
 from pydantic import Field
 
+from cc_pipeline.automation import watch_list
+from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.keys import delete_keys, ordered_keys, unfinished_runs_of
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.targets import definitions
-from cc_pipeline.stages.automation import watch_list
-from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
-from cc_pipeline.stages.keeping.purge import PurgeReport, purge, refuse_fetching, remove_whole
-from cc_pipeline.stages.keeping.purge_plan import PurgePlan, plan_purge
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.lake.targets import definitions
+from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
+from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge
+from cc_pipeline.workspace.workspace import Workspace
 
 
 def purge_target(

@@ -1,23 +1,77 @@
 """Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship stopped.
 
 Belongs here: saying so, in the tick, the log and to a webhook, and asking for a publication. Not here: asking for
-partitions (schedules), or publishing (publication, stages/publish).
+partitions (schedules), or publishing (publication, publish/publish).
 """
 
+import http.client
+import json
 import logging
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
+from typing import IO, Final
 
 import dagster as dg
 
+from cc_pipeline.addresses import host_of
+from cc_pipeline.automation.standing import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
 from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.publish.publish import behind
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.automation.behind import behind
-from cc_pipeline.stages.automation.standing import breaker
-from cc_pipeline.stages.automation.telling import tell
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Seconds until a listener that does not answer is left alone.
+_PATIENCE: Final = 10.0
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The address is the person's own choice; no other place gets what is told."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def tell(address: str, what: Mapping[str, object]) -> str | None:
+    """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
+    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
+    """
+    if not address:
+        return None
+    said: list[str | None] = []
+    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
+    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
+
+
+def _ask(address: str, what: Mapping[str, object]) -> str | None:
+    host = host_of(address)
+    try:
+        request = urllib.request.Request(
+            address, json.dumps(what).encode(), {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
+            return None
+    except urllib.error.HTTPError as answer:
+        answer.close()
+        return f"{host} answered {answer.code}"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return f"{host} could not be told ({type(error).__name__})"
+
 
 #: Characters of a run's error that are told.
 _REASON = 2_000

@@ -1,37 +1,99 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions. Ships stopped.
 
 Belongs here: asking for runs of what is missing. Not here: what is to be done (extraction/plan), what of it by itself
-(stages/automation/due), and which partitions are in flight or failed (flight).
+(automation/due), and which partitions are in flight or failed (flight).
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
-from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.jobs import extract_domain
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
-from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.run import look
-from cc_pipeline.extraction.slice import Slice
-from cc_pipeline.stages.automation import watch_list as watch_list_file
-from cc_pipeline.stages.automation.due import (
+from cc_pipeline.automation import watch_list as watch_list_file
+from cc_pipeline.automation.due import (
     MOST_FAILURES,
     AskedRun,
     BackfillDecision,
     Bounds,
+    Pace,
     decide_backfill,
     due_of,
+    pace_of,
     select_crawls,
+    spoken,
 )
-from cc_pipeline.stages.automation.pace import Pace, pace_of, spoken
-from cc_pipeline.stages.automation.reparse import is_agreed, outdated, price_in_words
-from cc_pipeline.stages.automation.standing import trouble_of_source
-from cc_pipeline.stages.workspace import Workspace, limits_of
+from cc_pipeline.automation.reparse import is_agreed, outdated, price_in_words
+from cc_pipeline.automation.standing import trouble_of_source
+from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
+from cc_pipeline.defs.instance import end_runs_of_dead_processes
+from cc_pipeline.defs.internals import Instigator, definitions_in, is_on, last_tick, next_tick, switch
+from cc_pipeline.defs.jobs import extract_domain
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.run import look
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.workspace.workspace import Workspace, limits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a sensor or schedule stands: ``kind`` says which it is, ``said`` what its last tick said. ``next`` is when it
+    is due; ``None`` while it is off."""
+
+    name: str
+    kind: str
+    on: bool
+    last: datetime | None
+    said: str
+    next: datetime | None
+
+
+def hands_off() -> list[Instigator]:
+    """All sensors and schedules, by name."""
+    repository = definitions_in(Path(__file__).parents[1]).get_repository_def()
+    every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
+    return sorted(every, key=lambda one: one.name)
+
+
+def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
+    """Turns all of them on or off; gives the names of those that were not."""
+    changed = [one for one in hands_off() if is_on(instance, one) != on]
+    for one in changed:
+        switch(instance, one, on=on)
+    return [one.name for one in changed]
+
+
+def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
+    """How each of them stands now."""
+    for one in hands_off():
+        on, tick = is_on(instance, one), last_tick(instance, one)
+        last = datetime.fromtimestamp(tick.at, UTC) if tick is not None else None
+        kind = "sensor" if isinstance(one, dg.SensorDefinition) else "schedule"
+        said = ""
+        if tick is not None:
+            said = tick.said or _asked(instance, tick.runs) or tick.status.lower()
+        yield Standing(one.name, kind, on, last, said, _next(one, last) if on else None)
+
+
+def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
+    """What a tick asked for: in its own words where it left some with its runs."""
+    if not runs:
+        return ""
+    run = instance.get_run_by_id(runs[0])
+    words = run.tags.get(LEFT_TAG, "") if run is not None else ""
+    return f"{len(runs)} runs: {words}" if words else f"{len(runs)} runs"
+
+
+def _next(one: Instigator, last: datetime | None) -> datetime:
+    now = datetime.now(UTC)
+    if isinstance(one, dg.SensorDefinition):
+        interval = timedelta(seconds=one.minimum_interval_seconds or 30)
+        return max(now, last + interval) if last is not None else now
+    return next_tick(one)
+
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
 _MOST_RUNS = 10

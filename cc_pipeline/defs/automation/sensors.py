@@ -1,6 +1,6 @@
 """Sensors: new crawls, changed path lists and the watch list. They ship stopped.
 
-Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (stages/automation/due).
+Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (automation/due).
 """
 
 import json
@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from cc_pipeline.automation import watch_list as watch_list_file
+from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.stages.automation import watch_list as watch_list_file
-from cc_pipeline.stages.automation.due import decide_crawls
-from cc_pipeline.stages.indexing.crawls import find_crawl
-from cc_pipeline.stages.indexing.harvest import is_published, list_as_it_is
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.indexing.crawls import find_crawl
+from cc_pipeline.indexing.harvest import is_published, list_as_it_is
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Partition keys that one tick adds at most; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200

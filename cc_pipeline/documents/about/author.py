@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline.documents.about.marks import Marks
-from cc_pipeline.documents.about.metas import Metas, plain
+from cc_pipeline.documents.about.budget import Reading
+from cc_pipeline.documents.about.marks import Marks, Metas, plain
 from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
-from cc_pipeline.documents.about.reading import Reading
-from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.html.text import collapsed
 
 #: Plain keys of ``meta`` tags (metas.py), the most certain first.
 _NAMES = """

@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline.documents.about.microdata import Item, Microdata, written
-from cc_pipeline.documents.about.rdfa import RDFA_ATTRIBUTES, Rdfa
-from cc_pipeline.documents.about.reading import Reading
+from cc_pipeline.documents.about.budget import Reading
+from cc_pipeline.documents.about.microdata import RDFA_ATTRIBUTES, Item, Microdata, Rdfa, written
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
+
+_MAX_SAME = 50
+
+
+@lru_cache(maxsize=4096)
+def plain(name: str) -> str:
+    """``DC.date-issued`` and ``dc:date_issued`` as ``dcdateissued``."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+class Metas:
+    """Contents by plain key, in the order of the page; ``graph`` of tags with ``property``, ``names`` of those with
+    ``name`` or ``http-equiv``. Those with ``itemprop`` are microdata, which may speak of something else on the page."""
+
+    def __init__(self, tags: Iterable[Mapping[str, Any]]) -> None:
+        self.graph: dict[str, list[str]] = {}
+        self.names: dict[str, list[str]] = {}
+        for tag in tags:
+            content = tag["content"]
+            if not content or content.isspace():
+                continue
+            attributes = tag["attributes"]
+            if several := attributes.get("property"):
+                for key in several.split()[:4]:
+                    _put(self.graph, key, content)
+            for attribute in ("name", "http-equiv"):
+                if key := attributes.get(attribute):
+                    _put(self.names, key, content)
+
+
+def _put(found: dict[str, list[str]], key: str, content: str) -> None:
+    contents = found.setdefault(plain(key[:100]), [])
+    if len(contents) < _MAX_SAME:
+        contents.append(content)
+
 
 _HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
 _MAX_HEADINGS = 500

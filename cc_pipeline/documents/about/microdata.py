@@ -7,12 +7,12 @@ nearest item; what was found on the way is kept, so that a page costs no more th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
+from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.nodes import alone, is_article, is_other, kinds_of
-from cc_pipeline.documents.about.reading import Reading
 from cc_pipeline.documents.html.urls import Resolved
 
 Item = dict[str, Any]
@@ -179,3 +179,188 @@ def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
             else:
                 reading.cut = True
     return kept | {"properties": properties}
+
+
+_DC = "http://purl.org/dc/terms/"
+#: Prefixes of RDFa's initial context that pages use.
+_PREFIXES = {
+    "article": "http://ogp.me/ns/article#",
+    "cc": "http://creativecommons.org/ns#",
+    "ctag": "http://commontag.org/ns#",
+    "dc": _DC,
+    "dc11": "http://purl.org/dc/elements/1.1/",
+    "dcterms": _DC,
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "gr": "http://purl.org/goodrelations/v1#",
+    "ical": "http://www.w3.org/2002/12/cal/icaltzd#",
+    "og": "http://ogp.me/ns#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "rev": "http://purl.org/stuff/rev#",
+    "schema": "http://schema.org/",
+    "sioc": "http://rdfs.org/sioc/ns#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "v": "http://rdf.data-vocabulary.org/#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+_MAX_PREFIXES = 64
+#: What an element has that states something in RDFa, or changes how others are read.
+RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
+
+
+class _Scope(NamedTuple):
+    """What holds for the elements within: whose properties they state, and how names are read."""
+
+    subject: Item | None
+    vocab: str | None
+    prefixes: dict[str, str]
+
+
+_OUTSIDE = _Scope(None, None, _PREFIXES)
+
+
+class Rdfa:
+    """Collects typed or named subjects and their properties; ``add`` wants the elements in document order.
+
+    ``loose`` are the properties of the page itself, those of ``meta`` tags (OpenGraph) too.
+    """
+
+    def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
+        self._items: list[Item] = []
+        self._page: Item = {"id": resolve("")[0] or "", "properties": {}}
+        self.loose: dict[str, list[Any]] = {}
+        self._reading = reading
+        self._resolve = resolve
+        self._scopes: dict[int, _Scope] = {}
+        self._nearest: dict[int, _Scope] = {}
+        self._named: dict[str, Item] = {}
+
+    def add(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+        """An element with one of ``RDFA_ATTRIBUTES``."""
+        around = self._scope_above(node)
+        vocab, prefixes = around.vocab, around.prefixes
+        if "vocab" in attributes:
+            vocab = (attributes["vocab"] or "").strip() or None
+        if declared := attributes.get("prefix"):
+            words = declared.split()[: 2 * _MAX_PREFIXES]
+            pairs = zip(words[::2], words[1::2], strict=False)
+            prefixes = prefixes | {name[:-1].lower(): iri for name, iri in pairs if name.endswith(":")}
+        names = [
+            iri
+            for name in (attributes.get("property") or "").split()[:_MAX_NAMES]
+            if (iri := _iri(name, vocab, prefixes))
+        ]
+        holder = around.subject
+        if (about := attributes.get("about")) is not None:
+            holder = self._subject(about, prefixes)
+        subject = holder
+        kinds = [
+            iri
+            for name in (attributes.get("typeof") or "").split()[:_MAX_NAMES]
+            if (iri := _iri(name, vocab, prefixes))
+        ]
+        value: Any = None
+        if kinds:
+            named = about if about is not None else self._object(attributes)
+            # what a typed element with a property is about is that property's value
+            subject = holder if about is not None else self._subject(named, prefixes)
+            if subject is not None:
+                subject.setdefault("type", kinds)
+            if about is None:
+                value = subject
+        elif not names and attributes.get("resource") is not None:
+            subject = self._subject(attributes["resource"], prefixes)
+        if names:
+            if value is None:
+                value = self._value(node, tag, attributes, prefixes)
+            if value is not None:
+                self._state(holder, names, value, tag)
+        new = subject is not around.subject
+        if kinds and subject is not None and not (names and about is None and holder is not None):
+            self._keep(subject)
+        if new or vocab != around.vocab or prefixes is not around.prefixes:
+            self._scopes[node.mem_id] = _Scope(subject, vocab, prefixes)
+
+    def _keep(self, subject: Item) -> None:
+        if not any(each is subject for each in self._items[-8:]):
+            self._items.append(subject)
+
+    def items(self) -> list[Item]:
+        """The page itself, typed subjects that are no other one's value, and named ones without a type."""
+        typed = {id(item) for item in self._items}
+        rest = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
+        return [item for item in (self._page, *self._items, *rest) if item["properties"] or "type" in item]
+
+    def _state(self, holder: Item | None, names: list[str], value: Any, tag: str) -> None:
+        stated = [holder["properties"]] if holder else [self.loose]
+        if holder is None and tag != "meta":
+            stated.append(self._page["properties"])
+        for properties in stated:
+            for name in names:
+                properties.setdefault(name, []).append(value)
+
+    def _subject(self, name: str | None, prefixes: dict[str, str]) -> Item:
+        if name is None:
+            return {"properties": {}}
+        iri = self._address(name, prefixes)
+        if iri not in self._named:
+            self._named[iri] = {"id": iri, "properties": {}}
+        return self._named[iri]
+
+    def _address(self, name: str, prefixes: dict[str, str]) -> str:
+        name = name.strip()
+        if name.startswith("[") and name.endswith("]"):
+            name = name[1:-1]
+        prefix, colon, rest = name.partition(":")
+        if colon and prefix.lower() in prefixes and not rest.startswith("//"):
+            return prefixes[prefix.lower()] + rest
+        return name if name.startswith("_:") else self._resolve(name)[0] or name
+
+    def _object(self, attributes: dict[str, str | None]) -> str | None:
+        resource = attributes.get("resource")
+        if resource is not None:
+            return resource
+        written = attributes.get("href")
+        return attributes.get("src") if written is None else written
+
+    def _value(
+        self, node: LexborNode, tag: str, attributes: dict[str, str | None], prefixes: dict[str, str]
+    ) -> str | None:
+        if "content" in attributes:
+            return self._reading.take(attributes["content"] or "")
+        if attributes.get("datetime"):
+            return self._reading.take(attributes["datetime"] or "")
+        if (named := self._object(attributes)) is not None and (
+            "resource" in attributes or tag in URL_ATTRIBUTE or "href" in attributes
+        ):
+            return self._reading.take(self._address(named, prefixes))
+        return self._reading.text(node)
+
+    def _scope_above(self, node: LexborNode) -> _Scope:
+        passed = []
+        above = node.parent
+        scope = _OUTSIDE
+        while above is not None:
+            place = above.mem_id
+            if place in self._scopes:
+                scope = self._scopes[place]
+                break
+            if place in self._nearest:
+                scope = self._nearest[place]
+                break
+            passed.append(place)
+            above = above.parent
+        self._nearest.update(dict.fromkeys(passed, scope))
+        return scope
+
+
+def _iri(name: str, vocab: str | None, prefixes: dict[str, str]) -> str | None:
+    """A name as an IRI; ``None`` for one that no vocabulary has."""
+    prefix, colon, rest = name.partition(":")
+    if not colon:
+        return vocab + name if vocab else None
+    if prefix.lower() in prefixes and not rest.startswith("//"):
+        return prefixes[prefix.lower()] + rest
+    return name if "/" in rest or prefix in ("urn", "tag") else None

@@ -10,12 +10,9 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.author import Who, author
-from cc_pipeline.documents.about.guesses import TEXT, guessed_date
-from cc_pipeline.documents.about.marks import Marks, Structured
-from cc_pipeline.documents.about.metas import Metas
-from cc_pipeline.documents.about.moments import on_day
+from cc_pipeline.documents.about.marks import Marks, Metas, Structured
 from cc_pipeline.documents.about.nodes import Nodes, is_article, kinds_of
-from cc_pipeline.documents.about.published import When, modified, published
+from cc_pipeline.documents.about.published import TEXT, When, guessed_date, modified, on_day, published
 from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.html.facts import JsonLd, PageFacts, json_ld, page_facts, types_of

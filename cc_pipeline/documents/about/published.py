@@ -5,15 +5,159 @@ Readers are tried from the most to the least certain; one whose text cannot be r
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.marks import Marks, Time
-from cc_pipeline.documents.about.metas import Metas
+from lxml import html
+
+from cc_pipeline.documents.about.marks import Marks, Metas, Time
 from cc_pipeline.documents.about.microdata import Item, about_page
-from cc_pipeline.documents.about.moments import Stated, in_url, stated
 from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.dates import Precision, parse_date, read_date
+
+#: Characters of a page it is given: its regular expressions take a second for a few megabytes.
+_MOST_CHARS = 256 * 1024
+#: Short texts with digits that it may try to read in every language, five milliseconds each.
+_MOST_TEXTS = 50
+_SHORT = 64
+_FIRST_GUESS = "1995-01-01"
+_LAST_GUESS = "2099-12-31"
+_GUESSES_AHEAD = timedelta(days=1)
+
+
+_DIGIT = re.compile(r"\d")
+#: Where what was found stood.
+MARKUP, TEXT = "htmldate", "htmldate-text"
+#: Languages whose dates are read in texts. htmldate asks dateparser for all of its 205, whose tables take three
+#: seconds and 40 MB in every process.
+LANGUAGES = """
+en de fr es it pt nl pl ru uk cs sv da nb fi hu ro el tr ar fa hi id vi zh ja ko
+"""
+
+
+@lru_cache(maxsize=1)
+def _find_date() -> Any:
+    import htmldate  # noqa: PLC0415 - slow to import, for pages without a date only
+    from htmldate import extractors  # noqa: PLC0415
+
+    for name in ("htmldate", "dateparser"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with contextlib.suppress(AttributeError):  # one that has no such parser reads in all languages
+        extractors.get_external_parser().languages = LANGUAGES.split()
+    return htmldate.find_date
+
+
+def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bool) -> tuple[date, str] | None:
+    """A day and how it was found: ``htmldate`` from the markup, ``htmldate-text`` anywhere in the text.
+
+    The text is searched for an ``article`` only: other pages are full of dates that are not their own. Never raises.
+    """
+    latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
+    with contextlib.suppress(Exception):  # whatever a page makes of it, there is no date then
+        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=_parser())
+        for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
+            if extensive:
+                bound_texts(tree)
+            found = _find_date()(
+                tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST_GUESS, max_date=latest
+            )
+            if found:
+                return date.fromisoformat(found), source
+    return None
+
+
+def _parser() -> html.HTMLParser:
+    return html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
+
+
+def bound_texts(tree: html.HtmlElement) -> None:
+    """Takes out the short texts with digits that are too many."""
+    count = 0
+    for element in tree.iter():
+        for place in ("text", "tail"):
+            text = getattr(element, place)
+            if text and len(text.strip()) <= _SHORT and _DIGIT.search(text):
+                count += 1
+                if count > _MOST_TEXTS:
+                    setattr(element, place, None)
+
+
+_DAY_AS_WRITTEN = re.compile(
+    r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
+    r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
+    re.IGNORECASE,
+)
+_FIRST_MOMENT = date(1800, 1, 1)
+#: What programs write that know no date.
+_NO_DATES = frozenset({date(1970, 1, 1)})
+#: Clocks and zones differ: a page of tomorrow is not yet odd.
+_MOMENTS_AHEAD = timedelta(days=2)
+_LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
+_IN_URL = re.compile(
+    r"[/_.-]((?:19|20)\d\d)([/_.-]?)(0[1-9]|1[0-2]|[1-9](?=[/_.-])|[a-z]{3,9}(?=[/_.-]))\2"
+    r"(0[1-9]|[12]\d|3[01]|[1-9](?!\d))(?=[/_.?-]|\Z)",
+    re.IGNORECASE,
+)
+_URL_CHARS = 2_000
+
+
+class Stated(NamedTuple):
+    """A moment in UTC, how exact it is (``dates.Precision``), and the day in the page's own zone."""
+
+    moment: datetime
+    precision: Precision
+    day: date
+
+
+def stated(text: object, fetched: datetime | None) -> Stated | None:
+    """What a text says, ``None`` where it is no date that can be read in one way only, or none that can be true of
+    a page that was there at ``fetched``."""
+    found = read_date(text) if isinstance(text, str) else None
+    if found is None or found.moment is None or found.precision is None:
+        return None
+    day = _day_as_written(found.text) if found.precision == "moment" else found.moment.date()
+    if day is None or abs(day - found.moment.date()) > timedelta(days=1):
+        day = found.moment.date()
+    if (
+        day < _FIRST_MOMENT
+        or day in _NO_DATES
+        or found.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
+    ):
+        return None
+    return Stated(found.moment, found.precision, day)
+
+
+def _day_as_written(text: str) -> date | None:
+    found = _DAY_AS_WRITTEN.search(text)
+    moment = parse_date(found.group(found.lastindex or 0)) if found else None
+    return moment.date() if moment else None
+
+
+def in_url(url: str, fetched: datetime | None) -> Stated | None:
+    """The day that a URL's path has, as news sites write it."""
+    _, _, path = url[:_URL_CHARS].partition("://")
+    for year, _, month, day in _IN_URL.findall(path):
+        if month.isdigit():
+            found = stated(f"{year}-{month:0>2}-{day:0>2}", fetched)
+        else:
+            found = stated(f"{day} {month} {year}", fetched)
+        if found:
+            return found
+    return None
+
+
+def on_day(day: date, guessed: bool) -> Stated:
+    """No more than a day, midnight of it in UTC. The first of a month that is ``guessed`` may stand for all of it."""
+    precision: Precision = "day"
+    if guessed and day.day == 1:
+        precision = "year" if day.month == 1 else "month"
+    return Stated(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
+
 
 #: Plain keys of ``meta`` tags (metas.py), the most certain first.
 _PUBLISHED_GRAPH = """

@@ -8,19 +8,67 @@ objects, and a worker has its next batch before it has ended one.
 
 from __future__ import annotations
 
+import atexit
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from cc_pipeline.documents.batch import waiting
-from cc_pipeline.documents.batch.slots import SLOTS, Broken, Input, unpack
-from cc_pipeline.documents.batch.worker import Worker
+from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker, unpack
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
+
+#: Bytes of memory with which a process is not kept: a large page has left it so.
+_MOST_MEMORY = 512 << 20
+
+_lock = threading.Lock()
+_workers: list[Worker] = []
+#: What they are for: the process that started them, the options and the reader.
+_wanted: list[object] = []
+
+
+def take(many: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
+    """At most ``many`` of the waiting workers that do what is wanted. Those that do something else are ended."""
+    with _lock:
+        _only([os.getpid(), options, read])
+        alive = [worker for worker in _workers if worker.alive]
+        _workers[:] = alive[many:]
+        return alive[:many]
+
+
+def keep(worker: Worker, options: ParseOptions, read: Callable[..., Any]) -> bool:
+    """Whether a worker that has nothing to do is kept; otherwise its owner ends it."""
+    with _lock:
+        _only([os.getpid(), options, read])
+        if not worker.alive or worker.memory > _MOST_MEMORY or len(_workers) >= len(os.sched_getaffinity(0)):
+            return False
+        _workers.append(worker)
+        return True
+
+
+def end() -> None:
+    """Ends all that wait."""
+    with _lock:
+        _only([])
+
+
+def _only(wanted: list[object]) -> None:
+    if _wanted == wanted:
+        return
+    if _wanted[:1] == [os.getpid()]:  # in a fork they are another's
+        for worker in _workers:
+            worker.end()
+    _workers.clear()
+    _wanted[:] = wanted
+
+
+atexit.register(end)
+
 
 T = TypeVar("T")
 RecordBatches = dict[str, pa.RecordBatch]
@@ -80,7 +128,7 @@ class _Pool:
     def __init__(self, options: ParseOptions, workers: int, read: Callable[[T], Input]) -> None:
         self._options = options
         self._read = read
-        kept = waiting.take(workers, options, read)
+        kept = take(workers, options, read)
         self._workers: list[Worker] = kept + [Worker(options, read) for _ in range(workers - len(kept))]
         self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
         self._done: dict[int, RecordBatches] = {}
@@ -155,7 +203,7 @@ class _Pool:
     def close(self) -> None:
         """Keeps the workers that have nothing to do for the next call; ends the others."""
         for worker in self._workers:
-            if self._tasks.get(worker) or not waiting.keep(worker, self._options, self._read):
+            if self._tasks.get(worker) or not keep(worker, self._options, self._read):
                 worker.end()
 
 

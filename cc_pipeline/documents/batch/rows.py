@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.documents.batch.slots import Broken, Input, Read
-from cc_pipeline.documents.legacy2012.mapping import failed_page
+from cc_pipeline.documents.batch.worker import Broken, Input, Read
+from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches

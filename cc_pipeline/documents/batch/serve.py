@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from cc_pipeline.documents.batch.rows import rows_of
-from cc_pipeline.documents.batch.slots import POSITION, pack, put, take
+from cc_pipeline.documents.batch.worker import POSITION, pack, put, take
 
 #: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
 _GC_EVERY = 50_000

@@ -12,16 +12,84 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
-from cc_pipeline.documents.batch.slots import POSITION, SLOTS, Broken, Read, open_slot, put, take
-from cc_pipeline.documents.page import ParseOptions
+import pyarrow as pa
+
+from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+
+Input = PageInput | ParsedPage
+Read = Callable[[Any], Input]
+
+#: How a position is written: the place of an item in its batch, -1 before the first.
+POSITION = struct.Struct("=q")
+#: Batches a worker has at most: the one it is at, and the next.
+SLOTS = 2
+#: Bytes a slot keeps for the next batch; what is beyond is given back once it has been read.
+_KEPT = 64 << 20
+
+
+class Broken(NamedTuple):
+    """An item that ended its worker: how the last one ended, and how many."""
+
+    cause: str
+    times: int
+
+
+def open_slot() -> int:
+    """A file descriptor of memory; of an unnamed file where the system has no such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("batch")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def put(slot: int, data: bytes | memoryview) -> int:
+    """Writes ``data`` from the slot's begin; gives its length. Raises ``OSError`` where memory ends."""
+    view = memoryview(data).cast("B")
+    at = 0
+    while at < len(view):
+        at += os.pwrite(slot, view[at:], at)
+    return len(view)
+
+
+def take(slot: int, length: int) -> bytes:
+    """What ``put`` wrote."""
+    data = bytearray(length)
+    view = memoryview(data)
+    at = 0
+    while at < length:
+        read = os.preadv(slot, [view[at:]], at)
+        if not read:
+            raise EOFError("a slot holds less than was put into it")
+        at += read
+    if length > _KEPT:
+        os.ftruncate(slot, 0)
+    return data  # type: ignore[return-value]  # as good as bytes to all who read it, and not copied again
+
+
+def pack(batches: Mapping[str, pa.RecordBatch]) -> dict[str, bytes]:
+    """Record batches as Arrow streams."""
+    packed = {}
+    for table, batch in batches.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        packed[table] = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack(packed: Mapping[str, bytes]) -> dict[str, pa.RecordBatch]:
+    """The reverse of ``pack``."""
+    return {table: pa.ipc.open_stream(data).read_next_batch() for table, data in packed.items()}
+
 
 #: Seconds to wait for a process that was killed or closed its link.
 _END_SECONDS = 5.0

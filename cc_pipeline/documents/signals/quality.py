@@ -8,11 +8,48 @@ those of ``main_content`` with anything on them, words are what white space part
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
 
-from cc_pipeline.documents.html.whitespace import collapsed
+import numpy as np
+
+from cc_pipeline.documents.document2012.simhash import text_simhash
+from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.signals import plain
+
+
+class Fingerprint(NamedTuple):
+    """The columns; ``None`` where the text has no word."""
+
+    content_simhash: int | None
+    content_minhash: list[int] | None
+
+
+def _compiled_minhash() -> Callable[[str], list[int] | None] | None:
+    try:
+        module = importlib.import_module("cc_pipeline.documents.signals._signals")
+    except ImportError:
+        return None
+    return cast("Callable[[str], list[int] | None]", module.minhash)
+
+
+_minhash = _compiled_minhash() or plain.minhash
+
+#: Whether the compiled one is in use.
+COMPILED = _minhash is not plain.minhash
+
+
+def fingerprint(text: str | None) -> Fingerprint:
+    """The fingerprints of a main text."""
+    folded = text.casefold() if text else ""
+    sketch = _minhash(folded)
+    return Fingerprint(None, None) if sketch is None else Fingerprint(text_simhash(collapsed(folded)), sketch)
+
+
+def likeness(one: Sequence[int], other: Sequence[int]) -> float:
+    """The share of five-word runs that two texts have in common, estimated from their ``content_minhash``."""
+    return float(np.mean(np.asarray(one) == np.asarray(other)))
+
 
 #: The eight words of Gopher's rule.
 _STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")

@@ -23,9 +23,9 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.settings.access import own_access
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.settings.places import split_places
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.budget import Opening, take_over
 from cc_pipeline.transport.refusals import WAIT
-from cc_pipeline.transport.sharing import Opening, take_over
+from cc_pipeline.workspace.workspace import Workspace
 
 #: Variables that say who somebody is at the source.
 _WHO: Final = frozenset(
@@ -36,7 +36,7 @@ _FOLDER: Final = "cc-pipeline"
 
 def settings_here(given: Mapping[str, str], home: Path) -> Settings:
     """The settings of a job on this machine: ``given`` are texts by the names of their variables without the prefix
-    (``settings/handing_on.py``). Of this machine's environment only what lets somebody in counts. Raises
+    (``settings/reading.py``). Of this machine's environment only what lets somebody in counts. Raises
     ``UserInputError``."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
     environ |= {f"{PREFIX}{name}": text for name, text in given.items()}

@@ -2,40 +2,184 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.engines.spark import cutting
-from cc_pipeline.engines.spark.handing_out import on_spark, slots_of, tries_of
+from cc_pipeline.engines.spark import plans as cutting
 from cc_pipeline.engines.spark.plans import Plans, written
-from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
-from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
+from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
-from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
-from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.records.fetch import Left, RecordsResult
 from cc_pipeline.records.leases import lease, stop_note
-from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
-from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.workspace import Workspace, lake_options
-from cc_pipeline.transport.sharing import Opening, openings, take_over
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport.budget import Opening, openings, take_over
+from cc_pipeline.workspace.workspace import Workspace, lake_options
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import Accumulator, SparkContext
+
+
+J = TypeVar("J", bound=Job)
+D = TypeVar("D")
+#: Seconds between two words of progress.
+_TOLD_EVERY: Final = 1.0
+#: How often Spark runs a task unless it is told otherwise.
+_TRIES: Final = "4"
+
+
+def on_spark(
+    spark_context: SparkContext,
+    work: Callable[[J, int, Callable[[int], None]], D],
+    job: J,
+    plans: int,
+    stage: str,
+    total: int,
+) -> list[D]:
+    """What ``work`` gives for each of the ``plans``, in their order. ``total`` is what all tasks count together.
+
+    Raises what a task raised when it was tried for the last time; ``EnvironmentFault`` where Spark loses tasks again
+    and again, ``PlaceFault`` where the application has ended.
+    """
+    if not plans:
+        return []
+    counter = spark_context.accumulator(0)
+    group = f"{stage} {job.crawl} {uuid.uuid4().hex[:8]}"
+    # no interruption: a task that is cancelled ends by itself, with its files closed
+    spark_context.setJobGroup(group, f"{stage} of {job.crawl}: {total:,} captures", interruptOnCancel=False)
+    numbers = spark_context.parallelize(range(plans), plans)
+    with _telling(counter, stage, total):
+        try:
+            found = numbers.mapPartitions(Task(work, job, counter.add)).collect()
+        except BaseException as error:
+            if _has_ended(spark_context):
+                raise PlaceFault(
+                    "the Spark application has ended", "Look at the log of its driver, then run it again."
+                ) from error
+            spark_context.cancelJobGroup(group)
+            if not isinstance(error, Exception):
+                raise
+            raise EnvironmentFault(
+                f"Spark could not run a task of {stage} {job.crawl}: {_first_line(error)}",
+                "Look at the logs of its executors: they may have had too little memory. What was fetched is kept.",
+            ) from error
+    for one in found:
+        if isinstance(one, Failed):
+            raise one.error from one.cause
+    return found
+
+
+def slots_of(spark_context: SparkContext) -> int:
+    """Tasks that run at the same time, as far as Spark knows."""
+    return int(spark_context.defaultParallelism)
+
+
+def tries_of(spark_context: SparkContext) -> int:
+    """How often a task is run before Spark gives a job up."""
+    master = spark_context.master
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        # local[cores, tries]
+        text = master.partition(",")[2].rstrip("] ").strip()
+        return int(text) if text.isdecimal() else 1
+    return int(spark_context.getConf().get("spark.task.maxFailures", _TRIES) or _TRIES)
+
+
+@contextmanager
+def _telling(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TOLD_EVERY):
+            # what a task that is run again counts twice is never more than all
+            progress.report(stage, min(counter.value, total), total, "on Spark")
+
+    teller = threading.Thread(target=tell, name="cc-pipeline-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+    progress.report(stage, total, total, "on Spark")
+
+
+def _has_ended(spark_context: SparkContext) -> bool:
+    # pyspark has no public word for it
+    java = getattr(spark_context, "_jsc", None)
+    try:
+        return java is None or bool(java.sc().isStopped())
+    except Exception:  # the gateway to Java is gone too
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage())
+    return text.strip().partition("\n")[0]
+
+
+_YES: Final = "true"
+
+
+def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
+    """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, which share the
+    source's budget evenly, or that speculates: it would ask a slow source twice for the same."""
+    conf = spark_context.getConf()
+    if workers < 1:
+        raise UserInputError(
+            "the number of Spark workers is not known, so none would know its share of the source's budget; "
+            "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
+        )
+    if _is_on(spark_context, "spark.speculation"):
+        raise UserInputError(
+            "spark.speculation is on: a slow source would be asked twice for the same. Set spark.speculation=false"
+        )
+    if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
+        # without a number there is no bound
+        most = conf.get("spark.dynamicAllocation.maxExecutors", "")
+        name = "spark.dynamicAllocation.maxExecutors"
+    else:
+        most, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
+    if not (most or "").isdecimal() or int(most or 0) > workers:
+        raise UserInputError(
+            f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
+            f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
+        )
+
+
+def _is_on(spark_context: SparkContext, name: str) -> bool:
+    # Spark takes TRUE for true
+    return (spark_context.getConf().get(name, "") or "").strip().lower() == _YES
+
+
+def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
+    """Raises ``UserInputError`` where the application has more than ``workers`` executors now. A standalone cluster
+    gives it as many as there is room for, whatever number was asked for."""
+    # pyspark has no public word for it; the driver is among them
+    here = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    if here > workers:
+        raise UserInputError(
+            f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
+            f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
+        )
+
 
 #: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
 _NOTES: Final = 20
@@ -56,7 +200,7 @@ class SparkEngine:
 
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
     it needs of that. Raises ``UserInputError`` for an application that would not be polite
-    (:func:`~cc_pipeline.engines.spark.politeness.refuse_impolite`).
+    (:func:`~cc_pipeline.engines.spark.engine.refuse_impolite`).
     """
 
     spark_context: SparkContext

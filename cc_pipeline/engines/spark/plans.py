@@ -16,7 +16,93 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.records.storage import PLANS, RecordStorage
+from cc_pipeline.keys import PLACE
+from cc_pipeline.records.fetch import HELD_SCHEMA, Alongside
+from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.plan import MAX_RECORD_BYTES, Coalescing
+from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
+
+#: Bytes of ranges, and rows, of a task at most. More rows than these are many small pages to parse.
+MOST_BYTES: Final = 256 << 20
+MOST_ROWS: Final = 20_000
+#: Smaller tasks than these cost more to hand out than they take.
+LEAST_BYTES: Final = 4 << 20
+LEAST_ROWS: Final = 500
+#: Tasks for each that can run at a time, where there is enough to do: the slowest then keeps the others waiting less.
+_A_SLOT: Final = 4
+
+
+def share_of(total: int, slots: int, least: int, most: int) -> int:
+    """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
+    return max(least, min(most, -(-total // (_A_SLOT * max(1, slots)))))
+
+
+def fetch_plans(
+    captures: Iterable[pa.RecordBatch],
+    held: Iterable[pa.RecordBatch],
+    left: Iterable[pa.RecordBatch],
+    most_bytes: int = MOST_BYTES,
+    most_rows: int = MOST_ROWS,
+) -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
+    """Each task's captures, and the rows of ``held`` and ``left`` (``HELD_SCHEMA``) that are about them.
+
+    All three come in the order of file and offset. Captures of one place are in one task, whoever asked for them. A
+    task has whole files where they fit. Bytes are those of the ranges to be read, gaps between records included.
+    """
+    alongside = Alongside(held), Alongside(left)
+    for table in cut(captures, PLACE, most_bytes, most_rows, Coalescing().gap):
+        file, offset = (table.column(name)[-1].as_py() for name in PLACE_NAME)
+        known = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in alongside)
+        yield table, *known
+
+
+def parse_plans(
+    records: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES, most_rows: int = MOST_ROWS
+) -> Iterator[tuple[pa.Table]]:
+    """Each task's rows of ``records``, which come in the order of stored file and offset, those without bytes first."""
+    for table in cut(records, STORED, most_bytes, most_rows):
+        yield (table,)
+
+
+def cut(
+    rows: Iterable[pa.RecordBatch], place: tuple[str, ...], most_bytes: int, most_rows: int, gap: int = 0
+) -> Iterator[pa.Table]:
+    """``rows`` in tables of at most so many bytes and rows, where one place has no more than that.
+
+    ``place`` names the columns of file, offset and length; rows come in the order of the first two. A table ends where
+    a file ends, or between two places of a file that is more than a table. At most ``gap`` bytes between two records
+    count too.
+    """
+    waiting: pa.Table | None = None
+    size = count = 0  # of the rows that wait
+    before = count_before = 0  # of those of files that ended
+    last_file: str | None = None
+    last_offset: int | None = None
+    end = 0
+    for batch in rows:
+        own = pa.Table.from_batches([batch])
+        waiting = own if waiting is None else pa.concat_tables([waiting, own])
+        for file, offset, length in zip(*(batch.column(name).to_pylist() for name in place), strict=True):
+            same_file = file is not None and file == last_file
+            cost = 0
+            if not same_file or offset != last_offset:
+                if not same_file:
+                    before, count_before = size, count
+                cost = min(max(length or 0, 0), MAX_RECORD_BYTES)
+                between = (offset or 0) - end if same_file else 0
+                cost += between if 0 < between <= gap else 0
+                while count and (size + cost > most_bytes or count >= most_rows):
+                    ended = count_before or count
+                    yield waiting.slice(0, ended)
+                    waiting = waiting.slice(ended)
+                    size, count = (size - before, count - count_before) if count_before else (0, 0)
+                    before = count_before = 0
+                end = (offset or 0) + (length or 0)
+            size, count = size + cost, count + 1
+            last_file, last_offset = file, offset
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
 
 #: Plans that are written at the same time.
 _AT_ONCE: Final = 8

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -18,24 +20,58 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.engines.spark.ambient import at_work, storage_in
-from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.worker_facts import here, refuse_others
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.paging import options_of, spill_pages
-from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_planned
-from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.plan import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.tables import TABLES
-from cc_pipeline.stages.workspace import Workspace, lake_options
-from cc_pipeline.transport.sharing import Opening, openings
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.budget import Opening, openings
+from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.workspace import Workspace, lake_options
+
+#: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
+_EVERY: Final = 10.0
+
+
+class Halting:
+    """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.asking.run.Halt``)."""
+
+    def __init__(
+        self, storage: RecordStorage, crawl: str, commit: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._storage = storage
+        self._key = stop_note(storage, crawl, commit)
+        self._clock = clock
+        self._next = float("-inf")
+        self._told = False
+        self.stopped = False
+
+    def __call__(self, is_refused: bool) -> bool:
+        # a refusal that is new here is told at once
+        due = self._clock() >= self._next or (is_refused and not self.stopped)
+        if due and not self._told and (is_refused or not self.stopped):
+            self._next = self._clock() + _EVERY
+            self.stopped = self.stopped or is_refused
+            # a place that does not answer now is asked again later
+            with suppress(CcPipelineError):
+                if is_refused:
+                    self._storage.transport.put(self._key, b"{}")
+                    self._told = True
+                else:
+                    self.stopped = self._told = self._storage.transport.exists(self._key)
+        return self.stopped
+
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)

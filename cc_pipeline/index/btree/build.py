@@ -12,7 +12,7 @@ from cc_pipeline import progress
 from cc_pipeline.archive.arc import iter_located
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.atomic import folder_written_whole
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexAbout, index_folder, write_about

@@ -14,19 +14,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges, prefix_range, url_of_btree_key
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.old_keys import todays_key
-from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges, prefix_range, url_of_btree_key
+from cc_pipeline.commoncrawl.paths import ArcFile, arc_key, todays_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
-from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.takers import Takers
+from cc_pipeline.index.locator import LookupPrice, LookupResult, Takers
 
 #: Bytes a list of files may have when unpacked; 90,000 names of a crawl are about 13 MB.
 _MOST_BYTES = 512 << 20

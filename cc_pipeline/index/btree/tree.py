@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import POINTER, IndexBlock, Layout
 from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader

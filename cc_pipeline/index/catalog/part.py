@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.key_ranges import range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, KEY_COLUMN
 
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)

@@ -6,13 +6,14 @@ Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, `
 
 from __future__ import annotations
 
+import importlib
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.footers import walk_py
 from cc_pipeline.index.footers.statistics import (
     ColumnStatistics,
     Kind,
@@ -29,7 +31,6 @@ from cc_pipeline.index.footers.statistics import (
     read_statistics,
 )
 from cc_pipeline.index.footers.thrift import FooterFault, FooterSchema, parse_schema
-from cc_pipeline.index.footers.walk import walk
 from cc_pipeline.index.footers.walk_py import (
     CHUNK_FIELDS,
     ELSEWHERE,
@@ -39,6 +40,44 @@ from cc_pipeline.index.footers.walk_py import (
     VALUE_FIELDS,
     FooterWalk,
 )
+
+
+class _Compiled(Protocol):
+    def __call__(
+        self, metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int
+    ) -> tuple[object, ...]: ...
+
+
+def _compiled() -> _Compiled | None:
+    try:
+        module = importlib.import_module("cc_pipeline.index.footers._footerwalk")
+    except ImportError:
+        return None
+    return cast(_Compiled, module.walk)
+
+
+_walk_c = _compiled()
+
+#: Whether the compiled walk is in use.
+COMPILED = _walk_c is not None
+
+
+def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
+    """See ``walk_py.walk``; raises ``FooterFault``."""
+    if _walk_c is None:
+        return walk_py.walk(metadata, names, stat_count, limit)
+    return compiled_walk(metadata, names, stat_count, limit)
+
+
+def compiled_walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
+    """The compiled body alone, for the tests that compare the two."""
+    if _walk_c is None:
+        raise ImportError("the compiled footer walk was not built")
+    try:
+        return FooterWalk._make(_walk_c(metadata, names, stat_count, limit))
+    except ValueError as error:
+        raise FooterFault(*error.args) from None
+
 
 TRAILER_BYTES: Final = 8
 SMALLEST_FILE: Final = 12

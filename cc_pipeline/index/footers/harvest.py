@@ -27,8 +27,14 @@ from cc_pipeline.index.footers.decode import (
     footer_length,
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
-from cc_pipeline.transport.etags import is_another
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault, whole_files
+from cc_pipeline.transport.faults import (
+    ENVIRONMENT_KINDS,
+    PERMANENT_KINDS,
+    FaultKind,
+    RangeFault,
+    is_another,
+    whole_files,
+)
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Before anything is known: real footers are 30 to 66 KB.

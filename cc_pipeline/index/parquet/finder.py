@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.key_ranges import range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.key_ranges import range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
 from cc_pipeline.index.parquet.places import ColumnPlace

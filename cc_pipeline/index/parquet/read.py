@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.key_ranges import RangeSet, range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces

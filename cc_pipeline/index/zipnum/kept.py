@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.index.faces import Faces, SameFiles
-from cc_pipeline.index.keyed.kept_answers import KeptAnswers
+from cc_pipeline.index.kept_answers import KeptAnswers
 from cc_pipeline.index.parquet.fetch import PageIndexes
-from cc_pipeline.index.zipnum.cluster import Cluster, Span
-from cc_pipeline.index.zipnum.marks import Mark, Marks
+from cc_pipeline.index.zipnum.cluster import Cluster, Mark, Marks, Span
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes

@@ -8,7 +8,7 @@ import pytest
 from htmldate import extractors
 from lxml import html
 
-from cc_pipeline.documents.about.guesses import LANGUAGES, bound_texts, guessed_date
+from cc_pipeline.documents.about.published import LANGUAGES, bound_texts, guessed_date
 
 WHEN = datetime(2024, 5, 18, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.about.moments import in_url, stated
+from cc_pipeline.documents.about.published import in_url, stated
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import WHEN, page
 

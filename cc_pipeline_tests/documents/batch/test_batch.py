@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from cc_pipeline.documents.batch import pool, waiting
+from cc_pipeline.documents.batch import pool
+from cc_pipeline.documents.batch import pool as waiting
 from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline.documents.batch.slots import Input
-from cc_pipeline.documents.legacy2012.mapping import failed_page
+from cc_pipeline.documents.batch.worker import Input
+from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.errors import EnvironmentFault

@@ -13,8 +13,8 @@ import pytest
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds import atom, rss
 from cc_pipeline.documents.feeds.model import FIELDS_MOST, FeedItem
-from cc_pipeline.documents.feeds.repair import repaired
 from cc_pipeline.documents.feeds.rows import parse_feed
+from cc_pipeline.documents.feeds.xml import repaired
 from cc_pipeline.documents.page import Limits
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cc_pipeline.documents.document2012.json import metadata_object
 from cc_pipeline.documents.feeds.rows import parse_feed
-from cc_pipeline.documents.legacy2012.json import metadata_object
 from cc_pipeline.documents.page import Limits, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page

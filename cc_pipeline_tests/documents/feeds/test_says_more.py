@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cc_pipeline.documents.document2012.json import metadata_object
 from cc_pipeline.documents.feeds.rows import parse_feed
-from cc_pipeline.documents.legacy2012.json import metadata_object
 from cc_pipeline.documents.page import Limits, ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches

@@ -7,8 +7,17 @@ from typing import get_args
 import pytest
 
 from cc_pipeline.documents.html import content
-from cc_pipeline.documents.html.article import WEIGHTS, article_of, blocks_of, features, minimal_markup
-from cc_pipeline.documents.html.content import Extractor, MainContent, extracted, main_content
+from cc_pipeline.documents.html.content import (
+    WEIGHTS,
+    Extractor,
+    MainContent,
+    article_of,
+    blocks_of,
+    extracted,
+    features,
+    main_content,
+    minimal_markup,
+)
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.settings import EXTRACTORS

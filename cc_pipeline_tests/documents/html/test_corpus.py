@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from lxml import html as oracle
 
+from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.html.content import main_content
-from cc_pipeline.documents.legacy2012.json import Compat, metadata_json
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches

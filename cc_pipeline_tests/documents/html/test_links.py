@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cc_pipeline.documents.legacy2012.json import metadata_object
+from cc_pipeline.documents.document2012.json import metadata_object
 from cc_pipeline.documents.page import Link, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches

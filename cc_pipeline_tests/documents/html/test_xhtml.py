@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cc_pipeline.documents.html.xhtml import as_html
+from cc_pipeline.documents.html.tree import as_html
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
 

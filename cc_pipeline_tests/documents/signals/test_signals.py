@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.schemas import QUALITY
-from cc_pipeline.documents.signals import fingerprint as fingerprints
 from cc_pipeline.documents.signals import plain, quality
-from cc_pipeline.documents.signals.fingerprint import fingerprint, likeness
-from cc_pipeline.documents.signals.quality import Quality
+from cc_pipeline.documents.signals import quality as fingerprints
+from cc_pipeline.documents.signals.quality import Quality, fingerprint, likeness
 from cc_pipeline_tests.documents.html.test_content import ARTICLE, SENTENCES
 from cc_pipeline_tests.documents.pages import page
 

@@ -19,7 +19,7 @@ from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.engines.spark.compared import left_over, located, not_named, same, slugs_of
 from cc_pipeline_tests.engines.spark.compared import made as made_by

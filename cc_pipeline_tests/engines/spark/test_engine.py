@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.engines.spark import cutting, engine, work
+from cc_pipeline.engines.spark import engine, work
+from cc_pipeline.engines.spark import plans as cutting
 from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.engines.spark.job import run_job
 from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.engine import LOCAL
@@ -24,19 +25,18 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES, current
 from cc_pipeline.records.leases import lease
-from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import Places
-from cc_pipeline.records.plan import Coalescing
+from cc_pipeline.records.plan import Coalescing, RecordOptions
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.keeping.purge import purge
-from cc_pipeline.stages.keeping.purge_plan import plan_purge
-from cc_pipeline.stages.keeping.stored_files import named_files
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import refusals
+from cc_pipeline.transport.budget import Opening, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.sharing import Opening, openings, take_over
+from cc_pipeline.upkeep.purge import purge
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.engines.spark.compared import (
     Bucket,
     left_over,
@@ -48,10 +48,10 @@ from cc_pipeline_tests.engines.spark.compared import (
     slugs_of,
 )
 from cc_pipeline_tests.engines.spark.inprocess import InProcess
+from cc_pipeline_tests.extraction.stored import dangling
+from cc_pipeline_tests.extraction.test_fetch import damage
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.stages.stored import dangling
-from cc_pipeline_tests.stages.test_fetch import damage
-from cc_pipeline_tests.stages.test_purge import needles, traces
+from cc_pipeline_tests.upkeep.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, copy_of, workspace_of
 
 PAGES = TABLES[1:]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from cc_pipeline.engines.spark.mailbox import Mailbox, ends_when_alone, mailbox_in
+from cc_pipeline.engines.spark.messages import Mailbox, ends_when_alone, mailbox_in
 from cc_pipeline.errors import PlaceFault
 
 

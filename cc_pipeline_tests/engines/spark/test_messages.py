@@ -13,9 +13,9 @@ from cc_pipeline.engines.spark.messages import error_from_json as from_json
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.extraction.isolation import is_nobodys
 from cc_pipeline.extraction.run import Made
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.transport.budget import Opening
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
-from cc_pipeline.transport.sharing import Opening
 
 REPORT = StageReport(
     "fetch", 3, 2, 100, 4, 1.5, 1, 1, ("a note",), {"a": {"rows:records": 1}, "b": {"rows:records": 2, "x": "y"}}

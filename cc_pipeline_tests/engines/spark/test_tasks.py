@@ -15,12 +15,9 @@ import pytest
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.engines.spark.ambient import at_work, settings_here
-from cc_pipeline.engines.spark.cutting import cut, fetch_plans, share_of
-from cc_pipeline.engines.spark.engine import SparkEngine
-from cc_pipeline.engines.spark.halting import Halting
-from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.engines.spark.politeness import refuse_crowded
-from cc_pipeline.engines.spark.work import Failed, Job, Task
+from cc_pipeline.engines.spark.engine import SparkEngine, refuse_crowded
+from cc_pipeline.engines.spark.plans import Plans, cut, fetch_plans, share_of
+from cc_pipeline.engines.spark.work import Failed, Halting, Job, Task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.keys import PLACE
@@ -29,7 +26,7 @@ from cc_pipeline.records.leases import lease, left_behind
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import load_settings
-from cc_pipeline.settings.handing_on import as_texts
+from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.engines.spark.inprocess import InProcess
 from cc_pipeline_tests.world import NEW
@@ -39,7 +36,7 @@ PLAN = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from cc_pipeline.engines.spark.cutting import fetch_plans
+from cc_pipeline.engines.spark.plans import fetch_plans
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.keys import RECORD_KEY_FIELDS
 from cc_pipeline.records.storage import RecordStorage

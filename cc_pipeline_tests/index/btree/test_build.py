@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key, url_of_btree_key
+from cc_pipeline.commoncrawl.key_ranges import btree_key, url_of_btree_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree import build

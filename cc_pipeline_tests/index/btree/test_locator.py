@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.format import HEADER, Pointer, pack_pointer

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer, unpack_pointer
 from cc_pipeline.index.btree.source import LocalRanges

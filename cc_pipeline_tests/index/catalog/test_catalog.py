@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.cli.index.catalog import athena_sql
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
-from cc_pipeline.commoncrawl.crawl_quirks import WITHOUT_KEY_STATISTICS
+from cc_pipeline.cli.commands.harvest import athena_sql
+from cc_pipeline.commoncrawl.crawls import WITHOUT_KEY_STATISTICS
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.catalog import build as catalog_build
 from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.catalog import open_catalog, plan_lookup
 from cc_pipeline.index.catalog.checks import (
     check_coverage,
     check_plausible_rows,
@@ -32,7 +32,6 @@ from cc_pipeline.index.catalog.checks import (
     schema_changes,
 )
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
-from cc_pipeline.index.catalog.price import plan_lookup
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,
     COLUMN_CHUNKS_SCHEMA,

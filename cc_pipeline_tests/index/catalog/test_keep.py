@@ -16,14 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog import merge
+from cc_pipeline.index.catalog import keep as merge
 from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import base_file, crawl_file, file_of_before, read_contents, recent_file
-from cc_pipeline.index.catalog.keep import MOST_LOOSE, CatalogChange, CrawlSources, update_catalog
-from cc_pipeline.index.catalog.merge import merged_crawls
+from cc_pipeline.index.catalog.keep import MOST_LOOSE, CatalogChange, CrawlSources, merged_crawls, update_catalog
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,

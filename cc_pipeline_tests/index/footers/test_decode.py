@@ -13,8 +13,13 @@ import pytest
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, MAX_FOOTER_BYTES, decode_footer, footer_length
-from cc_pipeline.index.footers.walk import COMPILED
+from cc_pipeline.index.footers.decode import (
+    COMPILED,
+    DEFAULT_STAT_COLUMNS,
+    MAX_FOOTER_BYTES,
+    decode_footer,
+    footer_length,
+)
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, index_table, old_file, parquet_bytes
 

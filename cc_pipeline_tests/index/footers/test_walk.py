@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers import walk_py
-from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.footers.decode import COMPILED, compiled_walk, decode_footer
 from cc_pipeline.index.footers.statistics import bounds_from_signed, sound_writer
 from cc_pipeline.index.footers.thrift import FooterFault, parse_schema
-from cc_pipeline.index.footers.walk import COMPILED, compiled_walk
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, index_table, old_file, parquet_bytes
 

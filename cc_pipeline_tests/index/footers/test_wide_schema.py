@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers import thrift, walk_py
-from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.footers.decode import COMPILED, compiled_walk, decode_footer
 from cc_pipeline.index.footers.thrift import MAX_COLUMNS, FooterFault, parse_schema
-from cc_pipeline.index.footers.walk import COMPILED, compiled_walk
 from cc_pipeline_tests.index.footers.footer_files import (
     BINARY,
     I32,

@@ -20,11 +20,10 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.parquet import fetch
 from cc_pipeline.index.parquet.fetch import PageIndexes, Piece
 from cc_pipeline.index.parquet.finder import Footers
-from cc_pipeline.index.parquet.keeping import KeepReport, keep_page_indexes
-from cc_pipeline.index.parquet.kept import KeptIndexes, KeptWriter, footer_digest
+from cc_pipeline.index.parquet.kept import KeepReport, KeptIndexes, KeptWriter, footer_digest, keep_page_indexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, extract, workspace_of
@@ -217,7 +216,7 @@ def test_files_without_a_page_index_or_with_a_boundless_one_are_not_asked_again(
     root: Path, store: FooterStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq.write_table(pq.read_table(root / PATHS[0]), root / PATHS[0], write_page_index=False)
-    monkeypatch.setattr("cc_pipeline.index.parquet.keeping.MOST_BYTES", 100)
+    monkeypatch.setattr("cc_pipeline.index.parquet.kept.MOST_BYTES", 100)
     for without in (2, 0):
         report = harvest(str(root), store)
         assert (report.kept, report.without, report.requests) == (0, without, 0)

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
-from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, prefix_range
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.zipnum import cluster as cluster_search
-from cc_pipeline.index.zipnum.cluster import Cluster
-from cc_pipeline.index.zipnum.marks import Marks
+from cc_pipeline.index.zipnum.cluster import Cluster, Marks
 from cc_pipeline_tests.index.zipnum.memory import Memory
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, UserInputError

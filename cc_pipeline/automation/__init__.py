@@ -1,0 +1,1 @@
+"""What a home does by itself: the watch list, what is due, at which pace."""

@@ -1,0 +1,315 @@
+"""Which crawls to harvest and which partitions to extract: pure decisions over lists and plans."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.shortfall import due_at, looked_for_at
+
+#: Captures of a target that nothing is known about, in a home where nothing was fetched yet.
+_UNKNOWN: Final = 100.0
+#: A partition costs as much as so many captures before its first one: its look-up, its commits, its records.
+_FIXED: Final = 20.0
+#: Captures a second where the source has no limit: they are still to be checked and parsed.
+_UNLIMITED: Final = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """``captures`` is what a target has on average in the crawls where it was fetched, ``usual`` what one has that was
+    fetched nowhere. ``each`` are seconds a capture; ``measured`` says that they come from runs that have ended, and
+    not from the request budget alone."""
+
+    captures: Mapping[str, float]
+    usual: float
+    each: float
+    measured: bool
+
+    def seconds(self, target: str) -> float:
+        """Seconds that a partition of ``target`` is likely to take."""
+        return (self.captures.get(target, self.usual) + _FIXED) * self.each
+
+    def total(self, pairs: Iterable[tuple[str, str]]) -> float:
+        """Seconds that partitions (crawl, target) are likely to take, one after the other."""
+        return sum(self.seconds(target) for _, target in pairs)
+
+
+def pace_of(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
+    """The pace of a home. ``fetches`` is the table of that name, ``runs`` are seconds and partitions of runs that have
+    ended, ``rate`` requests a second that the budget allows (``None``: no limit).
+
+    Runs measure everything at once: requests, bytes, parsing, and this machine. Without any, each capture counts as a
+    request of its own, which is the most it can be.
+    """
+    by_target: dict[str, float] = defaultdict(float)
+    for row in fetches.group_by("target").aggregate([("planned", "mean")]).to_pylist():
+        # a large set has its captures in parts
+        by_target[whole_slug(row["target"])] += row["planned_mean"]
+    usual = sum(by_target.values()) / len(by_target) if by_target else _UNKNOWN
+    seconds, partitions = sum(one[0] for one in runs), sum(one[1] for one in runs)
+    if partitions and by_target:
+        return Pace(by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
+    return Pace(by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
+
+
+def spoken(seconds: float) -> str:
+    """A duration for a person who plans: ``about 5 min``, ``about 3.5 h``, ``about 12 days``."""
+    if seconds < 3600:
+        return f"about {max(1, round(seconds / 60))} min"
+    if seconds < 48 * 3600:
+        return f"about {seconds / 3600:.1f} h"
+    return f"about {seconds / 86_400:.0f} days"
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlDecision:
+    """``register`` become partitions, ``run`` are harvested; ``waiting`` are wanted but not published yet."""
+
+    register: tuple[str, ...]
+    run: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+def select_crawls(listed: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
+    """Crawls of ``listed`` (newest first) that the configured selection means: ``newest``, ``all`` or ids."""
+    if "all" in selection:
+        return tuple(listed)
+    wanted = {listed[0] if word == "newest" and listed else word for word in selection}
+    return tuple(crawl for crawl in listed if crawl in wanted)
+
+
+def decide_crawls(
+    listed: Sequence[str],
+    registered: Collection[str],
+    requested: Collection[str],
+    selection: Sequence[str],
+    is_runnable: Callable[[str], bool],
+    new_keys_per_tick: int,
+) -> CrawlDecision:
+    """What one tick of the sensor does.
+
+    ``listed`` is newest first, ``registered`` are partitions already, ``requested`` crawls that a tick has
+    asked to run before (the cursor). ``is_runnable`` is asked only for crawls that would run; it may cost a request.
+    """
+    new = tuple(crawl for crawl in listed if crawl not in registered)
+    # oldest of the newest first, so that partitions appear in their own order
+    register = tuple(reversed(new[:new_keys_per_tick]))
+    here = {*registered, *register}
+    candidates = [c for c in select_crawls(listed, selection) if c in here and c not in requested]
+    run: list[str] = []
+    waiting: list[str] = []
+    for crawl in candidates[:new_keys_per_tick]:
+        (run if is_runnable(crawl) else waiting).append(crawl)
+    return CrawlDecision(register, tuple(run), tuple(waiting))
+
+
+#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
+#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
+#: parser's, from a home that shares the lake.
+_BY_ITSELF: Final = frozenset(
+    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
+    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``."""
+
+    stale: frozenset[str]
+    due: frozenset[str]
+    waiting: frozenset[str]
+
+
+def due_of(look: Look, now: datetime) -> Due:
+    """What is due of the targets that were looked at.
+
+    One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
+    by name.
+    """
+    stale = {
+        todo.slice_.whole.target
+        for todo in look.plan.todos
+        if todo.first is not None and todo.first.why in _BY_ITSELF
+        # a subset that was not harvested cannot be located, and a run of it would fail
+        if todo.locate is None
+        or todo.locate.why is Why.KEYS
+        or look.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+    }
+    by_time: dict[bool, set[str]] = {True: set(), False: set()}
+    for slice_ in look.asked.slices:
+        note = look.standings[slice_].asked
+        if note is not None and note.unsettled > note.given_up:
+            by_time[due_at(note.rounds, note.silent_runs, note.asked_at) <= now].add(slice_.whole.target)
+        elif note is not None and (look_again := looked_for_at(note)) is not None and look_again <= now:
+            by_time[True].add(slice_.whole.target)
+    # a set is asked for again when any of its parts is to be
+    due, waiting = by_time[True], by_time[False] - by_time[True]
+    return Due(frozenset(stale | look.retire), frozenset(due), frozenset(waiting))
+
+
+Pair = tuple[str, str]
+_NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """One run: its (crawl, domain) ``pairs``, why it is asked for (``watch``, ``backfill`` or ``repair``), and how many
+    seconds it is likely to take."""
+
+    kind: str
+    pairs: tuple[Pair, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillDecision:
+    """``runs`` are asked for now; ``rest`` pairs, likely to take ``rest_seconds``, are left for later ticks. ``left``
+    pairs failed too often and are not asked for again; ``resting`` ones failed and are, but not yet. ``held`` ones did
+    not fail: their runs ended early before they were tried, and again; they wait for a while."""
+
+    runs: tuple[AskedRun, ...]
+    rest: int
+    rest_seconds: float
+    left: tuple[Pair, ...]
+    resting: tuple[Pair, ...]
+    held: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one tick asks for: ``partitions`` and ``seconds`` at most, in at most ``runs`` of at most ``per_run``
+    partitions. Something is asked for whenever ``runs`` and ``seconds`` are above zero, however long it takes."""
+
+    partitions: int
+    seconds: float
+    runs: int
+    per_run: int
+
+
+#: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
+#: can run it at any time.
+MOST_FAILURES: Final = 4
+#: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
+#: its run, so that a partition that ends its process takes no others with it for good.
+_FIRST_REST: Final = timedelta(minutes=30)
+#: What was not tried because its run ended early is due again at once; where that happens again, after half an hour,
+#: then after four times as long each time, up to so long. Such a partition is never left alone: nothing is wrong with
+#: it.
+_LONGEST_HELD: Final = timedelta(hours=8)
+#: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
+#: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
+#: rhythm: it would be due again with every tick.
+MOST_FAILURES_OF_DUE: Final = 12
+#: How often runs are cut to a quarter where they end before they try what they were to: from 200 partitions to three,
+#: so that all come soon once the reason is gone.
+_SMALLER: Final = 3
+#: Tries alone that one tick asks for.
+_ALONE: Final = 5
+
+
+def decide_backfill(
+    missing: Iterable[Pair],
+    due: Collection[Pair],
+    failures: Mapping[Pair, tuple[int, datetime]],
+    unreached: Mapping[Pair, tuple[int, datetime]] = _NONE,
+    *,
+    newest: str,
+    now: datetime,
+    seconds: Callable[[Pair], float],
+    bounds: Bounds,
+) -> BackfillDecision:
+    """What one tick of the backfill asks for.
+
+    ``missing`` are in the order of their worth. Those of the crawl ``newest`` are ``watch``, the others ``backfill``;
+    what failed, and what is ``due`` to be asked for again, is ``repair``, and comes between them. ``failures`` are how
+    often a partition failed in a row, and when last; ``unreached`` how many runs since then ended before they tried
+    it, and when the last of these did.
+    """
+    by_kind: dict[str, list[Pair]] = {"watch": [], "repair": [], "backfill": []}
+    alone: list[Pair] = []
+    left: list[Pair] = []
+    resting: list[Pair] = []
+    held: list[Pair] = []
+    for pair in missing:
+        times, last = failures.get(pair, (0, now))
+        if times >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
+            left.append(pair)
+        elif _held_until(*unreached.get(pair, (0, now))) > now:
+            held.append(pair)
+        elif pair in due:
+            by_kind["repair"].append(pair)
+        elif not times:
+            by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
+        elif last + _FIRST_REST * 4 ** (times - 1) > now:
+            resting.append(pair)
+        elif times == MOST_FAILURES - 1:
+            alone.append(pair)
+        else:
+            by_kind["repair"].append(pair)
+    runs: list[AskedRun] = []
+    room = _Room(bounds)
+    waiting: list[Pair] = alone[_ALONE:]
+    for kind, pairs in by_kind.items():
+        for some in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
+            chosen = room.take(some, seconds)
+            if chosen:
+                runs.append(AskedRun(kind, chosen, sum(map(seconds, chosen))))
+            waiting += some[len(chosen) :]
+        for pair in alone[:_ALONE] if kind == "repair" else ():
+            if room.take([pair], seconds):
+                runs.append(AskedRun("repair", (pair,), seconds(pair)))
+            else:
+                waiting.append(pair)
+    return BackfillDecision(
+        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting), tuple(held)
+    )
+
+
+def _together(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
+    """The pairs of each run. Those that runs did not get to, again and again, go in ever smaller ones, each time with
+    other neighbours: one of them may be why their runs ended, and keeps those behind it from being made."""
+    for times, own in groupby(sorted(pairs, key=unreached), key=unreached):
+        some, most = list(own), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
+        first = times % most if times > 1 else 0
+        for start, stop in pairwise([*sorted({0, *range(first, len(some), most)}), len(some)]):
+            yield some[start:stop]
+
+
+def _held_until(times: int, last: datetime) -> datetime:
+    """When a partition is asked for again that so many runs did not get to."""
+    if times < 2:
+        return last
+    # a power of so many runs would be no number of days
+    return last + min(_LONGEST_HELD, _FIRST_REST * 4 ** min(times - 2, 8))
+
+
+class _Room:
+    """What is left of a tick's bounds."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._partitions, self._seconds, self._runs = bounds.partitions, bounds.seconds, bounds.runs
+
+    def take(self, pairs: Sequence[Pair], seconds: Callable[[Pair], float]) -> tuple[Pair, ...]:
+        """The first of ``pairs`` that there is room for, in a run of their own. The first of all may be too large."""
+        taken: list[Pair] = []
+        for pair in pairs if self._runs > 0 else ():
+            if self._partitions <= 0 or self._seconds <= 0:
+                break
+            taken.append(pair)
+            self._partitions -= 1
+            self._seconds -= seconds(pair)
+        if taken:
+            self._runs -= 1
+        return tuple(taken)

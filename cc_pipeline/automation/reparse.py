@@ -1,0 +1,82 @@
+"""Pages that an older parser made: how many, where, what parsing them again costs, and whether somebody said yes.
+
+A new version of the parser makes all pages stale at once, which may be days of work. So automation says what it would
+cost and waits; a run that a person starts parses what it touches in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.automation.due import spoken
+from cc_pipeline.commoncrawl.parts import subsets_in
+from cc_pipeline.errors import disk_trouble
+from cc_pipeline.extraction.plan import Wanted, Why, options_of, plan, price_of
+from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Pages a second on one core, by extractor (docs/documents.md), with reading and committing them.
+_PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
+
+
+def outdated(settings: Settings, standings: Mapping[Slice, Standing]) -> Counter[Slice]:
+    """How many pages of each partition are to be parsed again for no other reason than a newer parser."""
+    parsed = {slice_: Wanted("") for slice_, one in standings.items() if one.parsed is not None}
+    found: Counter[Slice] = Counter()
+    for slice_, why in plan(parsed, standings, {}, options_of(settings), (PARSE,)).of(PARSE).items():
+        pages = price_of(standings[slice_], PARSE, why).pages
+        # how many there are is not known of all, and where there are none nothing is to be done
+        if why.why is Why.PARSER and pages != 0:
+            found[slice_.whole] += pages or 0
+    return found
+
+
+def outdated_of_all(workspace: Workspace) -> Counter[Slice]:
+    """As :func:`outdated`, of all that was ever parsed in the settings' subsets: what runs make. Raises
+    ``EnvironmentFault``."""
+    subsets = workspace.settings.subsets
+    with workspace.lake.still():
+        slices = [one for one in PARSE.here(workspace.lake) if one.subset in subsets_in(one.crawl, subsets)]
+        return outdated(workspace.settings, stand(workspace, slices, (FETCH, PARSE), look_for_bytes=False))
+
+
+def agree(settings: Settings, *, yes: bool) -> None:
+    """Writes down whether the pages of parsers before this one are to be parsed again."""
+    path = _note(settings)
+    with disk_trouble(path):
+        write_whole(path, json.dumps({"parser": options_of(settings).parser, "agreed": yes}), durable=True)
+
+
+def is_agreed(settings: Settings) -> bool:
+    """Whether somebody said yes, for the parser of now."""
+    try:
+        said = json.loads(_note(settings).read_text("utf-8"))
+        return bool(said["agreed"]) and said["parser"] == options_of(settings).parser
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def price_in_words(settings: Settings, pages: Counter[Slice]) -> str:
+    """What parsing these again is likely to take on this machine, for a person."""
+    return (
+        f"{pages.total():,} pages of {len(pages):,} partitions were made by an older parser; parsing them again takes "
+        f"{spoken(seconds_of(settings, pages.total()))} and fetches nothing"
+    )
+
+
+def seconds_of(settings: Settings, pages: int) -> float:
+    """Seconds that parsing so many pages is likely to take on this machine."""
+    cores = settings.workers or os.cpu_count() or 1
+    return pages / (_PAGES_A_SECOND[settings.extractor] * cores)
+
+
+def _note(settings: Settings) -> Path:
+    return settings.cache_path / "reparse.json"

@@ -1,0 +1,61 @@
+"""Whether the source can be asked just now: its circuit breaker, and one request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cc_pipeline.addresses import Access, scheme_of
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.indexing.crawls import evidence
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import HostState, budget_state
+from cc_pipeline.workspace.workspace import Workspace, open_transport
+
+#: The next tick asks again.
+_ONCE = RetryPolicy(attempts=1)
+
+
+def breaker(workspace: Workspace) -> HostState | None:
+    """How the source's host stands while its breaker is open, and that of every mirror: nothing is sent to it then.
+
+    Costs no request."""
+    states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
+    stopped = [states.get(host) for host in workspace.transport.hosts]
+    # one place that may be asked is enough
+    return stopped[0] if None not in stopped else None
+
+
+def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
+    """Why the source cannot be asked for ``crawl`` now, for a person; ``None`` where it answers, whatever it says.
+
+    It costs one request a place until one answers, and none while the breaker is open. Raises nothing.
+    """
+    settings = workspace.settings
+    stopped = breaker(workspace)
+    if stopped is not None:
+        until = f"{stopped.breaker_open_until:%Y-%m-%d %H:%M} UTC"
+        return f"{stopped.host} refuses ({stopped.last_refusal}): no request is sent until {until}"
+    places = ((settings.source, settings.source_access), *settings.further_places)
+    first = None
+    for place, access in places:
+        trouble = trouble_at(settings, place, access, crawl)
+        if trouble is None:
+            return None
+        first = first or trouble
+    return first
+
+
+def trouble_at(settings: Settings, place: str, access: Access, crawl: str) -> str | None:
+    """Why one place cannot be asked for ``crawl`` now; ``None`` where it answers. Costs one request, raises nothing."""
+    if not scheme_of(place):
+        return None if Path(place).is_dir() else f"the folder {place} is not there"
+    try:
+        with open_transport(replace(settings, wait=0.0), place, access, _ONCE) as transport:
+            key = evidence(settings, crawl)
+            if key is not None:
+                transport.exists(key)
+    except CcPipelineError as fault:
+        return f"{place} does not answer ({fault})"
+    return None

@@ -1,0 +1,166 @@
+"""Verdicts on what is given away: the published file, exports, URL indexes built here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow.fs as pafs
+
+from cc_pipeline.checks.scope import Look, joined, some
+from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.btree.files import open_url_index, read_about
+from cc_pipeline.index.built import folder_of
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.indexing.url_index import url_index_root
+from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.lake.slice import LIST, Figures
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.publish.report import report_path
+from cc_pipeline.workspace.workspace import Workspace
+
+#: A published file may be so much older than what it lacks.
+_BEHIND: Final = timedelta(days=1)
+
+
+def built_index_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each archive file of crawls without a published index has its index in the lake's own place, by the list
+    as it was read last; sends nothing to the source."""
+    name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
+    verdicts: list[CheckResult] = []
+    listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
+    for crawl in sorted(listed if look.crawls is None else listed & look.crawls):
+        wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        there = {one.key for one in workspace.place.listing(folder_of(crawl))}
+        missing = [path for path in wanted if path not in there]
+        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
+        figures.update({"archive files": len(wanted), "not indexed": len(missing), "unread stretches": unread})
+        if missing:
+            message = f"{crawl}: {len(missing):,} of {len(wanted):,} archive files are not indexed yet"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        elif unread:
+            message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+    if verdicts:
+        return joined(name, verdicts)
+    return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
+
+
+def published_verdict(workspace: Workspace) -> CheckResult:
+    """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    name = "rows_as_in_the_lake"
+    shown = _publication(workspace.settings.published_path)
+    if isinstance(shown, CheckResult):
+        return shown
+    lake = workspace.lake
+    newer, wrong, rows = [], [], 0
+    for row in shown:
+        now = lake.version(row["table_name"])
+        rows += row["lake_rows"]
+        if now != row["version"]:
+            newer.append(row["table_name"])
+        if lake.pin(row["table_name"], row["version"]).rows != row["lake_rows"]:
+            wrong.append(row["table_name"])
+    at = shown[0]["published_at"] if shown else datetime.now(UTC)
+    figures: Figures = {"rows": rows, "published at": str(at), "tables with newer commits": len(newer)}
+    if wrong:
+        message = f"the file has other rows than the lake in {some(wrong)}: publish again"
+        return CheckResult(name, "error", message, figures)
+    if newer and datetime.now(UTC) - at > _BEHIND:
+        message = f"published at {at:%Y-%m-%d %H:%M} UTC; {some(newer)} changed since: materialize warehouse"
+        return CheckResult(name, "warn", message, figures)
+    behind = f"; {some(newer)} changed since" if newer else ", as the lake is now"
+    return CheckResult(name, "ok", f"{rows:,} rows of {len(shown):,} tables{behind}", figures)
+
+
+def published_files_verdict(workspace: Workspace) -> CheckResult:
+    """Whether every file that the views of ``cc.duckdb`` name is still there."""
+    name = "files_are_there"
+    shown = _publication(workspace.settings.published_path)
+    if isinstance(shown, CheckResult):
+        return CheckResult(name, shown.severity, shown.message)
+    if not _shows_views(workspace.settings.published_path):
+        return CheckResult(name, "ok", "the file holds the rows itself")
+    files, gone = 0, Counter[str]()
+    for row in shown:
+        pinned = workspace.lake.pin(row["table_name"], row["version"])
+        here = _files_below(workspace, pinned)
+        files += len(pinned.files)
+        gone[row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in pinned.files)
+    figures = {"files": files, "gone": gone.total()}
+    if gone.total():
+        tables = [table for table, count in gone.items() if count]
+        message = (
+            f"{gone.total():,} files that the published views name are gone ({some(tables)}): materialize warehouse"
+        )
+        return CheckResult(name, "error", message, figures)
+    return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
+
+
+def url_indexes_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each URL index built here is whole: files, sizes and numbers as when it was built."""
+    name, root = "index_is_whole", url_index_root(workspace)
+    crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
+    verdicts = [_url_index(root, crawl) for crawl in crawls if look.crawls is None or crawl in look.crawls]
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
+
+
+def pages_about_targets_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the reports are of what is published now, or of a day before at most."""
+    name, settings = "as_published", workspace.settings
+    folder, published = report_path(settings, "any").parent, settings.published_path
+    written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
+    at = published.stat().st_mtime if published.exists() else 0.0
+    older = {slug: at - when for slug, when in written.items() if when < at}
+    figures: Figures = {"reports": len(written), "older than the publication": len(older)}
+    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
+        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
+
+
+def _url_index(root: Path, crawl: str) -> CheckResult:
+    name = "index_is_whole"
+    try:
+        about = read_about(root / crawl)
+        found = open_url_index(root, crawl)
+    except DataFault as fault:
+        return CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,))
+    if about is None or found is None:
+        return CheckResult(name, "warn", f"{crawl}: its index was not built to the end; build it again", wrong=(crawl,))
+    figures = {"urls": about.items, "files": about.files, "bytes": about.size}
+    return CheckResult(name, "ok", f"{crawl}: {about.items:,} captures of {about.files:,} files", figures)
+
+
+def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
+    """The rows of the table ``publication``, or the verdict where there are none."""
+    name = "rows_as_in_the_lake"
+    if not path.exists():
+        return CheckResult(name, "ok", "nothing was published yet")
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            found = connection.execute("SELECT table_name, version, lake_rows, epoch_ms(published_at) FROM publication")
+            rows = found.fetchall()
+    except duckdb.Error as error:
+        return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
+    names = ("table_name", "version", "lake_rows", "published_at")
+    return [dict(zip(names, (*row[:3], datetime.fromtimestamp(row[3] / 1_000, UTC)), strict=True)) for row in rows]
+
+
+def _shows_views(path: Path) -> bool:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
+    return bool(found and found[0])
+
+
+def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
+    """The paths of all files in the table's folder: one listing."""
+    if not pinned.files:
+        return set()
+    folder = workspace.lake.address(pinned.spec.name).removeprefix("s3://")
+    selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
+    return {info.path for info in workspace.lake.file_system().get_file_info(selector)}

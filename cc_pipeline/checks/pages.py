@@ -1,0 +1,199 @@
+"""Verdicts on the tables of parsed pages: complete, of one run, about pages that are there, and with texts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.checks.scope import Look, key_of, some
+from cc_pipeline.extraction.plan import Wanted, options_of, plan
+from cc_pipeline.extraction.standing import stand
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice, targets_by_crawl
+from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.publish.publish import interrupted_slices
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Partitions of which a look at everything compares rows; beyond, they are chosen by chance.
+_COMPARED: Final = 1_000
+#: Pages whose places are in memory at a time.
+_PAGES_AT_ONCE: Final = 500_000
+#: HTML pages of a partition below which nothing is said about their texts, and the share that may have none.
+_FEW_PAGES: Final = 20
+_WITHOUT_TEXT: Final = 0.5
+
+
+def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether every partition that was parsed has a page for each record."""
+    parsed = PARSE.here(workspace.lake, look.slices)
+    records, pages = (_counts(workspace, table, look, parsed) for table in ("records", PARSE.main_table))
+    wrong = [slice_ for slice_ in parsed if records[slice_] != pages[slice_]]
+    stands = stand(workspace, wrong, (FETCH, PARSE), look_for_bytes=False)
+    due = plan(dict.fromkeys(wrong, Wanted("")), stands, {}, options_of(workspace.settings), (PARSE,))
+    behind = due.of(PARSE)
+    lost = {key_of(slice_) for slice_ in wrong if slice_ not in behind}
+    figures = {"pages": sum(pages[s] for s in parsed), "partitions": len(parsed), "behind": len(behind)}
+    if lost:
+        message = f"pages of {len(lost):,} partitions are not as many as their records ({some(lost)}): parse them again"
+        return CheckResult("a_page_per_record", "error", message, figures, (*lost, *map(key_of, behind)))
+    if behind:
+        keys = {*map(key_of, behind)}
+        message = f"{len(keys):,} partitions have records that were not parsed since ({some(keys)}): run parse_domain"
+        return CheckResult("a_page_per_record", "warn", message, figures, tuple(keys))
+    return CheckResult("a_page_per_record", "ok", f"all {figures['pages']:,} records have their page", figures)
+
+
+def one_run_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether the four tables of each partition come from one run; reads the logs alone."""
+    if look.slices is None:
+        mixed = interrupted_slices(workspace)
+    else:
+        mixed = [slice_ for slice_, one in stand(workspace, look.slices, (PARSE,)).items() if one.torn]
+    if not mixed:
+        return CheckResult("tables_of_one_run", "ok", "the four tables of every partition come from one run")
+    keys = {*map(key_of, mixed)}
+    message = (
+        f"the four tables of {len(keys):,} partitions come from two runs ({some(keys)}): a run ended between two "
+        "commits, or is between them now. They are not published until they are materialized again"
+    )
+    return CheckResult("tables_of_one_run", "warn", message, {"partitions": len(keys)}, tuple(keys))
+
+
+def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
+    """Whether every row of ``table`` is about a page that is in ``page_metadata``."""
+    name = "rows_of_pages"
+    parsed = PARSE.here(workspace.lake, look.slices)
+    chosen, by_chance = parsed, ""
+    if look.slices is None and len(parsed) > _COMPARED:
+        # the same for all tables, whose pages are then read once
+        chosen = look.memo.setdefault("chosen", sorted(random.sample(parsed, _COMPARED)))
+        by_chance = f" ({_COMPARED:,} of {len(parsed):,}, chosen by chance)"
+    rows, astray = 0, Counter[str]()
+    for crawl, targets, places in _places(workspace, look, chosen):
+        for batch in stream_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target", *PLACE_NAME]):
+            rows += batch.num_rows
+            lost = batch.filter(pc.invert(_among(batch, places)))
+            astray.update(key_of(Slice(crawl, target)) for target in lost.column("target").to_pylist())
+    figures = {"rows": rows, "partitions": len(chosen), "rows without a page": astray.total()}
+    if astray:
+        message = f"{astray.total():,} rows are of no page ({some(astray)}): materialize these partitions again"
+        return CheckResult(name, "error", message, figures, tuple(astray))
+    return CheckResult(
+        name, "ok", f"all {rows:,} rows of {len(chosen):,} partitions have their page{by_chance}", figures
+    )
+
+
+def texts_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether HTML pages have texts: one each, and a main text in at least half of those of a partition."""
+    name, pages, lacking, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
+    parsed = PARSE.here(workspace.lake, look.slices)
+    for crawl, targets in _groups(workspace, parsed):
+        where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
+        html = _html(workspace, PARSE.main_table, where, "parsed_as")
+        texts = _html(workspace, "page_text", where, "text_type")
+        empties = _html(workspace, "page_text", where, "text_type", ("main_content_extractor", "content_simhash"))
+        for target, count in html.items():
+            key = key_of(Slice(crawl, target))
+            pages[key] += count
+            lacking[key] += max(0, count - texts[target])
+            empty[key] += empties[target]
+    lost = {key for key, count in lacking.items() if count}
+    odd = {key for key, count in pages.items() if count >= _FEW_PAGES and empty[key] > _WITHOUT_TEXT * count}
+    figures = {"html pages": pages.total(), "without a text": lacking.total(), "without a main text": empty.total()}
+    if lost:
+        message = f"{lacking.total():,} HTML pages have no row ({some(lost)}): parse these partitions again"
+        return CheckResult(name, "error", message, figures, tuple(lost))
+    if odd:
+        message = (
+            f"most HTML pages of {len(odd):,} partitions have no main text ({some(odd)}): perhaps scripts write "
+            "them, or another CC_PIPELINE_EXTRACTOR finds more"
+        )
+        return CheckResult(name, "warn", message, figures, tuple(odd))
+    message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"
+    return CheckResult(name, "ok", message, figures)
+
+
+def _counts(workspace: Workspace, table: str, look: Look, slices: Sequence[Slice]) -> Counter[Slice]:
+    found: Counter[Slice] = Counter()
+    wheres = [{}] if look.slices is None else [{"crawl": c, "target": t} for c, t in targets_by_crawl(slices).items()]
+    for where in wheres:
+        for (crawl, target), count in count_rows(workspace.lake, table, where).items():
+            found[Slice(crawl, target)] = count
+    return found
+
+
+def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:
+    """Targets by crawl, so many at a time as have ``_PAGES_AT_ONCE`` pages together."""
+    for crawl, targets in targets_by_crawl(slices).items():
+        counts = count_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, ["target"])
+        some_of_them: list[str] = []
+        pages = 0
+        for target in targets:
+            some_of_them.append(target)
+            pages += counts[(target,)]
+            if pages >= _PAGES_AT_ONCE:
+                yield crawl, some_of_them
+                some_of_them, pages = [], 0
+        if some_of_them:
+            yield crawl, some_of_them
+
+
+def _places(
+    workspace: Workspace, look: Look, slices: Sequence[Slice]
+) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
+    """The places of all pages of ``slices``, group by group; what is little is kept for the next table."""
+    if "places" in look.memo:
+        yield from look.memo["places"]
+        return
+    kept, pages = [], 0
+    for one in _read_places(workspace, slices):
+        pages += sum(map(len, one[2].values()))
+        if pages <= _PAGES_AT_ONCE:
+            kept.append(one)
+        yield one
+    if pages <= _PAGES_AT_ONCE:
+        look.memo["places"] = kept
+
+
+def _read_places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
+    for crawl, targets in _groups(workspace, slices):
+        found: dict[str, PlacesFound] = {target: PlacesFound() for target in targets}
+        where = {"crawl": crawl, "target": targets}
+        for batch in stream_rows(workspace.lake, PARSE.main_table, where, ["target", *PLACE_NAME]):
+            for target in batch.column("target").unique().to_pylist():
+                found[target].add(batch.filter(pc.equal(batch.column("target"), target)))
+        yield crawl, targets, {target: places.places() for target, places in found.items()}
+
+
+def _among(rows: pa.RecordBatch, places: dict[str, Places]) -> pa.Array:
+    mask = pa.array([False] * rows.num_rows, pa.bool_())
+    for target in rows.column("target").unique().to_pylist():
+        own = pc.equal(rows.column("target"), target)
+        mask = pc.or_(mask, pc.and_(own, places[target].among(rows)))
+    return mask
+
+
+def _html(
+    workspace: Workspace, table: str, where: dict[str, str | list[str]], kind: str, empty: tuple[str, str] | None = None
+) -> Counter[str]:
+    """How many rows of HTML pages each target has; with ``empty``, those where the first column says who looked for
+    something and the second that nothing was found."""
+    found: Counter[str] = Counter()
+    for batch in stream_rows(workspace.lake, table, where, ["target", kind, *(empty or ())]):
+        mine = pc.equal(batch.column(kind), "html")
+        if kind == "text_type":
+            # rows of before do not say: they count as what is looked for
+            mine = pc.fill_null(mine, empty is None)
+        if empty is not None:
+            looked, nothing = pc.is_valid(batch.column(empty[0])), pc.is_null(batch.column(empty[1]))
+            mine = pc.and_(mine, pc.and_(looked, nothing))
+        rows = pa.Table.from_batches([batch.filter(mine)])
+        for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
+            found[row["target"]] += row["count_all"]
+    return found

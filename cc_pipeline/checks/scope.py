@@ -1,0 +1,121 @@
+"""What a check looks at: the partitions of a run, or what changed since it last looked, or everything.
+
+A check leaves a note of the versions it has seen and of the partitions that it found wrong. The next look reads from
+the tables' logs what was committed since, and looks at these and at the wrong ones: the others are as they were. No
+rows are read to know that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.index.catalog.checks import CheckResult, Severity
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import Slice, Stage
+
+#: Partitions that a verdict names.
+NAMED: Final = 5
+#: Wrong partitions that a note holds; of more, the next look is at everything.
+_MOST_NOTED: Final = 500
+_WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``slices`` are to be looked at (``None``: all there are). ``since`` is when the run began that they were made in,
+    if they were: what only a request can tell is asked of what is newer."""
+
+    slices: Collection[Slice] | None = None
+    since: datetime | None = None
+    memo: dict[object, Any] = field(default_factory=dict)
+
+    @property
+    def crawls(self) -> set[str] | None:
+        """The crawls to look at, ``None`` for all."""
+        return None if self.slices is None else {slice_.crawl for slice_ in self.slices}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a look leaves for the next: versions of tables, and partitions that were wrong, and how badly."""
+
+    versions: Mapping[str, int] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+    severity: Severity = "ok"
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"versions": dict(self.versions), "wrong": list(self.wrong), "severity": self.severity}
+
+
+def read_note(data: object) -> Note | None:
+    """A note again; ``None`` for what is none."""
+    if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
+        return None
+    severity: Severity = data["severity"] if data.get("severity") in _WORST else "warn"
+    return Note({str(k): int(v) for k, v in data["versions"].items()}, tuple(map(str, data.get("wrong", ()))), severity)
+
+
+def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
+    """The versions of ``tables`` now. Take them before looking: what is committed meanwhile is looked at again."""
+    return {table: lake.version(table) for table in tables}
+
+
+def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | None:
+    """The slices of ``stages`` that were committed since ``note`` was written; ``None`` where that is not known."""
+    found: set[Slice] = set()
+    for table, version in now.items():
+        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else None
+        if names is None:
+            return None
+        found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
+    return found
+
+
+def key_of(slice_: Slice) -> str:
+    """The partition that a slice belongs to, as Dagster writes it."""
+    return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
+
+
+def noted(verdict: CheckResult, look: Look, before: Note | None, now: Mapping[str, int]) -> tuple[CheckResult, Note]:
+    """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
+    look was at a run's partitions alone: then the others are still to be looked at since the last time."""
+    own = set(verdict.wrong)
+    looked_at = None if look.slices is None else set(map(key_of, look.slices))
+    others = [] if looked_at is None or before is None else [key for key in before.wrong if key not in looked_at]
+    severity = verdict.severity
+    if others and before is not None:
+        severity = max(severity, before.severity, key=_WORST.index)
+        still = f"still not as it should be: {some(others)}"
+        verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{still}")
+    wrong = sorted({*own, *others})
+    versions = now or (before.versions if before is not None else {})
+    if len(wrong) > _MOST_NOTED:
+        versions = {}
+    return verdict, Note(versions, tuple(wrong[:_MOST_NOTED]), severity)
+
+
+def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
+    """One verdict from several, the worst first; figures only of one alone."""
+    if not verdicts:
+        return CheckResult(name, "ok", "nothing to check")
+    ordered = sorted(verdicts, key=lambda one: -_WORST.index(one.severity))
+    lines = [*dict.fromkeys(one.message for one in ordered)]
+    more = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
+    return CheckResult(
+        name,
+        ordered[0].severity,
+        "\n".join(lines[:20] + more),
+        verdicts[0].figures if len(verdicts) == 1 else {},
+        tuple(key for one in ordered for key in one.wrong),
+    )
+
+
+def some(keys: Collection[str], most: int = NAMED) -> str:
+    """The first of ``keys``, and how many more there are."""
+    shown = ", ".join(sorted(keys)[:most])
+    return f"{shown} and {len(keys) - most:,} more" if len(keys) > most else shown

@@ -1,0 +1,340 @@
+"""``copy``: delivers the records of domains to a bucket or folder of the user's own, and verifies a delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_question
+from cc_pipeline.cli.running import all_runs, despite_gaps, step
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.settings import load_settings, normalise_root
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.handing.delivery import DeliveryReport
+    from cc_pipeline.handing.verifying import VerifyReport
+    from cc_pipeline.transport.client import Transport
+
+#: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
+_UPLOADS = 4
+#: What is wrong with a delivery and captures that are not in it: so many are named on the screen.
+_MOST_NAMED = 20
+
+
+def copy(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -, as for lookup."
+        ),
+    ] = None,
+    crawl: Annotated[
+        list[str] | None,
+        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", show_default=False, help="Destination: s3://bucket/prefix, or a folder.")
+    ] = None,
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            "--verify",
+            metavar="PLACE",
+            show_default=False,
+            help="Copy nothing: check the deliveries in PLACE against their manifests, reading every byte.",
+        ),
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+    ] = False,
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            "--parallel",
+            min=1,
+            max=256,
+            show_default=False,
+            help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
+        ),
+    ] = None,
+    convert: Annotated[
+        str | None, typer.Option("--convert", show_default=False, help="warc: also write ARC records as WARC.")
+    ] = None,
+    part_mb: Annotated[
+        int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
+    ] = 128,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", show_default=False, help="S3 endpoint of the place, if it is not AWS.")
+    ] = None,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    allow_gaps: options.AllowGaps = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
+
+    The command finds, fetches and verifies records as `run` does, and keeps them in the lake. Then it writes them to
+    the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. A manifest
+    names all files with their SHA-256, and every planned capture that is not there with the reason. You can stop the
+    command at any time: run again, it fetches only records that the lake lacks, replaces files that are not what the
+    manifest says, and sends only records that the destination lacks. S3 credentials come from the usual AWS chain.
+
+    It ends with status 3 while planned captures are not there. [bold]--verify[/] checks a destination by itself: status
+    1 when something is not what a manifest says, 3 when captures are not there.
+
+    [bold]Examples[/]
+
+      cc-pipeline copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+
+      cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
+
+      cc-pipeline copy --verify s3://my-bucket/common_crawl
+    """
+    from cc_pipeline.checks.left_out import what_is_not_there
+
+    if verify is not None:
+        others = {
+            "TARGET": targets,
+            "--crawl": crawl,
+            "--to": to,
+            "--convert": convert,
+            "--via": via,
+            "--subset": subset,
+        }
+        _refuse_beside_verify(others)
+        _verify(verify, endpoint, home, parallel or _UPLOADS, allow_missing)
+        return
+    for name, value in (("argument 'TARGET…'", targets), ("option '--crawl' / '-c'", crawl), ("option '--to'", to)):
+        if not value:
+            raise typer.BadParameter(f"Missing {name}.")
+    assert targets and crawl and to
+    if convert not in (None, "warc"):
+        raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
+    destination = _own_place(to)
+    with (
+        open_question(
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            concurrency=parallel,
+            allow_gaps=allow_gaps,
+        ) as question,
+        _launcher(question) as launcher,
+        _open(destination, endpoint, question.settings.user_agent, question.settings.s3_region) as place,
+        progress_bars(),
+    ):
+        reports, troubled = _each_crawl(
+            question,
+            launcher,
+            lambda one: _deliver(question, one, place, parallel or _UPLOADS, convert == "warc", part_mb),
+        )
+        notes = what_is_not_there(question.workspace, question.crawls, question.targets)
+    write_rows(
+        f"copied to {destination}",
+        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
+        [
+            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            for one, report in reports.items()
+        ],
+    )
+    for note in notes:
+        warn(note)
+    _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
+
+
+def _refuse_beside_verify(given: Mapping[str, object]) -> None:
+    if any(given.values()):
+        names = ", ".join(name for name, value in given.items() if value)
+        raise UserInputError(f"--verify reads what is in its PLACE; it takes no {names}")
+
+
+def _each_crawl(
+    question: Question, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
+) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
+    """Fetches each crawl and delivers what came of it: the report of each, and the last trouble of the source."""
+    reports: dict[str, DeliveryReport] = {}
+    troubled: Incomplete | None = None
+    for one in question.crawls:
+        if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
+            despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
+        try:
+            step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+        except IndexIncomplete as error:
+            troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
+            continue
+        except Incomplete as error:
+            troubled = error  # what is complete is delivered first
+        reports[one] = deliver(one)
+        _say(one, reports[one])
+    return reports, troubled
+
+
+def _lost(report: DeliveryReport) -> int:
+    return sum(report.lost.values())
+
+
+def _launcher(question: Question) -> Launcher:
+    from cc_pipeline.defs.launch import Launcher
+
+    return Launcher(question.workspace)
+
+
+def _own_place(text: str) -> str:
+    destination = normalise_root(text)
+    if scheme_of(destination) in ("http", "https"):
+        raise UserInputError(f"{shown(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
+    return destination
+
+
+def _deliver(
+    question: Question, crawl: str, place: Transport, parallel: int, convert: bool, part_mb: int
+) -> DeliveryReport:
+    from cc_pipeline import progress
+    from cc_pipeline.extraction.expanding import expand
+    from cc_pipeline.extraction.standing import stand
+    from cc_pipeline.handing.delivery import Order, deliver, with_planned
+    from cc_pipeline.keys import RECORD_KEY_NAMES
+    from cc_pipeline.lake.slice import LOCATE
+
+    workspace = question.workspace
+    slices = expand(workspace, crawl, [target.slug for target in question.targets]).slices
+    lookups = [one.lookup for one in stand(workspace, slices, (LOCATE,)).values()]
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+    captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
+    indexes = captures["located_by"].unique().to_pylist()
+    order = Order(
+        crawl,
+        tuple(target.definition for target in question.targets),
+        question.settings.subsets,
+        convert,
+        part_mb * 1_000_000,
+        tuple(name for name in indexes if name),
+        max((found.unread_files for found in lookups if found is not None), default=0),
+        workspace.address_of,
+    )
+    return deliver(
+        order,
+        with_planned(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
+        workspace.storage,
+        place,
+        workspace.scratch,
+        parallel=parallel,
+        progress=lambda done, total, sent, size: progress.report(
+            f"upload {crawl}", done, total, f"{human_bytes(sent)} of {human_bytes(size)}"
+        ),
+    )
+
+
+def _open(destination: str, endpoint: str | None, user_agent: str, region: str | None) -> Transport:
+    from cc_pipeline.stores.answer import S3Options
+    from cc_pipeline.transport.client import Transport
+    from cc_pipeline.transport.place import PlaceOptions
+
+    return Transport(destination, PlaceOptions(user_agent=user_agent, s3=S3Options(endpoint, region)))
+
+
+def _say(crawl: str, report: DeliveryReport) -> None:
+    for note in report.notes:
+        notice(f"{crawl}: {note}")
+    lost = _lost(report)
+    for row in report.manifest.not_there[:_MOST_NAMED]:
+        why = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
+        outcome = "left out" if row["left_out"] else row["outcome"]
+        notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({why or 'no reason is known'})")
+    if lost > _MOST_NAMED:
+        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are in the delivery's ledger")
+
+
+def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | None, allow_missing: bool) -> None:
+    """Says what is not there; raises ``Incomplete`` unless that is allowed. Trouble of the source is never."""
+    told = []
+    for crawl, report in short:
+        lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.lost.items())
+        told.append(
+            f"{sum(report.lost.values()):,} of {report.manifest.counts['planned']:,} captures of {crawl} ({lost})"
+        )
+    if told and allow_missing:
+        notice(f"not there, as --allow-missing allows: {'; '.join(told)}")
+    if troubled is not None:
+        raise troubled
+    if told and not allow_missing:
+        raise Incomplete(
+            f"the delivery lacks {'; '.join(told)}",
+            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline replay --crawl "
+            f"{short[0][0]} …, then copy again. Or accept it: --allow-missing",
+        )
+
+
+def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
+    from cc_pipeline import progress
+    from cc_pipeline.handing.verifying import verify_place
+
+    destination = _own_place(text)
+    settings = load_settings(home=home)
+    with _open(destination, endpoint, settings.user_agent, settings.s3_region) as place, progress_bars():
+        report = verify_place(
+            place,
+            parallel=parallel,
+            progress=lambda done, total, read, size: progress.report(
+                "verify", done, total, f"{human_bytes(read)} of {human_bytes(size)}"
+            ),
+        )
+    rows: list[Sequence[object]] = []
+    for one in report.deliveries:
+        manifest = one.manifest
+        if manifest is None:
+            rows.append((one.key, "", "", "", "", "", len(one.wrong)))
+            continue
+        counts, size = manifest.counts, sum(entry.size for entry in manifest.files)
+        lost = counts.get("planned", 0) - counts.get("delivered", 0)
+        named = " ".join(manifest.targets)
+        rows.append(
+            (manifest.crawl, named, counts.get("delivered", 0), lost, len(manifest.parts), size, len(one.wrong))
+        )
+    write_rows(
+        f"deliveries in {destination}", ["crawl", "targets", "records", "not there", "files", "bytes", "wrong"], rows
+    )
+    _judge(destination, report, allow_missing)
+
+
+def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
+    for note in report.notes[:_MOST_NAMED]:
+        notice(f"note: {note}")
+    wrong = report.all_wrong
+    for reason in wrong[:_MOST_NAMED]:
+        notice(f"wrong: {reason}")
+    if wrong:
+        more = f" ({len(wrong) - _MOST_NAMED:,} more than shown)" if len(wrong) > _MOST_NAMED else ""
+        raise EnvironmentFault(
+            f"{destination} is not what its manifests say: {len(wrong):,} findings{more}",
+            "Copy again with the same targets and --to: files that differ are replaced",
+        )
+    if report.unfinished:
+        raise Incomplete(
+            f"a copy to {destination} was stopped: {', '.join(report.unfinished[:_MOST_NAMED])}",
+            "Copy again with the same targets and --to",
+        )
+    if report.over_holes and not allow_missing:
+        raise Incomplete(
+            f"captures may be missing that nobody knows of: index files were unread when those of "
+            f"{', '.join(report.over_holes[:_MOST_NAMED])} were looked up",
+            "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
+        )
+    if report.not_there and not allow_missing:
+        raise Incomplete(
+            f"all that the manifests name is there, and {report.not_there:,} planned captures are not",
+            "The ledgers name each with its reason. Accept it: --allow-missing",
+        )
+    notice("everything is as the manifests say")

@@ -1,0 +1,315 @@
+"""``domains``: the watch list."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.automation import watch_list
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from cc_pipeline.settings import Settings
+    from cc_pipeline.upkeep.purge import PurgeReport
+    from cc_pipeline.upkeep.purge_plan import PurgePlan
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+#: Keys that are shown.
+_SHOWN = 50
+
+
+def remove_targets(
+    settings: Settings,
+    texts: Sequence[str],
+    listed: Mapping[str, str],
+    *,
+    purge: bool,
+    now: bool,
+    dry_run: bool,
+    yes: bool,
+    subset: str | None = None,
+) -> None:
+    """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
+    watch list, by slug."""
+    from cc_pipeline.automation import watch_list
+    from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
+    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.lake import targets
+    from cc_pipeline.upkeep.purge_plan import plan_purge
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
+        begun = purges_begun(workspace)
+        known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
+        slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
+        if subset is not None:
+            _drop_subset(workspace, slugs, subset, yes=yes)
+            return
+        written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
+        plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
+        if purge:
+            _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes)
+            return
+        for slug, plan in plans.items():
+            if plan.found_nothing:
+                _remove_whole(workspace, instance, plan, listed=slug in listed)
+                continue
+            gone = watch_list.remove(settings.watch_list_path, [slug])
+            said = f"removed from the watch list: {plan.definition}" if gone else f"not on the watch list: {slug}"
+            _say(f"{said}; what was extracted stays. To delete that: cc-pipeline domains remove {slug} --purge")
+
+
+def clean_home(settings: Settings, *, yes: bool) -> None:
+    """Takes keys away that mean nothing."""
+    from cc_pipeline.automation.known_keys import known_keys
+    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.defs.keys import delete_keys, strange_keys
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
+        strange = strange_keys(instance, known_keys(workspace))
+        if strange.unjudged:
+            _say(f"crawls were not looked at: {strange.unjudged}")
+        every = [("domain", *one) for one in strange.domains.items()] + [
+            ("crawl", *one) for one in strange.crawls.items()
+        ]
+        if not every:
+            _say("every partition key means something")
+            return
+        show_table(f"{len(every):,} partition keys that mean nothing", ["of", "key", "why"], every[:_SHOWN])
+        if len(every) > _SHOWN:
+            _say(f"and {len(every) - _SHOWN:,} more")
+        _ask(f"Take {len(every):,} keys away?", yes=yes)
+        events = delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
+        _say(f"{len(every):,} keys are gone, and {events:,} events that Dagster had of them")
+
+
+def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
+    from cc_pipeline.upkeep.purge import drop_subset
+
+    _ask(f"Take away what {subset} has of {', '.join(slugs)}, in every crawl? This cannot be undone.", yes=yes)
+    for slug in slugs:
+        count = drop_subset(workspace, slug, subset)
+        _say(f"{slug}: {count:,} captures of {subset} are gone; upkeep deletes bytes that nothing else names in a week")
+
+
+def _purge(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    plans: Sequence[PurgePlan],
+    *,
+    now: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    from cc_pipeline.defs.automation.purging import purge_target
+
+    for plan in plans:
+        _show(plan)
+    if dry_run:
+        return
+    when = "now" if now else "in a week"
+    if now:
+        _say(
+            "With --now, all superseded files of the lake are deleted at once: whoever has cc.duckdb open has to open "
+            "it anew, and queries that are running there fail."
+        )
+    names = ", ".join(plan.slug for plan in plans)
+    _ask(f"Hide {names} at once, and delete its rows and bytes {when}? This cannot be undone.", yes=yes)
+    for plan in plans:
+        with progress_bars():
+            report = purge_target(workspace, instance, plan, now=now)
+        _say_done(report)
+
+
+def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, listed: bool) -> None:
+    from cc_pipeline.defs.automation.purging import remove_target
+    from cc_pipeline.publish.publish import publish_warehouse
+
+    remove_target(workspace, instance, plan)
+    if workspace.settings.published_path.exists():
+        publish_warehouse(workspace)
+    place = "the watch list, its partition key" if listed else "its partition key"
+    _say(f"removed whole: {plan.definition} found nothing, so {place} and its definition are gone too")
+
+
+def _show(plan: PurgePlan) -> None:
+    rows = [(table, count) for table, count in plan.rows.items() if count]
+    show_table(f"rows of {plan.slug} in {len({one.crawl for one in plan.slices}):,} crawls", ["table", "rows"], rows)
+    for text in plan.sentences:
+        _say(text)
+
+
+def _say_done(report: PurgeReport) -> None:
+    slug = report.plan.slug
+    if report.gone_after is None:
+        _say(f"purged: {slug}; its rows and bytes are deleted, but for the copies named above")
+        return
+    when = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
+    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {when}")
+    if report.waiting:
+        _say(f"{report.waiting:,} stored files wait for that")
+    _say(f"without schedules, run then: cc-pipeline domains remove {slug} --purge")
+    if report.held:
+        _say(
+            f"fetches that are running in {', '.join(report.held)} still count on some files; upkeep sees to those too"
+        )
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserInputError("nobody can be asked here, and nothing was changed; say --yes to go on without a question")
+    if not typer.confirm(question):
+        raise typer.Abort
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
+)
+
+#: Characters of a definition in the list; a set's may have thousands.
+_MOST_SHOWN = 120
+#: Targets of a list that are named one by one when they are added.
+_MOST_NAMED = 100
+_Texts = Annotated[
+    list[str],
+    typer.Argument(
+        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
+    ),
+]
+
+
+@app.command()
+def add(targets: _Texts, home: options.Home = None) -> None:
+    """Add targets to the watch list.
+
+    [bold]Examples[/]
+
+      cc-pipeline domains add example.com münchen.de
+
+      cc-pipeline domains add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
+
+      cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
+    """
+    settings = load_settings(home=home)
+    parsed = options.read_targets(targets, settings, settings.watch_list_path.parent)
+    claim_home(settings)
+    _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
+    added = watch_list.add(settings.watch_list_path, parsed)
+    if len(parsed) > _MOST_NAMED:
+        _say(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+        return
+    for target in parsed:
+        word = "added" if target in added else "already there"
+        _say(f"{word}: {target.definition}  (partition key {target.slug})")
+
+
+@app.command()
+def remove(
+    targets: _Texts,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete what was extracted of them too, a week later (or --now).")
+    ] = False,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    subset: Annotated[
+        str | None,
+        typer.Option("--subset", show_default=False, help="Delete what this subset has of them, and nothing else."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    home: options.Home = None,
+) -> None:
+    """Remove targets from the watch list; pages already extracted stay, unless --purge deletes them.
+
+    A target is named by its definition or its partition key, a set by its name too (press, set:press). One that found
+    nothing is removed whole: its key and its definition go too.
+
+    [bold]Examples[/]
+
+      cc-pipeline domains remove example.com
+
+      cc-pipeline domains remove set:press --purge --dry-run
+
+      cc-pipeline domains remove example.com --purge
+
+      cc-pipeline domains remove example.com --subset robotstxt
+    """
+    if not purge and (now or dry_run):
+        raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
+    if subset is not None and (purge or subset not in SUBSETS):
+        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
+    settings = load_settings(home=home)
+    targets = options.lines_meant(targets)
+    listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
+    if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
+        # nothing was ever extracted here
+        from cc_pipeline.automation.known_keys import which_target
+
+        for slug in [which_target(text, listed) for text in targets]:
+            _say(f"removed from the watch list: {listed[slug]}")
+            watch_list.remove(settings.watch_list_path, [slug])
+        return
+
+    remove_targets(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, subset=subset)
+
+
+@app.command()
+def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
+    """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
+
+    Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
+    """
+
+    clean_home(load_settings(home=home), yes=yes)
+
+
+@app.command("list")
+def list_(home: options.Home = None) -> None:
+    """Show the watch list with its partition keys."""
+    settings = load_settings(home=home)
+    found = watch_list.read(settings.watch_list_path)
+    if not found:
+        console.print("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+        return
+    show_table(
+        str(settings.watch_list_path),
+        ["target", "kind", "members", "partition key"],
+        [(_shown(t), t.kind, len(t.members) or None, t.slug) for t in found],
+    )
+
+
+def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
+    if not (settings.dagster_home / "dagster.yaml").exists():
+        return  # no crawl is registered yet
+    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.defs.keys import refuse_too_many
+
+    with open_instance(settings) as instance:
+        refuse_too_many(instance, domains=[target.slug for target in targets])
+
+
+def _say(text: str) -> None:
+    console.print(text, soft_wrap=True)
+
+
+def _shown(target: Target) -> str:
+    text = target.definition
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"

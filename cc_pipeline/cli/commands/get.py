@@ -1,0 +1,200 @@
+"""``get``: one page as it was captured nearest to a date, with no home and no harvest beforehand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import notice, warn, whole_file
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.home import read_note
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.crawls import Crawl, Span
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.extraction.nearest import Asked, Nearest
+    from cc_pipeline.handing.one_page import Form
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+def get(
+    url: Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The address of a page.")],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", show_default=False, help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …"),
+    ] = None,
+    crawl: Annotated[
+        list[str] | None,
+        typer.Option("--crawl", "-c", show_default=False, help="Only these crawls: an id, a year, or 2018..2024."),
+    ] = None,
+    html: Annotated[bool, typer.Option("--html", help="The page, as UTF-8 text (the default).")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Its main content as Markdown.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Its main text.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Texts, headers, links and the record's place, as JSON.")
+    ] = False,
+    warc: Annotated[bool, typer.Option("--warc", help="Its WARC record (one gzip member).")] = False,
+    record: Annotated[bool, typer.Option("--record", help="The archive's exact bytes, WARC or ARC.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="The body's exact bytes.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
+    ] = None,
+    most_crawls: Annotated[
+        int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
+    ] = 10,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    wait: options.Wait = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Get one page out of the archive: its newest capture, or the one nearest to a date.
+
+    Crawls are asked one after the other, the nearest to the date first, until one has the page. The record is verified
+    as a fetch does it. No home is needed; where there is one that stores the capture, nothing is requested.
+
+    [bold]Examples[/]
+
+      cc-pipeline get https://example.com/
+
+      cc-pipeline get example.com/about --at 2019-05 --markdown
+
+      cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
+    """
+    from cc_pipeline.errors import EnvironmentFault
+    from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
+    from cc_pipeline.handing.one_page import rendered
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    wanted = {"html": html, "markdown": markdown, "text": text, "json": json, "warc": warc, "record": record,
+              "body": body}  # fmt: skip
+    form = _form([name for name, value in wanted.items() if value])
+    if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
+        raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
+    target, period = _page(url), _period(at)
+    settings = _settings(source, home, via, subset, wait)
+    with open_workspace(settings) as workspace:
+        chosen = _crawls(workspace, crawl)
+        try:
+            found = nearest_capture(workspace, target, period, crawls=chosen, most_crawls=most_crawls, told=_tell)
+        except NotCaptured as nowhere:
+            if workspace.crawl_list.note is not None:
+                notice(workspace.crawl_list.note)
+            raise NotCaptured(nowhere.what, _guess(settings, target) + nowhere.advice) from None
+        # a page that is stored here may have been found without the list
+        if (chosen is not None or not found.stored) and workspace.crawl_list.note is not None:
+            notice(workspace.crawl_list.note)
+        requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
+        data, note = rendered(found, form, settings.extractor)
+        if out is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            with whole_file(out) as beside:
+                beside.write_bytes(data)
+        _say(found, requests, size)
+        if note:
+            notice(note)
+    if found.digest_check == "mismatch":
+        warn("the payload's digest is not the one that the index promises")
+    if found.record.truncated:
+        warn(f"the archive has only its beginning (cut: {found.record.truncated})")
+    if out is not None and not data:
+        raise EnvironmentFault(f"{out} is empty: the page has no text", "Take another form: --html, --body or --json")
+
+
+def _form(names: list[str]) -> Form:
+    if len(names) > 1:
+        raise UserInputError(f"choose one of --{', --'.join(names)}")
+    return names[0] if names else "html"  # type: ignore[return-value]  # they are the names of Form
+
+
+def _page(url: str) -> Target:
+    from cc_pipeline.commoncrawl.target_text import parse_target
+
+    return parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
+
+
+def _period(at: str | None) -> Span | None:
+    from cc_pipeline.commoncrawl.filters import Filters
+
+    if at is None:
+        return None
+    wanted = Filters.parse(from_time=at, to_time=at)
+    assert wanted.from_time is not None and wanted.to_time is not None
+    return wanted.from_time, wanted.to_time
+
+
+def _settings(
+    source: str | None, home: str | None, via: str | None, subset: list[str] | None, wait: bool | None
+) -> Settings:
+    """Those of the home that was named, else of the usual home where there is one, else of a folder for caches."""
+    given: dict[str, Any] = {"source": source, "via": via, "subsets": tuple(subset) if subset else None}
+    given["wait"] = options.patience(wait)
+    settings = load_settings(home=home, **given)
+    if read_note(settings.home) is not None:
+        claim_home(settings)
+        return settings
+    if home is None and not os.environ.get(f"{PREFIX}HOME", "").strip():
+        name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
+        base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
+        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
+    return settings
+
+
+def _guess(settings: Settings, target: Target) -> str:
+    """What may have been meant by an address whose host the home does not know, but one that is like it."""
+    from urllib.parse import urlsplit
+
+    from cc_pipeline.cli.options import known_names, meant
+
+    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), known_names(settings)
+    guess = None if host in known else meant(host, known)
+    return f"Did you mean {guess}? " if guess else ""
+
+
+def _crawls(workspace: Workspace, texts: list[str] | None) -> list[Crawl] | None:
+    """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
+    from cc_pipeline.commoncrawl.crawls import age, is_selection, select
+    from cc_pipeline.indexing.crawls import find_crawl, known_crawls
+
+    if not texts:
+        return None
+    chosen: dict[str, Crawl] = {}
+    for text in texts:
+        if text == "newest":
+            some = known_crawls(workspace).crawls[:1]
+        elif is_selection(text, workspace.crawl_list.crawls):
+            some = select(text, known_crawls(workspace).crawls)
+        else:
+            some = (find_crawl(workspace, text),)
+        chosen |= {one.id: one for one in some}
+    return sorted(chosen.values(), key=age, reverse=True)
+
+
+def _tell(asked: Asked) -> None:
+    if not asked.captures:
+        notice(f"{asked.crawl}: {asked.note or 'the page is not in it'}")
+    elif asked.note:
+        notice(f"{asked.crawl}: {asked.note}")
+
+
+def _say(found: Nearest, requests: int, size: int) -> None:
+    from cc_pipeline.extraction.nearest import moment_of
+
+    moment = found.record.fetch_time or moment_of(found.row)
+    when = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
+    cost = "stored in this home" if found.stored else f"{requests} requests, {human_bytes(size)}"
+    status = found.record.http_status
+    notice(
+        f"{found.record.url or found.row['url']} in {found.row['crawl']}: captured {when}, status "
+        f"{'unknown' if status is None else status}, digest {found.digest_check}; {cost}"
+    )

@@ -1,0 +1,326 @@
+"""``lookup`` and ``check``: the captures of targets, and how many pages and bytes they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import NoIndex, Question, open_question, sources_for
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
+from cc_pipeline.progress import human_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.commoncrawl.filters import Filters
+    from cc_pipeline.commoncrawl.target import Target
+
+Texts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET…",
+        show_default=False,
+        help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
+        "for standard input.",
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+Crawls = Annotated[
+    list[str],
+    typer.Option(
+        "--crawl", "-c", help="A crawl id, newest, all, a year, or a range (2018..2024, 2012..); may be repeated."
+    ),
+]
+AskFacts = Annotated[
+    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
+]
+Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
+
+#: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
+PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+#: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
+_MOST_LEFT_OUT = 5
+#: Targets without captures of which a note says what may have been meant.
+_MOST_GUESSED = 5
+_FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
+
+
+def lookup(
+    targets: Texts,
+    crawl: Crawls,
+    via: options.Via = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--format", show_default=False, help="table, jsonl, csv or parquet (default: by the name of --out)."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", show_default=False, help="Comma-separated columns; fewer are cheaper to read."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", show_default=False, help="Only captures from then on: 2018, 2018-05-01 …")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", show_default=False, help="Only captures up to the end of 2018, 2018-05-01 …")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", show_default=False, help="HTTP statuses, e.g. 200 or 200,3xx.")
+    ] = None,
+    mime: Annotated[
+        str | None, typer.Option("--mime", show_default=False, help="MIME types, e.g. text/html or image/*.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", show_default=False, help="ISO 639-3 codes, e.g. eng,deu.")
+    ] = None,
+    subset: options.Subsets = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
+    harvest: Harvest = False,
+    allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Find the captures of targets in crawls, in the cheapest index or in the one that --via names.
+
+    Captures go to standard output (or --out). Notes about what was read, and about gaps, go to standard error.
+
+    [bold]Examples[/]
+
+      cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
+
+      cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --via btree --format jsonl
+
+      cc-pipeline lookup suffix:gov.uk -c newest --status 200 --mime text/html --out gov.parquet
+
+      cc-pipeline lookup example.com -c newest --format csv --columns url,fetch_time | head
+
+      cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
+
+    Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
+    without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
+    """
+    from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
+    from cc_pipeline.commoncrawl.filters import Filters
+
+    chosen = chosen_format(output, out)
+    names = chosen_columns(columns, chosen)
+    wanted = Filters.parse(from_time=since, to_time=until, status=status, mime=mime, language=language)
+    filtered = any((since, until, status, mime, language))
+    read = _columns_to_read(names, filtered)
+    with (
+        open_question(
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            allow_gaps=allow_gaps,
+            wait=wait,
+            several=True,
+        ) as question,
+        capture_writer(chosen, names, out) as write,
+    ):
+        left = limit or None
+
+        def ask(crawl: str) -> list[pa.Table]:
+            return captures_of(question, crawl, read, wanted if filtered else None, harvest)
+
+        failed: list[str] = []
+        found: set[str] = set()
+        # one crawl's captures are held at a time
+        for _, tables in _each(question.crawls, ask, failed):
+            found.update(target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows)
+            for table in tables:
+                part = table if left is None else table.slice(0, left)
+                write(part)
+                left = None if left is None else left - part.num_rows
+            sys.stdout.flush()
+            if left == 0:
+                notice(f"stopped at --limit {limit}")
+                return
+        if out is not None:
+            # a file is there only when it is whole
+            _end(question, failed)
+        if not filtered:
+            _say_what_may_be_meant(question, found)
+    _end(question, failed)
+
+
+def check(
+    targets: Texts,
+    crawl: Crawls,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    harvest: Harvest = False,
+    where: options.Where = None,
+    facts: AskFacts = False,
+    allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
+    output: Format = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Count the pages, archive files and bytes that crawls hold of targets.
+
+    [bold]pages[/] counts distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
+    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
+
+    [bold]Examples[/]
+
+      cc-pipeline check example.com example.org --crawl CC-MAIN-2024-22
+
+      cc-pipeline check "rev:com.nytimes.blogs.fivethirtyeight, com.nytimes.blogs.thecaucus" -c CC-MAIN-2012
+    """
+    import pyarrow as pa
+
+    from cc_pipeline.checks.left_out import left_out
+    from cc_pipeline.handing.copying import distinct_captures
+
+    checked_format(output)
+    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
+    failed: list[str] = []
+    counts: dict[str, dict[str, int]] = {}
+    with open_question(
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, wait=wait, several=True
+    ) as found:
+        # a list of reversed names is one target, but a person who lists names wants a row for each
+        single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
+        question = Question(found.workspace, found.crawls, single)
+        left: dict[str, tuple[Target, ...]] = {}
+
+        def ask(crawl: str) -> list[pa.Table]:
+            show_predicted(question, crawl, ask=facts)
+            here = chosen_by(question, crawl, where)
+            left[crawl] = here.targets
+            return captures_of(here, crawl, PLACE, None, harvest) if here.targets else []
+
+        def rows() -> Iterator[Sequence[object]]:
+            for one, tables in _each(question.crawls, ask, failed):
+                yield from ((one, t.definition, *_counted(table)) for t, table in zip(left[one], tables, strict=True))
+                if len(left[one]) > 1:
+                    yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+                counts[one] = {t.slug: table.num_rows for t, table in zip(left[one], tables, strict=True)}
+
+        # lines for programs appear as they are found
+        write_rows("what there is", columns, rows(), output)
+        if where is not None:
+            _end(question, failed)
+            return
+        few = dict(list(counts.items())[:_MOST_LEFT_OUT])
+        for note in left_out(question.workspace, single, few):
+            warn(note)
+        _say_what_may_be_meant(question, {slug for of in counts.values() for slug, count in of.items() if count})
+        _end(question, failed)
+
+
+def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
+    """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
+    typo from a site that was never visited."""
+    from cc_pipeline.cli.options import known_names, meant
+
+    nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
+    if not nowhere:
+        return
+    beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
+    mistyped = {target.value for target in nowhere}
+    known = [name for name in (*beside, *known_names(question.settings)) if name not in mistyped]
+    for target in nowhere[:_MOST_GUESSED]:
+        guess = meant(target.place.host, known) if target.place is not None else None
+        if guess is not None:
+            warn(f"{target.definition} has no captures; did you mean {guess}?")
+
+
+def _each(
+    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
+) -> Iterator[tuple[str, list[pa.Table]]]:
+    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
+    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
+    for crawl in crawls:
+        try:
+            found = ask(crawl)
+        except (EnvironmentFault, DataFault) as fault:
+            if len(crawls) == 1:
+                raise
+            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            if isinstance(fault, NoIndex):
+                warn(f"{crawl} is left out: {said}")
+            else:
+                warn(f"{crawl} could not be asked: {said}")
+                failed.append(crawl)
+            continue
+        yield crawl, found
+
+
+def _end(question: Question, failed: Sequence[str]) -> None:
+    if failed:
+        raise Incomplete(
+            f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
+            f"Ask them again: -c {' -c '.join(failed)}",
+        )
+
+
+def captures_of(
+    question: Question, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
+) -> list[pa.Table]:
+    """A table of captures per target, in the targets' order, with a ``target`` column.
+
+    Writes what the look-up cost to standard error.
+    """
+    from cc_pipeline.cli.capture_output import SCHEMA
+    from cc_pipeline.index.lookup import look_up
+
+    settings = question.settings
+    started = time.monotonic()
+    # a harvest has bars of its own
+    sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
+    with progress_bars():
+        found = look_up(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
+    tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
+    captures = sum(table.num_rows for table in tables)
+    notice(
+        f"{crawl}: {captures:,} captures; {found.requests:,} requests, {human_bytes(found.bytes)}, "
+        f"{time.monotonic() - started:.1f} s"
+    )
+    for note in found.notes:
+        notice(f"{crawl}: {note}")
+    return tables
+
+
+def _named(target: Target, table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    from cc_pipeline.cli.capture_output import SCHEMA
+
+    return table.add_column(0, SCHEMA.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
+
+
+def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | None:
+    """The columns of the columnar index behind these of a capture; ``None`` for all."""
+    if "extra_columns" in names:
+        return None
+    derived = ("url_host_registered_domain",) if "domain" in names else ()
+    return tuple(dict.fromkeys((*names, *PLACE, *derived, *(_FILTERED if filtered else ()))))
+
+
+def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
+    import pyarrow.compute as pc
+
+    from cc_pipeline.records.plan import price_of
+
+    price = price_of(captures)
+    pages = pc.count_distinct(captures["url_surtkey"]).as_py()
+    return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes

@@ -1,0 +1,177 @@
+"""``plan``: what a look-up and a fetch would cost, and what is known of a site before that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
+from cc_pipeline.cli.commands.lookup import PLACE, AskFacts, Crawls, Format, Harvest, Texts, captures_of
+from cc_pipeline.cli.output import checked_format, notice, write_rows
+from cc_pipeline.cli.question import Question, open_question, sources_for
+from cc_pipeline.commoncrawl.parts import PLAIN
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.extraction.plan import Price
+    from cc_pipeline.extraction.run import Look
+    from cc_pipeline.index.locator import LookupPrice
+    from cc_pipeline.records.plan import FetchPrice
+
+#: Targets up to which each has lines of its own.
+_MOST_TARGETS = 40
+
+
+def plan(
+    targets: Texts,
+    crawl: Crawls,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
+    ] = False,
+    harvest: Harvest = False,
+    where: options.Where = None,
+    facts: AskFacts = False,
+    allow_gaps: options.AllowGaps = False,
+    output: Format = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Show what a run would do, why, and what it would cost, before anything is read from the index.
+
+    There is a line for each step of each target: located, fetched or parsed, with the reason; none where all is as it
+    should be. For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can
+    price the fetch only where the captures are known: from an earlier run, or with --locate.
+
+    [bold]Examples[/]
+
+      cc-pipeline plan example.com --crawl CC-MAIN-2024-22
+
+      cc-pipeline plan example.com -c CC-MAIN-2025-18 --facts
+
+      cc-pipeline plan suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100"
+
+      cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
+    """
+    checked_format(output)
+    rows: list[Sequence[object]] = []
+    notes: list[str] = []
+    with open_question(
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
+    ) as question:
+        # after the mistakes in values, which are told at once
+        from cc_pipeline.extraction.run import look_for
+        from cc_pipeline.extraction.shortest import said, short_ways
+        from cc_pipeline.index.lookup import price_lookup
+
+        settings = question.settings
+        for one in question.crawls:
+            show_predicted(question, one, ask=facts)
+            here = chosen_by(question, one, where)
+            if not here.targets:
+                continue
+            look = look_for(question.workspace, one, here.targets)
+            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
+            found = price_lookup(one, settings.subsets, here.targets, sources, via=settings.via)
+            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+            rows.append(
+                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
+                 _seconds(settings, found.requests), found.why)
+            )  # fmt: skip
+            notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
+            notes += said(short_ways(question.workspace, [look], here.targets))
+            fetch = _located(here, one) if locate else _known(here, look)
+            if fetch is None:
+                notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
+            else:
+                why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+                rows.append(
+                    (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
+                     _seconds(settings, fetch.requests), why)
+                )  # fmt: skip
+            rows += _steps(settings, look)
+    columns = [
+        "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
+        "because",
+    ]  # fmt: skip
+    write_rows("what it would cost", columns, rows, output)
+    for note in notes:
+        notice(note)
+
+
+def _located(question: Question, crawl: str) -> FetchPrice:
+    import pyarrow as pa
+
+    from cc_pipeline.handing.copying import distinct_captures
+    from cc_pipeline.records.plan import price_of
+
+    return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, None, False))))
+
+
+def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
+    """A note when row groups are read only because they have no key bounds."""
+    from cc_pipeline.commoncrawl.key_ranges import merge_ranges
+    from cc_pipeline.index.catalog.catalog import open_catalog, plan_lookup, unbounded_note
+
+    settings = question.settings
+    if price.index != "parquet":
+        return ()
+    ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
+    with open_catalog(settings.catalog_path) as catalog:
+        unbounded = plan_lookup(catalog, crawl, settings.subsets, ranges).unbounded_row_groups
+    return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
+
+
+def _known(question: Question, look: Look) -> FetchPrice | None:
+    """The price of captures that earlier runs have located; ``None`` unless every target is."""
+    from cc_pipeline.handing.copying import distinct_captures
+    from cc_pipeline.keys import CAPTURE, PLACE
+    from cc_pipeline.records.plan import price_of
+
+    slices = look.asked.slices
+    if any(look.standings[slice_].located is None for slice_ in slices):
+        return None
+    where = {"crawl": look.asked.crawl, "target": [slice_.target for slice_ in slices]}
+    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
+    return price_of(distinct_captures(question.workspace.lake.read("captures", where, columns)))
+
+
+def _steps(settings: Settings, look: Look) -> list[Sequence[object]]:
+    """A row for each step that is planned; for many targets one for each step and reason."""
+    from cc_pipeline.automation.reparse import seconds_of
+    from cc_pipeline.extraction.plan import price_of
+    from cc_pipeline.extraction.standing import STAGES
+
+    found: dict[tuple[str, str, str], list[Price]] = {}
+    several = len(look.plan.todos) > _MOST_TARGETS
+    for todo in look.plan.todos:
+        subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
+        steps = [stage for stage in STAGES if todo.of(stage) is not None]
+        why, words = todo.first, ", then ".join(stage.label for stage in steps)
+        assert why is not None, "something is to be done"
+        key = ("" if several else f"{todo.slice_.whole.target}{subset}", words, str(why))
+        found.setdefault(key, []).append(price_of(look.standings[todo.slice_], steps[0], why))
+    rows: list[Sequence[object]] = []
+    for (target, step, words), prices in found.items():
+        requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
+        seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(settings, requests)
+        named = target or f"{len(prices):,} targets"
+        rows.append((look.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
+    return rows
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value or 0 for value in known)
+
+
+def _seconds(settings: Settings, requests: int | None) -> float | None:
+    """Seconds that the request budget takes for so many; ``None`` where it has no limit, or nobody knows how many."""
+    from cc_pipeline.workspace.workspace import limits_of
+
+    rate = limits_of(settings).rate
+    return None if rate is None or requests is None else round(requests / rate, 1)

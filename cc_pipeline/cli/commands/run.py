@@ -1,0 +1,401 @@
+"""``run`` and ``demo``: materialize the graph through Dagster in this process, and print what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline import progress
+from cc_pipeline.automation import watch_list
+from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.choices import as_the_home_has_it
+from cc_pipeline.cli.output import coloured, console, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import open_question
+from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
+from cc_pipeline.cli.running import (
+    agreed_builds,
+    all_runs,
+    build_indexes,
+    despite_gaps,
+    others_are_done,
+    resolve_crawls,
+    say_damage,
+    step,
+)
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.extraction.run import Done, Look, Replay
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+def replay(
+    crawl: options.Crawls,
+    domain: options.Targets,
+    wait: options.Wait = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Fetch quarantined and missing records again, then parse and publish those that were fetched.
+
+    Ends with status 3 when the source gives none of them, or too few.
+
+    To see why records are in quarantine: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
+
+    [bold]Examples[/]
+
+      cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
+    """
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.run import replay_records
+
+    rows: list[Sequence[object]] = []
+    replays: list[Replay] = []
+    with (
+        open_question(domain, crawl, source=source, home=home, wait=wait) as question,
+        Launcher(question.workspace) as launcher,
+        progress_bars(),
+    ):
+        slugs = [target.slug for target in question.targets]
+        launcher.add_targets(question.targets)
+        for one in question.crawls:
+            done = replay_records(question.workspace, one, slugs)
+            replays.append(done)
+            for slug, figures in done.after.items():
+                launcher.record_outside_run("records", one, slug, figures)
+                before = done.before[slug]
+                rows.append((one, slug, *(text for name in figures for text in (before[name], figures[name]))))
+            if done.again:
+                step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
+        step("cc.duckdb", launcher.publish)
+    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
+    write_rows("what the replay changed", columns, rows)
+    if any(row[5] or row[7] or row[9] for row in rows):
+        query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
+        notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
+    for done in replays:
+        if done.trouble is not None:
+            raise done.trouble
+    if any(done.again for done in replays) and not any(done.recovered for done in replays):
+        raise Incomplete(
+            "none of the records that were missing, in quarantine or other than indexed came back as indexed",
+            "The source has them as before. What it says of each is in the view ledger.",
+        )
+
+
+_INSTALLED = "cc-pipeline"
+#: Domains of the demo that become a target of their own; all others share one set.
+_DEMO_DOMAINS = 5
+
+
+def run(
+    crawl: options.Crawls,
+    domain: options.MaybeTargets = None,
+    watched: Annotated[bool, typer.Option("--watched", help="The targets of the watch list too.")] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+    subset: options.Subsets = None,
+    via: options.Via = None,
+    engine: options.Engine = None,
+    where: options.Where = None,
+    allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
+    yes: options.Yes = False,
+    accept_losses: options.AcceptLosses = None,
+    totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
+) -> None:
+    """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
+
+    Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
+    A source that refuses is waited for: Ctrl-C keeps everything.
+
+    [bold]Examples[/]
+
+      cc-pipeline run --crawl CC-MAIN-2024-22 --domain example.com
+
+      cc-pipeline run -c newest -d example.com -d host:www.example.org --subset warc --subset robotstxt
+
+      cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
+
+      cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
+
+      cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
+
+      cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
+
+      cc-pipeline run -c newest -d suffix:gov.uk --where "prank10 > 5 and fetch_200 > 100"
+
+      cc-pipeline run -c CC-NEWS-2026-05 -d publisher.com        (says first what its index costs to build)
+    """
+    from cc_pipeline.engines.spark.readiness import refuse_unready
+
+    if not domain and not watched:
+        raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="'--domain' / '-d'")
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=tuple(subset) if subset else None,
+        via=via,
+        engine=engine,
+        max_index_gaps=options.most_gaps(allow_gaps),
+        max_bytes=options.at_any_price(yes),
+        max_requests=options.at_any_price(yes),
+        accept_losses=tuple(accept_losses) if accept_losses else None,
+        wait=options.patience(wait),
+    )
+    if settings.engine == "spark":
+        refuse_unready(settings)
+    targets = _asked_for(settings, domain or (), watched)
+    settings = as_the_home_has_it(settings, yes=yes)
+    asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
+    troubles = [_run(settings, crawls, some, yes=yes) for crawls, some in asked]
+    if totals:
+        say_totals(settings)
+    for trouble in filter(None, troubles):
+        raise trouble
+
+
+def _chosen(
+    settings: Settings, crawl: Sequence[str], targets: Sequence[Target], where: str
+) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
+    """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
+    hosts are together, and those without any are left out."""
+    from cc_pipeline.cli.commands.facts_first import NoFacts, chosen
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    found: dict[tuple[Target, ...], list[str]] = {}
+    silent = 0
+    claim_home(settings)
+    with open_workspace(settings) as workspace, progress_bars():
+        crawls = resolve_crawls(workspace, crawl)
+        for number, one in enumerate(crawls):
+            try:
+                left = chosen(workspace, one, targets, where)
+            except NoFacts as fault:
+                # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
+                if not found and number == len(crawls) - 1 and silent == number:
+                    raise
+                silent += 1
+                note(fault.what)
+                continue
+            if left:
+                found.setdefault(left, []).append(one)
+            else:
+                note(f"{one}: no host matches, so nothing is fetched")
+    return [(tuple(crawls), left) for left, crawls in found.items()]
+
+
+def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
+    """Runs the graph and says what was done; gives why partitions failed, if some did."""
+    notes: list[str] = []
+    done: dict[Slice, Done] = {}
+
+    def note_what_was_done(workspace: Workspace, before: Sequence[Look], after: Sequence[Look]) -> None:
+        from cc_pipeline.extraction.run import done_between
+
+        done.update(done_between(before, after))
+        changed = {at.crawl for at, one in done.items() if one.change != "same"}
+        if changed:
+            from cc_pipeline.checks.left_out import what_is_not_there
+
+            notes.extend(
+                what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
+            )
+
+    trouble = materialize(settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes)
+    say_what_was_done(settings, done, targets)
+    for each in notes:
+        note(each)
+    return trouble
+
+
+def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tuple[Target, ...]:
+    named = options.read_targets(domain, settings)
+    listed = watch_list.read(settings.watch_list_path) if watched else ()
+    if watched and not listed and not named:
+        raise UserInputError("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+    return tuple({target.slug: target for target in (*listed, *named)}.values())
+
+
+def demo(
+    home: options.Home = None,
+    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.", show_default=False)] = None,
+) -> None:
+    """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
+
+    Nothing leaves this machine: the source is a small generated bucket in the home.
+    """
+    from cc_pipeline.minicrawl.generate import ensure
+    from cc_pipeline.minicrawl.spec import DEMO, spec_for
+
+    where = load_settings(home=home).home
+    where.mkdir(parents=True, exist_ok=True)
+    console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
+    root = where / "minicrawl"
+    with progress_bars():
+        truth = ensure(root, DEMO if pages is None else spec_for(pages), _generated)
+    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
+    console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
+    settings = load_settings(source=str(root), home=str(where))
+    targets = [parse_target(text) for text in demo_targets(truth.domains())]
+    watch_list.add(settings.watch_list_path, targets)
+    console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
+    trouble = materialize(settings, crawls, targets)
+    if trouble is not None:
+        raise trouble
+    console.print(coloured(("3 of 3", "bold"), " what it found"))
+    say_totals(settings)
+    shown = _shown(settings.published_path)
+    command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
+    ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
+    question = f'{command} sql{flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
+    console.print()
+    for what, how in (
+        ("The Dagster UI on this state:", ui),
+        ("One question to DuckDB:", question),
+        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+    ):
+        console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
+
+
+def _spelled() -> str:
+    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
+    in_checkout = Path(".venv/bin") / _INSTALLED
+    return str(in_checkout) if in_checkout.exists() else _INSTALLED
+
+
+def demo_targets(domains: Sequence[str]) -> list[str]:
+    """The largest domains as a target each, all others as one named set: each partition costs time."""
+    largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
+    return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
+
+
+def _generated(crawl: str, done: int, total: int) -> None:
+    progress.report(crawl, done, total)
+
+
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[Look], Sequence[Look]], object] = lambda *_: None,
+    *,
+    short_ways: bool = False,
+    yes: bool = False,
+) -> EnvironmentFault | None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
+    is to be done.
+
+    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
+    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, and
+    how the targets stood before and stand now, a look a crawl. With ``short_ways`` a crawl is not harvested for a few
+    targets that another index finds with less. ``yes`` agrees to the price of an index that has to be built first.
+    """
+    trouble: EnvironmentFault | None = None
+    from cc_pipeline.extraction.run import look
+    from cc_pipeline.extraction.shortest import lacking, said
+    from cc_pipeline.extraction.shortest import short_ways as ways_of
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    slugs = [target.slug for target in targets]
+    with ExitStack() as stack:
+        stack.enter_context(room_in(settings.home))
+        workspace = stack.enter_context(open_workspace(settings, one_command=True))
+        to_build = agreed_builds(workspace, crawls, yes)
+        stack.enter_context(progress_bars())
+        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
+        chosen = resolve_crawls(workspace, crawls)
+        from cc_pipeline.defs.launch import Launcher
+
+        def looks() -> list[Look]:
+            with workspace.lake.still():
+                return [look(workspace, crawl, slugs) for crawl in chosen]
+
+        launcher = stack.enter_context(Launcher(workspace))
+        launcher.refuse_too_many(chosen, targets)
+        step("crawls", launcher.list_new_crawls, console)
+        launcher.add_targets(targets, chosen)
+        build_indexes(launcher, to_build, console)
+        say_damage(workspace, to_build)
+        before = now = looks()
+        if short_ways:
+            workspace.short_ways.update(ways_of(workspace, before, targets))
+            for line in said(workspace.short_ways):
+                console.print(line, soft_wrap=True)
+        harvested: list[object] = []
+        unanswered: set[str] = set()
+        others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
+        try:
+            whole = despite_gaps(
+                lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console)
+            )
+        except NotNow as refusal:
+            whole = False
+            if not short_ways:
+                raise
+            now = looks()
+            _answer_all_the_same(workspace, now, targets, refusal)
+            unanswered = lacking(now, workspace.short_ways)
+            trouble = refusal if unanswered else None
+        if harvested or not whole:
+            now = looks()
+        answered = [crawl for crawl in chosen if crawl not in unanswered]
+        try:
+            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), console)
+        except EnvironmentFault as error:
+            if not (others_are_done(error) or isinstance(error, Incomplete)):
+                raise
+            trouble = error
+        step("cc.duckdb", launcher.publish_what_is_new, console)
+        afterwards(workspace, before, looks())
+    return trouble
+
+
+def _answer_all_the_same(
+    workspace: Workspace, looks: Sequence[Look], targets: Sequence[Target], refusal: NotNow
+) -> None:
+    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
+    as well."""
+    from cc_pipeline.extraction.shortest import said, short_ways
+
+    try:
+        found = short_ways(workspace, looks, targets, refused=True)
+    except EnvironmentFault:
+        raise refusal from None
+    if not found:
+        raise refusal
+    warn(refusal.what)
+    workspace.short_ways.update(found)
+    for line in said(found):
+        console.print(line, soft_wrap=True)
+
+
+@contextmanager
+def room_in(home: Path) -> Iterator[None]:
+    """Turns errors of the disk and of Dagster's databases inside the block into an ``EnvironmentFault``."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (OSError, DBAPIError) as error:
+        what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        raise EnvironmentFault(
+            f"the state in {home} cannot be written: {what}",
+            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
+        ) from error
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

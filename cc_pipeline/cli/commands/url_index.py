@@ -1,0 +1,245 @@
+"""``url-index``: B-trees over a crawl's URLs, built, searched and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.harvest import show_coverage
+from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, write_rows
+from cc_pipeline.cli.question import needs_harvest, open_question, sources_for
+from cc_pipeline.cli.running import (
+    agreed_builds,
+    build_indexes,
+    despite_gaps,
+    harvest_crawls,
+    resolve_crawls,
+    say_damage,
+    step,
+)
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
+
+
+def build_index(
+    crawl: Annotated[
+        list[str],
+        typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of add-source; may be repeated."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
+    most: Annotated[
+        int | None,
+        typer.Option("--most", min=1, show_default=False, help="Archive files to read now; the next call goes on."),
+    ] = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Build the index of a month of CC-NEWS, which has none: reads each of its WARC files once, some 350 GB a month.
+
+    The price is told first. Files that are indexed already are not read again, so a stopped build goes on where it
+    stopped, and a month that grew costs its new files. The index lies in the lake: homes that share it share the index.
+
+    [bold]Examples[/]
+
+      cc-pipeline build-index --crawl CC-NEWS-2026-05
+
+      cc-pipeline build-index --crawl CC-NEWS-2026-05 --most 10 --yes
+    """
+    from cc_pipeline.commoncrawl.crawls import index_is_built
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(source=source, home=home)
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        chosen = resolve_crawls(workspace, crawl)
+        published = [one for one in chosen if not index_is_built(one)]
+        if published:
+            raise UserInputError(f"{published[0]} has an index: cc-pipeline harvest --crawl {published[0]}")
+        to_build = agreed_builds(workspace, chosen, yes, most)
+        with Launcher(workspace) as launcher, progress_bars():
+            build_indexes(launcher, to_build, console, most)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
+        say_damage(workspace, chosen)
+    if not to_build:
+        notice("every archive file is indexed")
+    show_coverage(settings, chosen)
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+)
+
+_Crawl = Annotated[str, typer.Option("--crawl", "-c", show_default=False, help="A crawl id; 'newest' works.")]
+
+
+@app.command()
+def build(
+    crawl: _Crawl,
+    arcs: Annotated[
+        str | None,
+        typer.Option(
+            "--arcs",
+            show_default=False,
+            help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The home keeps it.",
+        ),
+    ] = None,
+    subset: options.Subsets = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Build the URL index of a crawl in the home, from its columnar index or from its ARC files.
+
+    The command materializes the asset url_index. It reads four columns of the whole columnar index (tens of gigabytes
+    of a real crawl), or all ARC files. It replaces an older index of the crawl when the new one is complete.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index build --crawl CC-MAIN-2024-22
+
+      cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
+    """
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.indexing.url_index import keep_arc_list
+
+    with open_question([], [crawl], source=source, home=home, subset=subset) as question:
+        workspace, (name,) = question.workspace, question.crawls
+        if arcs is not None:
+            if name not in ARC_CRAWLS:
+                raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
+            notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
+        elif needs_harvest(workspace, name):
+            harvest_crawls(workspace, [name])
+        with Launcher(workspace) as launcher, progress_bars():
+            step(f"url index of {name}", lambda: launcher.build_url_index(name))
+    _describe(question.settings, name)
+
+
+@app.command()
+def search(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", show_default=False, help="As for lookup.")],
+    crawl: _Crawl,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many items; 0 for all.")] = 100,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read a crawl's B-tree for targets and show its items as they come: URL, archive file, offset, length.
+
+    Searches the index built here, or for CC-MAIN-2012 the published one. Stops reading at --limit.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
+
+      cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
+    """
+    from cc_pipeline.index.lookup import open_locators
+    from cc_pipeline.indexing.url_index import archive_names
+
+    checked_format(output)
+    with open_question(targets, [crawl], source=source, home=home) as question:
+        (name,) = question.crawls
+        sources = sources_for(question.workspace, name, "btree")
+        with open_locators(name, question.settings.subsets, sources, "btree") as available:
+            locator = _btree(available["btree"]())
+            names = archive_names(question.settings.home / "url-index", name)
+            rows = list(_items(locator, names, question.targets, limit))
+            columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
+            write_rows(f"items of {name}", columns, rows, output)
+            reads = locator.tree.source
+            notice(f"{len(rows):,} items; {reads.reads:,} reads, {reads.bytes_read:,} bytes")
+            if limit and len(rows) == limit:
+                notice(f"stopped at --limit {limit}; there may be more")
+
+
+@app.command()
+def verify(
+    crawl: _Crawl,
+    sample: Annotated[int, typer.Option("--sample", min=0, help="Records to read at the source and compare.")] = 20,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Check a URL index built here: read all of it, and a sample of the records it points to.
+
+    It checks that all keys are in order, that there are as many items as were written, that every pointer names a
+    listed file, and that the sampled records have the URLs they are listed under.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
+    """
+    from cc_pipeline.indexing.url_index import check_records, check_tree
+
+    with open_question([], [crawl], source=source, home=home) as question, progress_bars():
+        workspace, (name,) = question.workspace, question.crawls
+        found = check_tree(workspace.settings.home / "url-index", name, sample)
+        wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))
+    _describe(workspace.settings, name)
+    notice(f"read {found.items:,} items and {len(found.sample):,} records")
+    if wrong:
+        for fault in wrong[:20]:
+            notice(str(fault))
+        raise EnvironmentFault(
+            f"the URL index of {name} has {len(wrong):,} faults",
+            f"Build it again: cc-pipeline url-index build --crawl {name}",
+        )
+    notice("no faults found")
+
+
+def _describe(settings: Settings, crawl: str) -> None:
+    from cc_pipeline.index.btree.files import index_folder, read_about
+
+    folder = index_folder(settings.home / "url-index", crawl)
+    about = read_about(folder)
+    if about is None:
+        raise EnvironmentFault(
+            f"there is no URL index of {crawl} in {settings.home}",
+            f"Build it: cc-pipeline url-index build --crawl {crawl}",
+        )
+    subsets = ", ".join(about.subsets)
+    row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))
+    write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
+
+
+def _items(
+    locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
+) -> Iterator[tuple[str, str, int, int]]:
+    from cc_pipeline.commoncrawl.key_ranges import merge_ranges, url_of_btree_key
+    from cc_pipeline.indexing.url_index import read_item
+
+    ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())
+    count = 0
+    for keys in ranges:
+        for item in locator.tree.scan(keys):
+            if any(target.matches(url_of_btree_key(item.key)) for target in targets):
+                found = read_item(item, names)
+                yield found.url, found.file, found.offset, found.length
+                count += 1
+                if count == limit:
+                    return
+
+
+def _btree(locator: object) -> BTreeLocator:
+    from cc_pipeline.index.btree.locator import BTreeLocator
+
+    assert isinstance(locator, BTreeLocator)
+    return locator
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserInputError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,1 +1,0 @@
-"""Commands that hand on what a home has."""

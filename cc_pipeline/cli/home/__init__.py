@@ -1,1 +1,0 @@
-"""Commands about a home: its targets, choices, health and automation."""

@@ -1,1 +1,0 @@
-"""Stored records as deliveries that prove themselves."""

@@ -1,0 +1,64 @@
+"""How much of a page its facts may cost: a bound on texts, nodes and steps, shared by all of their readers."""
+
+from __future__ import annotations
+
+from selectolax.lexbor import LexborNode
+
+from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.page import Limits
+
+#: Facts of real pages have a tenth of these.
+_NODES = 20_000
+_STEPS = 200_000
+_CHARS = 1024 * 1024
+_VALUE_CHARS = 16 * 1024
+
+
+class Reading:
+    """What is left to spend on a page. ``cut`` tells whether something was left out for it.
+
+    The text of an element costs as much as the element is long, and elements nest: without a common bound, a page of
+    nested headings would cost the square of its size.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.cut = False
+        self._chars = min(_CHARS, limits.text_chars)
+        self._value_chars = min(_VALUE_CHARS, limits.attribute_chars)
+        self._nodes = _NODES
+        self._steps = _STEPS
+
+    def node(self) -> bool:
+        """Whether another element may be looked at."""
+        self._nodes -= 1
+        self.cut |= self._nodes < 0
+        return self._nodes >= 0
+
+    def step(self) -> bool:
+        """Whether another step from element to element may be taken."""
+        self._steps -= 1
+        self.cut |= self._steps < 0
+        return self._steps >= 0
+
+    def take(self, text: str, most: int | None = None) -> str | None:
+        """The text as far as it may be kept, ``None`` once nothing may be."""
+        if self._chars <= 0:
+            self.cut = True
+            return None
+        bound = self._value_chars if most is None else most
+        self.cut |= len(text) > bound
+        kept = text[:bound]
+        self._chars -= len(kept)
+        return kept
+
+    def text(self, node: LexborNode, most: int | None = None, separator: str = "") -> str | None:
+        """The text of an element, white space collapsed, paid for in full; ``separator`` stands between its parts."""
+        if self._chars <= 0:
+            self.cut = True
+            return None
+        whole = node.text(deep=True, separator=separator)
+        self._chars -= len(whole)
+        bound = self._value_chars if most is None else most
+        text = collapsed(whole)
+        self.cut |= len(text) > bound
+        return text[:bound]

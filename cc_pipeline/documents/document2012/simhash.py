@@ -1,0 +1,34 @@
+"""The ``text_simhash`` of the 2012 document, bit for bit.
+
+Taken over the UTF-16 code units of a text: the set of all runs of four units, each run's eight big-endian bytes
+fingerprinted (see simhash_np.py), one vote per fingerprint and bit, a result bit set where ones are the majority.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import cast
+
+
+def _compiled() -> Callable[[str], int] | None:
+    try:
+        module = importlib.import_module("cc_pipeline.documents.document2012._simhash")
+    except ImportError:
+        return None
+    return cast("Callable[[str], int]", module.text_simhash)
+
+
+_text_simhash_c = _compiled()
+
+#: Whether the compiled one is in use.
+COMPILED = _text_simhash_c is not None
+
+
+def text_simhash(text: str) -> int:
+    """The signed 64-bit simhash of a text; 0 for texts of fewer than four UTF-16 units."""
+    if _text_simhash_c is not None:
+        return _text_simhash_c(text)
+    from cc_pipeline.documents.document2012.simhash_np import text_simhash as over_arrays  # noqa: PLC0415 - numpy only where needed
+
+    return over_arrays(text)

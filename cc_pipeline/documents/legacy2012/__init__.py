@@ -1,1 +1,0 @@
-"""The 2012 metadata document, written and read, and its simhash."""

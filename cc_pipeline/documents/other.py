@@ -1,0 +1,177 @@
+"""What a document of another type gives, and who reads which."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cc_pipeline.documents.feeds.xml import Element, local_name, parse_xml
+from cc_pipeline.documents.headers import header, split_content_type
+from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.page import Limits, Link, PageInput, ParseOptions
+
+TextType = Literal["html", "feed", "text", "json", "xml", "sitemap", "pdf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``text`` has its white space collapsed; ``main_content`` keeps lines, and is ``None`` for what is no
+    prose."""
+
+    kind: TextType
+    text: str
+    main_content: str | None = None
+    extractor: str | None = None
+    title: str | None = None
+    author: str | None = None
+    links: tuple[Link, ...] = ()
+    flags: set[str] = field(default_factory=set)
+
+
+_ENTRIES = {"urlset": "url", "sitemapindex": "sitemap"}
+#: Elements inside of extensions (images, videos, news) that hold an address, and the link's type.
+_ADDRESSES = {"loc": "image", "content_loc": "video", "player_loc": "video", "thumbnail_loc": "image"}
+_FACTS = frozenset({"lastmod", "changefreq", "priority"})
+
+
+def is_sitemap(root: Element) -> bool:
+    """Whether a document is a sitemap or an index of some, in whatever namespace."""
+    return local_name(root)[1] in _ENTRIES
+
+
+def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[Link, ...]:
+    """A link for each entry: type ``url``, or ``sitemap`` in an index, with ``lastmod``, ``changefreq`` and
+    ``priority`` as attributes; behind it its alternatives in other languages (``link``, with their attributes), images
+    and videos. ``item_index`` is the place of the entry."""
+    wanted = _ENTRIES[local_name(root)[1]]
+    resolve = resolver(url)
+    links: list[Link] = []
+
+    def add(kind: str, href: str | None, attributes: dict[str, str], place: int) -> None:
+        if not href:
+            return
+        if len(links) >= limits.sitemap_links:
+            flags.add("links_cut")
+            return
+        bound = limits.attribute_chars
+        if len(href) > bound or any(len(value) > bound for value in attributes.values()):
+            flags.add("attributes_cut")
+            href, attributes = href[:bound], {name: value[:bound] for name, value in attributes.items()}
+        absolute, host = resolve(href)
+        domain = domain_of(host) if host else None
+        links.append(Link(kind, href, absolute, "", attributes.get("rel"), attributes, host, domain, place))
+
+    for place, entry in enumerate(each for each in root if local_name(each)[1] == wanted):
+        if "links_cut" in flags:
+            break
+        location, facts, others = None, {}, []
+        for child in entry:
+            name, text = local_name(child)[1], (child.text or "").strip()
+            if name == "loc":
+                location = location or text
+            elif name in _FACTS:
+                facts[name] = text
+            else:
+                others.append(child)
+        add(wanted, location, facts, place)
+        for other in others:
+            if local_name(other)[1] == "link":
+                attributes = {str(name): str(value) for name, value in other.attrib.items() if name != "href"}
+                add("link", other.get("href"), attributes, place)
+                continue
+            for inner in other:
+                if kind := _ADDRESSES.get(local_name(inner)[1]):
+                    add(kind, (inner.text or "").strip(), {}, place)
+    return tuple(links)
+
+
+#: Programs are no texts, although the 2012 filter let some through.
+_PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
+#: A string of JSON, and the colon behind it where it is a member's name.
+_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+_JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
+
+
+def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> Found | None:
+    """What a document gives that is of kind ``text``, or of kind ``xml`` or ``feed`` and no feed; ``None`` for
+    programs."""
+    if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return read_xml(text, page.url, options.limits, links=options.links)
+    return read_text(text, split_content_type(header(page.http_headers, "content-type"))[0], options.limits)
+
+
+def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
+    """Plain text as it stands, or of JSON every string value, a line each.
+
+    JSON is what is labelled so; what is labelled so and is none is read as plain text, with the flag ``json_invalid``.
+    ``None`` for programs.
+    """
+    if mime and _PROGRAM.match(mime):
+        return None
+    flags: set[str] = set()
+    if mime and _JSON_MIME.match(mime):
+        if text.count("[") + text.count("{") > limits.elements:
+            # values would take fifty times the text: its strings are read one by one
+            flags.add("elements_cut")
+            found = "\n".join(
+                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if not each[2]
+            )
+            return Found("json", collapsed(found), flags=flags)
+        try:
+            value = json.loads(text.lstrip("\ufeff"), strict=False)
+        except (ValueError, RecursionError):
+            flags.add("json_invalid")
+        else:
+            lines = "\n".join(_strings(value))
+            return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
+    kept = _cut(text.lstrip("\ufeff"), limits, flags).strip()
+    return Found("text", collapsed(kept), kept or None, "as it is", flags=flags)
+
+
+def _unescaped(written: str) -> str:
+    try:
+        return str(json.loads(written, strict=False)) if "\\" in written else written[1:-1]
+    except ValueError:
+        return written[1:-1]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a JSON value in document order, without the names of members. It knows no depth."""
+    waiting = [iter((value,))]
+    while waiting:
+        for each in waiting[-1]:
+            if isinstance(each, str):
+                yield each
+            elif isinstance(each, (dict, list)):
+                waiting.append(iter(each.values() if isinstance(each, dict) else each))
+                break
+        else:
+            waiting.pop()
+
+
+def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Found:
+    """All character data of an XML document; of a sitemap also its entries as links. ``url`` is the document's."""
+    flags: set[str] = set()
+    root, well_formed, cut = parse_xml(text, limits, feed=False)
+    if cut:
+        flags.add("elements_cut")
+    if root is None:
+        return Found("xml", "", flags=flags | {"xml_unreadable"})
+    if not well_formed:
+        flags.add("xml_malformed")
+    found = collapsed(_cut(" ".join(root.itertext()), limits, flags))
+    if not is_sitemap(root):
+        return Found("xml", found, flags=flags)
+    rows = entries(root, url, limits, flags) if links else ()
+    return Found("sitemap", found, links=rows, flags=flags)
+
+
+def _cut(text: str, limits: Limits, flags: set[str]) -> str:
+    if len(text) <= limits.text_chars:
+        return text
+    flags.add("text_cut")
+    return text[: limits.text_chars]

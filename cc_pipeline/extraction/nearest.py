@@ -1,0 +1,213 @@
+"""The capture of one page that is nearest to a date: from the home where it is stored, else from the source.
+
+Crawls are asked in the order of their distance to the date, each through the cheapest index there is, until one has the
+page. Nothing is committed, and a home is not needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.commoncrawl.crawls import Crawl, Span, apart, made_in, parse_collinfo
+from cc_pipeline.commoncrawl.paths import parse_arc_key
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.home import read_note
+from cc_pipeline.index.locator import NoSuchIndex
+from cc_pipeline.index.lookup import look_up
+from cc_pipeline.indexing.crawls import known_crawls
+from cc_pipeline.records.check import Promise, digest_check, examine
+from cc_pipeline.records.reading import read_members
+from cc_pipeline.workspace.workspace import Workspace
+
+Row = Mapping[str, Any]
+
+#: What is read of the columnar index: enough to choose a capture, to fetch and to verify it.
+COLUMNS = ("url", "url_host_name", "url_surtkey", "fetch_time", "fetch_status", "content_digest", "content_mime_type",
+           "content_mime_detected", "content_languages", "content_charset", "content_truncated", "warc_filename",
+           "warc_record_offset", "warc_record_length", "warc_segment")  # fmt: skip
+#: Bytes that differ from what the index promises are asked for once more: they may have been damaged on the way.
+_TRIES = 2
+_DAY_SECONDS = 86_400
+_GOOD = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A crawl that was asked: how many captures of the page it has, and what is to be said about it, if anything."""
+
+    crawl: str
+    captures: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A verified capture. ``row`` has columns of ``captures``; ``member`` are the record's exact bytes as archived.
+
+    ``stored`` tells whether the home had it. ``address`` is where it lies at the source.
+    """
+
+    row: Row
+    record: ArchivedRecord
+    member: bytes
+    digest_check: str
+    stored: bool
+    address: str
+
+
+class NotCaptured(EnvironmentFault):
+    """None of the crawls that were asked has the page."""
+
+
+def nearest_capture(
+    workspace: Workspace,
+    target: Target,
+    period: Span | None,
+    *,
+    crawls: Sequence[Crawl] | None = None,
+    most_crawls: int = 10,
+    told: Callable[[Asked], None] = lambda asked: None,
+) -> Nearest:
+    """The capture of ``target`` (a ``url:``) nearest to ``period``, ``None`` for the newest one.
+
+    Of the first crawl that has the page, successes go before other statuses, then the nearest time counts. ``crawls``
+    are those to ask (default: all that are listed); at most ``most_crawls`` of them are asked; ``told`` hears of each.
+    Raises ``NotCaptured``, and ``EnvironmentFault`` where the source does not answer.
+    """
+    home = crawls is None and _stored_without_asking(workspace, target, period)
+    if home:
+        return home
+    listed = known_crawls(workspace).crawls if crawls is None else crawls
+    order = by_distance(listed, period)
+    missed: list[str] = []
+    for crawl in order:
+        if len(missed) == most_crawls:
+            break
+        found, asked = _in_crawl(workspace, crawl.id, target, period)
+        told(asked)
+        if found is not None:
+            return found
+        missed.append(crawl.id)
+    left = len(order) - len(missed)
+    raise NotCaptured(
+        f"no capture of {target.value} was found in {', '.join(missed) or 'any crawl'}",
+        f"{left} more crawls can be asked: --most-crawls {len(order)}"
+        if left
+        else "Check the spelling of the address. Since 2013 redirects and errors lie apart: --subset crawldiagnostics",
+    )
+
+
+def by_distance(crawls: Sequence[Crawl], period: Span | None) -> list[Crawl]:
+    """``crawls`` (newest first) with the nearest to ``period`` first; of equally near ones the newest."""
+    return list(crawls) if period is None else sorted(crawls, key=lambda crawl: apart(period, made_in(crawl)))
+
+
+def _stored_without_asking(workspace: Workspace, target: Target, period: Span | None) -> Nearest | None:
+    """The capture, where the home stores one of the nearest crawl, and its own copy of the list tells that it is."""
+    copy = workspace.settings.cache_path / "collinfo.json"
+    try:
+        listed = parse_collinfo(copy.read_bytes(), str(copy))
+        age = time.time() - copy.stat().st_mtime
+    except (OSError, DataFault):
+        return None
+    # a crawl that appeared since is newer than all of these
+    past = period is not None and bool(listed) and period[1] <= made_in(listed[0])[0]
+    if not listed or not (past or age < _DAY_SECONDS):
+        return None
+    return _stored(workspace, by_distance(listed, period)[0].id, target, period)
+
+
+def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> tuple[Nearest | None, Asked]:
+    stored = _stored(workspace, crawl, target, period)
+    if stored is not None:
+        return stored, Asked(crawl, 1, "it is in this home")
+    sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
+    settings = workspace.settings
+    try:
+        found = look_up(crawl, settings.subsets, [target], sources, via=settings.via)
+    except NoSuchIndex as none:
+        return None, Asked(crawl, 0, str(none))
+    rows = found.captures[target.slug].to_pylist()
+    bad: list[str] = []
+    for row in _nearest_first(rows, period):
+        got = fetched_record(workspace, row)
+        if isinstance(got, Nearest):
+            return got, Asked(crawl, len(rows), "; ".join(bad) or None)
+        bad.append(f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is no good: {got}")
+    return None, Asked(crawl, len(rows), "; ".join(bad) or None)
+
+
+def _nearest_first(rows: Sequence[Row], period: Span | None) -> list[Row]:
+    def key(row: Row) -> tuple[bool, float, float]:
+        moment = moment_of(row)
+        status = row["fetch_status"]
+        good = status is None or status <= 0 or status in _GOOD
+        if moment is None:
+            return not good, float("inf"), 0.0
+        distance = 0.0 if period is None else apart(period, (moment, moment)).total_seconds()
+        return not good, distance, -moment.timestamp()
+
+    return sorted(rows, key=key)
+
+
+def moment_of(row: Row) -> datetime | None:
+    """When a capture was made; of one that the 2012 index names, when its file was begun (aware UTC)."""
+    if row["fetch_time"] is not None or row["archive_format"] != "arc":
+        moment: datetime | None = row["fetch_time"]
+        return moment
+    try:
+        return datetime.fromtimestamp(parse_arc_key(row["warc_filename"]).file_date_ms / 1000, UTC)
+    except (DataFault, OverflowError, OSError):
+        return None
+
+
+def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
+    """The record of a capture from the source, or why its bytes are not the record. Raises ``EnvironmentFault`` where
+    the source does not answer."""
+    transport = workspace.archives(row["crawl"])
+    key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
+    promise = Promise(
+        row["crawl"], row["archive_format"], key, offset, length, row["url"], row["url_surtkey"], row["content_digest"]
+    )
+    why = ""
+    for _ in range(_TRIES):
+        try:
+            got = transport.read(key, offset, length)
+        except DataFault as fault:
+            return str(fault)
+        verdict = examine(got.data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
+        if verdict.reason is None and verdict.record is not None:
+            check = verdict.digest_check or "unchecked"
+            return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key, got.source))
+        why = ": ".join(part for part in (verdict.reason, verdict.detail) if part)
+    return why
+
+
+def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> Nearest | None:
+    """The nearest of the captures that the home's lake stores, if it stores one that can be read."""
+    if read_note(workspace.settings.home) is None:
+        return None
+    keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in target.ranges})
+    rows = workspace.lake.read("records", {"crawl": crawl, "url_surtkey": keys}).to_pylist()
+    mine = {
+        (row["warc_filename"], row["warc_record_offset"]): row
+        for row in rows
+        if row["outcome"] == "fetched" and row["subset"] in workspace.settings.subsets and target.matches(row["url"])
+    }
+    for row in _nearest_first(list(mine.values()), period):
+        [(_, member)] = read_members([row], workspace.storage)
+        if isinstance(member, bytes):
+            read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
+            record = read(member, row["warc_filename"], row["warc_record_offset"])
+            check = digest_check(record, row["content_digest"])
+            address = workspace.address_of(row["warc_filename"])
+            return Nearest(row, record, member, check, True, address)
+    return None

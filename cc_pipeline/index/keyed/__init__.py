@@ -1,1 +1,0 @@
-"""Parquet datasets published by host or URL key: footers kept, row groups pruned, pages read, answers kept."""

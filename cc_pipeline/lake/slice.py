@@ -1,0 +1,393 @@
+"""A slice of a stage: its name, its input digest, whether it is up to date, its commit, its report.
+
+A slice is the unit that a stage makes: a crawl, a target in a crawl, or a file read whole. Its input digest is
+committed with its rows (docs/decisions/0001). A stage with several tables commits them one after the other, so a slice
+is complete only when all of them have the same digest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, whole_slug
+from cc_pipeline.lake.adding import Added, commit_added, contents_of
+from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.streaming import count_rows
+
+#: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
+PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
+
+#: The digest of slices that a set no longer has.
+GONE: Final = input_digest({"gone": True})
+
+Figures: TypeAlias = dict[str, int | float | str]
+#: A figure whose name begins with this, and goes on with a table's, is what the rows of a slice in it say, as a number.
+VERSION: Final = "version:"
+#: Rows of one table: all of them, or a function that opens them batch by batch, once per try of a commit.
+Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slice:
+    """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time. A part of a set, and
+    what a subset other than ``warc`` has, are slices of their own (``commoncrawl/parts.py``)."""
+
+    crawl: str
+    target: str = ""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The values of the slice columns, as the lake wants them."""
+        return {"crawl": self.crawl} | ({"target": self.target} if self.target else {})
+
+    @property
+    def whole(self) -> Slice:
+        """The partition that the slice belongs to."""
+        return Slice(self.crawl, whole_slug(self.target))
+
+    @property
+    def defined(self) -> str:
+        """The slug of the target or part whose definition the slice follows."""
+        return defined_slug(self.target)
+
+    @property
+    def subset(self) -> str:
+        """The subset that the slice is of."""
+        return subset_of(self.target)
+
+
+def slices_of(crawl: str, targets: Iterable[str]) -> list[Slice]:
+    """The slices of ``targets`` in ``crawl``, in their order."""
+    return [Slice(crawl, target) for target in targets]
+
+
+def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
+    """Targets of each crawl, in the order given: the lake is read once a crawl."""
+    grouped: dict[str, list[str]] = {}
+    for slice_ in slices:
+        grouped.setdefault(slice_.crawl, []).append(slice_.target)
+    return grouped
+
+
+def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Rows that a stage has put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
+    # not mapped into memory: a process would seem to hold all that it has read
+    with pa.OSFile(str(path)) as source:
+        yield from pa.ipc.open_stream(source)
+
+
+def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object]], *, but: str) -> None:
+    """Writes the row of each slice into a ``table`` that has one row a slice, beside the tables of a stage.
+
+    Rows that are there already stay, whatever their column ``but`` (a time) says: a run that was killed behind this
+    commit is not kept from the next one by doing this again. Raises ``EnvironmentFault``.
+    """
+    digests = {
+        _noted(table, slice_): input_digest({name: row[name] for name in sorted(row) if name != but})
+        for slice_, row in rows.items()
+    }
+    if lake.holds(table, digests):
+        return
+    schema = lake.specs[table].schema
+    full = [{**row, **slice_.where} for slice_, row in rows.items()]
+    data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in full], schema=schema)
+    lake.commit(table, data, [slice_.where for slice_ in rows], digests)
+
+
+def empty_slices(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
+    """Takes the rows of ``slices`` out of a table that :func:`note_slices` writes, which will write them again."""
+    empty = lake.specs[table].schema.empty_table()
+    lake.commit(table, empty, [one.where for one in slices], {_noted(table, one): GONE for one in slices})
+
+
+def _noted(table: str, slice_: Slice) -> str:
+    return f"{table}:{slice_.crawl}:{slice_.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """Figures of one stage over some slices; everything it counts has been committed.
+
+    ``rows`` are rows now in the table for the slices asked for, ``written`` those written by this call (0 when
+    the inputs were already there). ``bytes`` and ``requests`` were spent on the source, ``seconds`` in the stage.
+    ``per_target`` maps a slug to its own figures (for per-partition metadata); ``written:TABLE`` among them are the
+    rows of a table that this call wrote.
+    """
+
+    stage: str
+    rows: int
+    written: int = 0
+    bytes: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    fresh_slices: int = 0
+    reused_slices: int = 0
+    notes: tuple[str, ...] = ()
+    per_target: dict[str, Figures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage: it makes slices of some tables.
+
+    ``tables`` are in the order of their commits. ``named`` is the pattern of a slice's digest name. ``label`` is
+    what the stage is called inside its digests. Both are stored in every home: they never change.
+    """
+
+    label: str
+    tables: tuple[str, ...]
+    named: str
+
+    @property
+    def main_table(self) -> str:
+        """The table committed last."""
+        return self.tables[-1]
+
+    def digest_name(self, slice_: Slice) -> str:
+        """The name under which the digest of a slice is committed."""
+        return self.named.format(crawl=slice_.crawl, target=slice_.target)
+
+    def slice_of(self, name: str) -> Slice | None:
+        """The slice whose digest is committed under ``name``; ``None`` for names of other stages.
+
+        Only for stages whose names hold the crawl.
+        """
+        label, _, rest = self.named.partition(":")
+        mine, found, named = name.partition(":")
+        if not found or mine != label:
+            return None
+        if rest == "{crawl}":
+            return Slice(named)
+        crawl, more, target = named.partition(":")
+        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
+
+    def digest(self, **made_from: object) -> str:
+        """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
+        return input_digest({"stage": self.label} | made_from)
+
+    def made_from(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
+        """The input digest of each slice; ``None`` where the slice's tables have different digests, or none."""
+        names = {slice_: self.digest_name(slice_) for slice_ in slices}
+        found = lake.agreed(self.tables, list(names.values()))
+        return {slice_: found[name] for slice_, name in names.items()}
+
+    def stale(self, lake: Lake, wanted: Mapping[Slice, str]) -> list[Slice]:
+        """The slices whose digest is not the one in ``wanted`` (slice to input digest), in the order of ``wanted``."""
+        here = self.made_from(lake, wanted.keys())
+        return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+
+    def here(self, lake: Lake, among: Collection[Slice] | None = None) -> list[Slice]:
+        """Those of the slices ``among`` (default: all there are) that were made and not emptied since, in order; only
+        for stages whose names hold the crawl. The main table's log tells, and where it does not any more, the rows."""
+        if among is None:
+            names = lake.digest_names(self.main_table)
+            among = self._of_rows(lake) if names is None else [one for one in map(self.slice_of, names) if one]
+        made = {slice_: self.digest_name(slice_) for slice_ in among}
+        digests = lake.digests(self.main_table, [*made.values()])
+        return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))
+
+    def _of_rows(self, lake: Lake) -> list[Slice]:
+        columns = [name for name in ("crawl", "target") if f"{{{name}}}" in self.named]
+        return [Slice(*key) for key in count_rows(lake, self.main_table, {}, columns)]
+
+    def is_made(self, lake: Lake, slice_: Slice) -> bool:
+        """Whether the slice was ever made, from whatever: one look at the main table's log."""
+        return lake.digest(self.main_table, self.digest_name(slice_)) is not None
+
+    def commit(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        rows: Mapping[str, Rows],
+        beside: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> int:
+        """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
+
+        Skips a table that has these digests already, so that a run killed between two tables goes on there.
+        ``beside`` are further digests to keep with a table's rows, by table and name. What the rows say is kept too:
+        they are opened once more for it.
+        Raises ``EnvironmentFault`` when the lake cannot be written.
+        """
+
+        def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
+            given = rows[table]
+            digests = {**digests, **_contents(lake, table, given, made_from)}
+            if callable(given):
+                return lake.commit_stream(table, given, where, digests)
+            return lake.commit(table, given, where, digests)
+
+        return self._each(lake, made_from, beside, write)
+
+    def commit_files(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        added: Mapping[str, Sequence[Added]],
+        beside: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> int:
+        """As :meth:`commit`, of files that workers wrote (``lake/adding.py``) in place of rows; by table.
+
+        The same rows get the same digests. A table with no files gets the slices as empty ones. Raises ``ValueError``
+        for files with rows of other slices, ``EnvironmentFault`` when a file is not there, or the lake cannot be
+        written.
+        """
+
+        def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
+            files = added.get(table, ())
+            if _by_target(lake, table, made_from):
+                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), made_from)}
+            return commit_added(lake, table, files, where, digests)
+
+        return self._each(lake, made_from, beside, write)
+
+    def _each(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        beside: Mapping[str, Mapping[str, str]] | None,
+        write: Callable[[str, Sequence[Mapping[str, str]], Mapping[str, str]], int],
+    ) -> int:
+        """Has each table written that has not these digests already; gives the rows written to the last one."""
+        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
+        where = [slice_.where for slice_ in made_from]
+        written = 0
+        for table in self.tables:
+            digests = {**named, **(beside or {}).get(table, {})}
+            is_done = len(self.tables) > 1 and lake.holds(table, digests)
+            written = 0 if is_done else write(table, where, digests)
+        return written
+
+    def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
+        """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
+
+        Skips a table that has none of them. Raises ``EnvironmentFault`` when the lake cannot be written.
+        """
+        gone = {self.digest_name(slice_): GONE for slice_ in slices}
+        where = [slice_.where for slice_ in slices]
+        for table in self.tables:
+            if not lake.holds(table, gone):
+                contents = {content_name(slice_): NOTHING for slice_ in slices}
+                lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
+
+    def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
+        """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
+
+        No rows are read. Slices that were committed by earlier versions of this program have none.
+        """
+        found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
+        names = {content_name(slice_): slice_ for slice_ in slices}
+        for table in self.tables:
+            for name, version in lake.digests(table, [*names]).items():
+                if version is not None:
+                    found[names[name]][f"{VERSION}{table}"] = version
+        return found
+
+    def forget(self, lake: Lake, slices: Collection[Slice]) -> None:
+        """Has ``slices`` made again, whatever they were made from; their rows stay until then, and are not published.
+
+        Call it before what they are made from changes: a run that is killed afterwards then never leaves old rows that
+        count as done.
+        """
+        made_from = self.made_from(lake, slices)
+        again = {self.digest_name(s): digest for s, digest in made_from.items() if digest is not None}
+        for table in self.tables if again else ():
+            # another one for each table: they differ until all are written anew, and none is passed over then
+            lake.commit_digests(
+                table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
+            )
+
+    def torn(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
+        """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
+        if len(self.tables) < 2 or not slices:
+            return []
+        names = [self.digest_name(slice_) for slice_ in slices]
+        digests = [lake.digests(table, names, versions.get(table)) for table in self.tables]
+        return [
+            slice_
+            for slice_, name in zip(slices, names, strict=True)
+            if len({by_name[name] for by_name in digests}) > 1
+        ]
+
+    def report(
+        self,
+        figures: Mapping[Slice, Figures],
+        fresh: Collection[Slice],
+        started: float,
+        *,
+        bytes: int = 0,
+        requests: int = 0,
+        notes: tuple[str, ...] = (),
+        counted: Sequence[str] = (),
+    ) -> StageReport:
+        """What the stage did: ``figures`` of every slice asked for, ``fresh`` ones made since ``started``.
+
+        ``counted`` are the tables whose rows are added up (default: the main one).
+        """
+        # Arrow keeps what it freed for rows to come, and the next stage needs memory of other kinds
+        pa.default_memory_pool().release_unused()
+        names = [f"rows:{table}" for table in counted or (self.main_table,)]
+        made = set(fresh)
+        return StageReport(
+            self.label,
+            rows=sum(int(own[name]) for own in figures.values() for name in names),
+            written=sum(int(figures[slice_][name]) for slice_ in fresh for name in names),
+            bytes=bytes,
+            requests=requests,
+            seconds=time.monotonic() - started,
+            fresh_slices=len(fresh),
+            reused_slices=len(figures) - len(fresh),
+            notes=notes,
+            per_target={slice_.target: own | written(own, slice_ in made) for slice_, own in figures.items()},
+        )
+
+
+def written(own: Figures, made: bool) -> Figures:
+    """``written:TABLE`` beside each ``rows:TABLE`` of a slice: all of them, or none where it was there already."""
+    rows = {name.removeprefix("rows:"): count for name, count in own.items() if name.startswith("rows:")}
+    return {f"written:{table}": count if made else 0 for table, count in rows.items()}
+
+
+def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:
+    """What ``rows``, those of ``slices`` of one crawl, say of each, by the names under which that is committed."""
+    if not _by_target(lake, table, slices):
+        return {}
+    spec = lake.specs[table]
+    batches = rows() if callable(rows) else rows.select(spec.schema.names).cast(spec.schema).to_batches()
+    return _named_contents(content_versions(batches, "target", (*spec.apart, "crawl")), slices)
+
+
+def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
+    """Whether the slices of a table, these of one crawl, are targets in it."""
+    if "target" not in lake.specs[table].slice_columns:
+        return False
+    if len({slice_.crawl for slice_ in slices}) > 1:
+        raise AssertionError(f"one commit to {table} over several crawls")
+    return True
+
+
+def _named_contents(found: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
+    return {content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
+
+
+def content_name(slice_: Slice) -> str:
+    """The name under which each table of a stage keeps what its rows of a slice say."""
+    return f"content:{slice_.crawl}:{slice_.target}"
+
+
+LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
+HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks", "row_groups"), "row_groups:{crawl}")
+LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
+FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
+PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
+FACTS: Final = Stage("facts", ("host_facts",), "facts:{crawl}:{target}")
+#: An archive file that is indexed here: what of it could not be read.
+BUILT: Final = Stage("built index", ("source_faults",), "built:{crawl}:{target}")
+#: A file read whole: its partition key is the ``target`` of its rows, and is unique without the crawl.
+READ_FILES: Final = Stage("sources", ("source_faults", *PAGE_TABLES), "source:{target}")

@@ -1,0 +1,190 @@
+"""Definitions of targets in the lake, so that a partition key alone is enough: of a large set one row a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
+from cc_pipeline.commoncrawl.parts import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.lake import Lake
+
+_TABLE: Final = "targets"
+#: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
+_TOGETHER: Final = 64
+#: Definitions taken away in one commit.
+_FORGOTTEN_TOGETHER: Final = 1_000
+#: Members that the row of a divided set names.
+_NAMED: Final = 3
+
+
+def register(lake: Lake, targets: Sequence[Target]) -> None:
+    """Writes the definitions of ``targets`` down; those that are there already, unchanged, cost a look.
+
+    The parts of a set come before the set itself: where a process is killed between them, the next one goes on.
+    """
+    asked = {target.slug: target for target in targets}
+    known = _rows(lake, [*asked])
+    rows: list[dict[str, Any]] = []
+    for target in asked.values():
+        before = known.get(target.slug)
+        parts = _parts_for(target, before)
+        version = target.version if parts == 1 else _divided_version(target)
+        if before is not None and before["version"] == version and before["ranges"] is not None:
+            continue
+        if parts > 1:
+            _register_parts(lake, divided(target, parts))
+        rows.append(_row(target, before, parts, version))
+    _commit(lake, rows)
+
+
+def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
+    """The targets behind partition keys and behind parts of sets; a divided set has all its members.
+
+    A key without a definition (a person made it in the UI) is defined as the target that its text means. Raises
+    ``UserInputError`` for text that is not a target, or whose target has another key.
+    """
+    known = _rows(lake, slugs)
+    found: dict[str, Target] = {}
+    for slug in slugs:
+        row = known.get(slug)
+        if row is not None and (row["parts"] or 1) > 1:
+            found[slug] = _whole(lake, slug, row)
+        elif row is not None and SEPARATOR in slug:
+            found[slug] = part_from(slug, row["definition"])
+        else:
+            found[slug] = _target_of(slug, None if row is None else row["definition"])
+    register(lake, [target for slug, target in found.items() if slug not in known])
+    return found
+
+
+def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
+    """The slugs that have a definition of what each of ``slugs`` means: those of its parts for a divided set, else its
+    own."""
+    sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
+    known = _rows(lake, sets, ["slug", "parts"])
+    return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
+
+
+def meant(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
+    """What has a slice of its own of each target, were it registered now; nothing is written."""
+    known = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
+    return {target.slug: divided(target, _parts_for(target, known.get(target.slug))) for target in targets}
+
+
+def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The version of each definition; keys that nobody defined are defined as in :func:`read`. Raises as that does."""
+    known = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
+    return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
+
+
+def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
+    return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
+
+
+def slugs_of(lake: Lake, slug: str) -> list[str]:
+    """The slugs of the rows that define a target: its own, and those of all its parts."""
+    slugs = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
+    return sorted(one for one in slugs if whole_slug(one) == slug)
+
+
+def forget(lake: Lake, slug: str) -> None:
+    """Takes the definition of a target away, and those of its parts. Raises ``EnvironmentFault``."""
+    slugs = slugs_of(lake, slug)
+    empty = lake.specs[_TABLE].schema.empty_table()
+    # the target itself last: where a process is killed between them, the next one goes on
+    for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
+        some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
+        lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
+
+
+def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:
+    versions = _rows(lake, [part.slug for part in parts], ["slug", "version"])
+    new = [part for part in parts if versions.get(part.slug, {}).get("version") != part.version]
+    known = _rows(lake, [part.slug for part in new if part.slug in versions])
+    for first in range(0, len(new), _TOGETHER):
+        some = new[first : first + _TOGETHER]
+        _commit(lake, [_row(part, known.get(part.slug), 1, part.version) for part in some])
+
+
+def _commit(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        data = pa.Table.from_pylist(list(rows), schema=lake.specs[_TABLE].schema)
+        digest = input_digest({"targets": [row["version"] for row in rows]})
+        lake.commit(_TABLE, data, [{"slug": row["slug"]} for row in rows], {_TABLE: digest})
+
+
+def _row(target: Target, before: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
+    # keys of a divided set are its parts'
+    own = target.ranges if parts == 1 else ()
+    return {
+        "slug": target.slug,
+        "kind": target.kind,
+        "definition": target.written if parts == 1 else _outline(target),
+        "version": version,
+        "ranges": _with_before(own, before),
+        "parts": None if parts == 1 else parts,
+    }
+
+
+def _rows(lake: Lake, slugs: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    rows = lake.read(_TABLE, {"slug": list(slugs)}, columns).to_pylist() if slugs else []
+    return {row["slug"]: row for row in rows}
+
+
+def _parts_for(target: Target, before: Mapping[str, Any] | None) -> int:
+    if not target.slug.startswith(SET_SLUG) or target.kind != "set" or SEPARATOR in target.slug:
+        return 1
+    return part_count(len(target.members), None if before is None else before["parts"] or 1)
+
+
+def _divided_version(target: Target) -> str:
+    """Of the members alone, whatever their order: of a divided set none is kept."""
+    return version_of("\n".join(sorted(member.written for member in target.members)))
+
+
+def _outline(target: Target) -> str:
+    """What a person sees of a divided set: its line where that names a file, else how it begins."""
+    if target.file:
+        return target.definition
+    some = ", ".join(member.written for member in target.members[:_NAMED])
+    return f"set:{target.value} = {some}, … ({len(target.members):,} members)"
+
+
+def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
+    parts = definitions(lake, part_slugs(slug, row["parts"]))
+    members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
+    file = row["definition"].partition(" = @")[2]
+    return Target("set", slug.removeprefix(SET_SLUG), slug, members, file=file)
+
+
+def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
+    """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
+    before: Iterable[KeyRange] = ()
+    if row is not None:
+        noted = row["ranges"]
+        before = (
+            parse_target(row["definition"]).ranges
+            if noted is None
+            else [KeyRange(one["start"], one["end"]) for one in noted]
+        )
+    return [{"start": one.start, "end": one.end} for one in merge_ranges([*own, *before])]
+
+
+def _target_of(slug: str, definition: str | None) -> Target:
+    if definition is None and SEPARATOR in slug:
+        raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
+    target = parse_target(definition if definition is not None else slug)
+    if target.slug != slug:
+        raise UserInputError(
+            f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
+            f"{target.slug!r}; add it with: cc-pipeline domains add {target.definition}"
+        )
+    return target

@@ -1,0 +1,249 @@
+"""What the report of a target says: asked of a published file, each list bounded, so that a page stays a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final
+
+import duckdb
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.keys import CAPTURE
+from cc_pipeline.lake.reading import quoted
+from cc_pipeline.publish import sql
+
+#: Rows of a list that the page shows; how many there are is said.
+MOST: Final = 12
+#: Crawls that are compared with the one before them, newest first: each reads the texts of two crawls.
+_COMPARED: Final = 6
+#: Domains that a condition names one by one.
+_NAMED: Final = 100
+_KEY: Final = ", ".join(CAPTURE)
+_KEYS: Final = "report_keys"
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything a report shows. Lists of dictionaries are rows of queries, named by their columns."""
+
+    slug: str
+    kind: str
+    definition: str
+    published_at: datetime
+    crawls: Rows
+    lookups: Rows
+    outcomes: Rows
+    reasons: Rows
+    statuses: Rows
+    languages: Rows
+    changes: Rows
+    changed_pages: Rows
+    front: str | None
+    versions: Rows
+    pages: Rows
+    links: Mapping[str, Rows]
+    advertised: Rows
+    feeds: Rows
+    members: Rows
+    #: How many rows lists had before they were cut, by the list's name.
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
+def find(connection: duckdb.DuckDBPyConnection, slug: str) -> Findings:
+    """What a published file has of a target.
+
+    ``slug`` names a target that was located, or a domain that others brought. The connection gets a temporary table.
+    Raises ``UserInputError`` where nobody looked for it.
+    """
+    ask = _Asking(connection, {})
+    known = ask.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
+    lookups = ask.rows(
+        f"SELECT crawl, complete, captures, looked_up_at FROM main.lookups WHERE target = {quoted(slug)} ORDER BY crawl"
+    )
+    domain = ask.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
+    if not known and not domain:
+        raise UserInputError(
+            f"nothing was located for {slug!r}. Run it first, for instance with: "
+            f"cc-pipeline run --crawl newest --domain {slug}"
+        )
+    # a domain is asked for by its column, which the files are sorted by
+    whole = not known or known[0]["kind"] == "domain"
+    scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
+    crawls = ask.rows(sql.timeline(scope))
+    front = _front(ask, scope)
+    changes, changed = _changes(ask, scope, [row["crawl"] for row in crawls if row["pages"]])
+    published = connection.execute("SELECT max(published_at) FROM main.publication").fetchone()
+    assert published is not None
+    return Findings(
+        slug=slug,
+        kind=known[0]["kind"] if known else "domain",
+        definition=known[0]["definition"] if known else slug,
+        published_at=published[0],
+        crawls=crawls,
+        lookups=lookups,
+        outcomes=ask.rows(
+            f"SELECT crawl, outcome, count(*) AS captures FROM {scope('records')} GROUP BY ALL ORDER BY ALL"
+        ),
+        reasons=ask.first(
+            "reasons",
+            "SELECT outcome, reason, count(*) AS captures, count(*) FILTER (settled IS NOT true) AS open, "
+            f"arg_min(url, url) AS url, arg_min(detail, url) AS detail FROM {scope('records')} "
+            "WHERE outcome <> 'fetched' GROUP BY ALL ORDER BY captures DESC, reason",
+        ),
+        statuses=ask.first(
+            "statuses",
+            f"SELECT fetch_status AS status, count(*) AS captures, count(DISTINCT crawl) AS crawls, min(url) AS url "
+            f"FROM {scope('captures')} WHERE NOT {sql.comparable()} GROUP BY ALL ORDER BY captures DESC, status",
+        ),
+        languages=ask.rows(
+            f"SELECT crawl, content_languages[1] AS language, count(*) AS pages FROM {scope('page_text')} "
+            f"WHERE main_content IS NOT NULL AND {sql.comparable()} GROUP BY ALL ORDER BY crawl, pages DESC, language"
+        ),
+        changes=changes,
+        changed_pages=changed,
+        front=front,
+        versions=ask.last("versions", sql.page_versions(quoted(front), scope)) if front else [],
+        pages=_pages(ask, scope),
+        links=_links(ask, scope, domains),
+        advertised=ask.first("advertised", sql.feeds_advertised(scope)),
+        feeds=ask.first(
+            "feeds",
+            "SELECT arg_max(url, fetch_time) AS url, arg_max(title, fetch_time) AS title, count(*) AS captures, "
+            "sum(new_items)::BIGINT AS items, min(oldest_item) AS oldest, max(newest_item) AS newest "
+            f"FROM ({sql.feed_timeline(scope)}) GROUP BY url_surtkey ORDER BY items DESC, url",
+        ),
+        members=ask.first(
+            "members",
+            "SELECT member, sum(captures)::BIGINT AS captures, count(*) FILTER (captures > 0) AS crawls "
+            f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
+        ),
+        totals={
+            **ask.totals,
+            "members without captures": ask.number(
+                f"SELECT count(*) FROM (SELECT member FROM main.set_members WHERE target = {quoted(slug)} "
+                "GROUP BY member HAVING sum(captures) = 0)"
+            ),
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    connection: duckdb.DuckDBPyConnection
+    totals: dict[str, int]
+
+    def rows(self, query: str) -> Rows:
+        found = self.connection.execute(query)
+        names = [column[0] for column in found.description or []]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def first(self, name: str, query: str, most: int = MOST) -> Rows:
+        """The first rows, and how many there are."""
+        found = self.rows(f"SELECT *, count(*) OVER () AS of_all FROM ({query}) LIMIT {most}")
+        self.totals[name] = found[0].pop("of_all") if found else 0
+        for row in found[1:]:
+            del row["of_all"]
+        return found
+
+    def last(self, name: str, query: str, most: int = MOST) -> Rows:
+        """The last versions, newest first, and how many there are."""
+        return self.first(name, f"FROM ({query}) ORDER BY version DESC", most)
+
+    def number(self, query: str) -> int:
+        found = self.connection.execute(query).fetchone()
+        return int(found[0]) if found else 0
+
+
+def _of_domain(domain: str) -> sql.Scope:
+    return lambda table: f"(FROM {sql.named(table)} WHERE domain = {quoted(domain)})"
+
+
+def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
+    """Rows of the captures that a target has, and its domains where they can be named."""
+    connection.execute(
+        f"CREATE OR REPLACE TEMPORARY TABLE {_KEYS} AS "
+        f"SELECT DISTINCT {_KEY} FROM main.capture_targets WHERE target = {quoted(slug)}"
+    )
+    found = connection.execute(
+        f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_NAMED + 1}"
+    ).fetchall()
+    domains = [domain for (domain,) in found] if len(found) <= _NAMED else []
+    # joined alone, every row group of the table would be looked at
+    named = f" WHERE domain IN ({_listed(domains)})" if domains else ""
+    return lambda table: f"(FROM (FROM {sql.named(table)}{named}) SEMI JOIN temp.{_KEYS} USING ({_KEY}))", domains
+
+
+def _listed(values: Sequence[str]) -> str:
+    return ", ".join(map(quoted, values))
+
+
+def _front(ask: _Asking, of: sql.Scope) -> str | None:
+    """The page that says most of a target: its start page, else the one that was captured most often."""
+    found = ask.rows(
+        f"SELECT arg_max(url, fetch_time) AS url FROM {of('captures')} WHERE {sql.comparable()} GROUP BY url_surtkey "
+        "ORDER BY bool_or(coalesce(url_path, '') IN ('', '/') AND url_query IS NULL) DESC, count(*) DESC, "
+        "length(url_surtkey), url_surtkey LIMIT 1"
+    )
+    return found[0]["url"] if found else None
+
+
+def _changes(ask: _Asking, of: sql.Scope, crawls: Sequence[str]) -> tuple[Rows, Rows]:
+    """Counts of each kind of change between neighbouring crawls, and the pages that changed most in the newest."""
+    counts: Rows = []
+    pairs = list(pairwise(crawls))[-_COMPARED:]
+    for before, after in pairs:
+        query = sql.changes_between(quoted(before), quoted(after), of)
+        counts += [
+            {"before": before, "after": after, **row}
+            for row in ask.rows(f"SELECT change, count(*) AS pages FROM ({query}) GROUP BY change")
+        ]
+    if not pairs:
+        return counts, []
+    newest = sql.changes_between(quoted(pairs[-1][0]), quoted(pairs[-1][1]), of)
+    changed = ask.first(
+        "changed_pages",
+        f"SELECT url, likeness, before_title, after_title FROM ({newest}) WHERE change = 'changed' "
+        "ORDER BY likeness, url",
+    )
+    return counts, changed
+
+
+def _pages(ask: _Asking, of: sql.Scope) -> Rows:
+    """The pages that were captured in most crawls."""
+    return ask.first(
+        "pages",
+        f"WITH seen AS (SELECT url_surtkey, arg_max(url, fetch_time) AS url, count(DISTINCT crawl) AS crawls, "
+        f"count(*) AS captures, count(DISTINCT content_digest) AS payloads, max(fetch_time) AS last_seen, "
+        f"count(*) OVER () AS total FROM {of('captures')} WHERE {sql.comparable()} GROUP BY url_surtkey "
+        f"ORDER BY crawls DESC, captures DESC, length(url_surtkey), url_surtkey LIMIT {MOST}) "
+        "SELECT s.* EXCLUDE (url_surtkey, total), t.title FROM seen s LEFT JOIN "
+        f"(SELECT url_surtkey, arg_max(title, fetch_time) AS title FROM {of('page_text')} "
+        f"WHERE url_surtkey IN (SELECT url_surtkey FROM seen) GROUP BY url_surtkey) t USING (url_surtkey) "
+        "ORDER BY crawls DESC, captures DESC, length(url_surtkey), url_surtkey",
+    )
+
+
+def _links(ask: _Asking, of: sql.Scope, domains: Sequence[str]) -> dict[str, Rows]:
+    """Neighbours that the target links to (``out``), and that link to it (``in``), by pages that have such a link."""
+
+    def neighbours(name: str, column: str, graph: str) -> Rows:
+        return ask.first(
+            name,
+            f"SELECT {column} AS domain, max(pages) AS pages, sum(links)::BIGINT AS links, "
+            f"count(DISTINCT crawl) AS crawls, max(last_fetch) AS last_fetch "
+            f"FROM ({graph}) GROUP BY {column} ORDER BY pages DESC, links DESC, domain",
+        )
+
+    def arriving(table: str) -> str:
+        here = _listed(domains)
+        return f"(FROM {sql.named(table)} WHERE link_domain IN ({here}) AND domain NOT IN ({here}))"
+
+    return {
+        "out": neighbours("links out", "link_domain", sql.link_graph(of)),
+        "in": neighbours("links in", "domain", sql.link_graph(arriving)) if domains else [],
+    }

@@ -1,0 +1,84 @@
+"""The questions of :mod:`cc_pipeline.publish.sql` as macros of ``cc.duckdb`` (docs/analytics.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cc_pipeline.lake.snapshot import MacroSpec
+from cc_pipeline.publish import sql
+
+
+def _of_site(table: str) -> str:
+    # folded away where no site is named, and where one is it skips row groups
+    return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
+
+
+def _everywhere(table: str) -> str:
+    return sql.named(table)
+
+
+def _from_elsewhere(table: str) -> str:
+    return f"(FROM {sql.named(table)} WHERE link_domain = lower(site))"
+
+
+#: No parameter has the name of a column: DuckDB would put its value for the column too.
+_SITE: Final = ("site := NULL",)
+
+MACROS: Final[tuple[MacroSpec, ...]] = (
+    MacroSpec(
+        "comparable",
+        ("status", "address"),
+        sql.comparable("status", "address"),
+        "Whether a capture counts in every era: status 200 to 299, and no robots.txt.",
+        scalar=True,
+    ),
+    MacroSpec(
+        "captures_of",
+        ("page",),
+        sql.captures_of("page", _everywhere),
+        "captures_of(page): all captures of a URL, whatever its scheme, with and without www., oldest first.",
+    ),
+    MacroSpec(
+        "timeline",
+        _SITE,
+        sql.timeline(_of_site),
+        "timeline(site := NULL): captures, pages and new pages by crawl, of a registered domain or of all.",
+    ),
+    MacroSpec(
+        "page_versions",
+        ("page",),
+        sql.page_versions("page", _everywhere),
+        "page_versions(page): distinct contents of a URL by main text, each with first and last seen.",
+    ),
+    MacroSpec(
+        "changes_between",
+        ("before", "after", *_SITE),
+        sql.changes_between("before", "after", _of_site),
+        "changes_between(before, after, site := NULL): pages new, gone, same or changed (by main text) of two crawls.",
+    ),
+    MacroSpec(
+        "feed_timeline",
+        _SITE,
+        sql.feed_timeline(_of_site),
+        "feed_timeline(site := NULL): captures of feeds, with their items and how many are new.",
+    ),
+    MacroSpec(
+        "feeds_advertised",
+        _SITE,
+        sql.feeds_advertised(_of_site),
+        "feeds_advertised(site := NULL): feeds that pages name, captured or not.",
+    ),
+    MacroSpec(
+        "link_graph",
+        _SITE,
+        sql.link_graph(_of_site, _from_elsewhere),
+        "link_graph(site := NULL): which domains link to which, by crawl; of a site those to it too.",
+    ),
+    MacroSpec(
+        "near_duplicates",
+        ("of_crawl", *_SITE, "least := 0.8", "least_words := 20"),
+        sql.near_duplicates("of_crawl", "least", "least_words", _of_site),
+        "near_duplicates(of_crawl, site := NULL, least := 0.8, least_words := 20): pages with the same main text, "
+        "then such that share a part of their five-word runs.",
+    ),
+)

@@ -1,0 +1,214 @@
+"""Publishing: the lake as it stands now, as one DuckDB snapshot."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+
+from cc_pipeline import __version__
+from cc_pipeline.atomic import unfinished
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.parts import with_subset
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.held import sharing
+from cc_pipeline.keys import SLICE
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.reading import s3_place
+from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
+from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
+from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.locks import locked
+from cc_pipeline.processes import is_gone, started
+from cc_pipeline.publish.macros import MACROS
+from cc_pipeline.publish.notes import note_of
+from cc_pipeline.publish.views import Sharing, publication_views
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.source_files import registered
+from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
+_UNTOUCHED = 86_400
+
+
+def clear_debris(settings: Settings) -> int:
+    """Deletes what processes that are gone left in the home; gives how many files and folders.
+
+    What belongs to processes of other machines and containers, or to versions that wrote a bare process id, goes once
+    it has not been touched for a day. What cannot be deleted stays.
+    """
+    cleared = 0
+    for path, mark in _left(settings):
+        with suppress(OSError):
+            if _is_debris(path, mark):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                cleared += 1
+    return cleared
+
+
+def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
+    for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
+        for path in folder.glob(".*.part*"):
+            if left := unfinished(path.name):
+                yield path, left[1]
+    published = settings.published_path
+    # as versions of before named them
+    for path in published.parent.glob(f"{published.name}.building-*"):
+        yield path, path.name.partition(".building-")[2].removesuffix(".wal").removesuffix(".tmp")
+    scratch = settings.home / "scratch"
+    for path in scratch.iterdir() if scratch.is_dir() else ():
+        yield path, path.name
+
+
+def _is_debris(path: Path, mark: str) -> bool:
+    gone = is_gone(mark)
+    if gone is not None:
+        return gone
+    alive = mark.isdigit() and started(int(mark)) != ""
+    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED
+
+
+#: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
+NOT_COPIED = ("index_manifest", "column_chunks")
+
+
+def publish_warehouse(workspace: Workspace) -> Publication:
+    """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
+
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Raises ``EnvironmentFault`` where
+    it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
+    """
+    settings = workspace.settings
+    if settings.publish == "none":
+        raise UserInputError(
+            "this home publishes no cc.duckdb: CC_PIPELINE_PUBLISH is none. Publish on the host that does, or set it "
+            "to views or copy here"
+        )
+    copied = settings.publish == "copy"
+    with locked(settings.home / "publish.lock"):
+        clear_debris(settings)
+        lake = workspace.lake
+        pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
+        # a stage may commit while this pins one table after the other, so judge by the pinned versions
+        held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        remote = s3_place(settings) if any(table.files for table in pinned) else None
+        rows = None if remote is None else lambda table: stream_table(lake, table)
+        shared = settings.lake_is_apart
+        if shared and not copied:
+            pin(workspace.place, settings.home, pinned, and_before=True)
+        published = publish(
+            settings.published_path,
+            pinned,
+            publication_views(
+                [(slice_.crawl, slice_.target) for slice_ in held_back],
+                Sharing(_sharing(workspace), tuple(sorted(_read_whole(workspace)))),
+            ),
+            macros=MACROS,
+            notes=note_of,
+            s3=remote,
+            copying=Copying(workspace.scratch / "publish", rows) if copied else None,
+            made_as=made_as(workspace),
+        )
+        if shared and copied:
+            unpin(workspace.place, settings.home)
+        elif shared:
+            pin(workspace.place, settings.home, pinned)
+        return published
+
+
+def made_as(workspace: Workspace) -> str:
+    """A digest of how :func:`publish_warehouse` makes the file, whatever is in the tables: by which version of this
+    program and which settings, and of tables that lie where."""
+    settings = workspace.settings
+    views = publication_views([], Sharing((), ()))
+    return input_digest(
+        {
+            "program": __version__,
+            "publish": settings.publish,
+            "lake": [str(workspace.lake.root), settings.lake_endpoint],
+            "views": [[view.name, view.comment, view.sql if isinstance(view.sql, str) else ""] for view in views],
+            "macros": repr(MACROS),
+        }
+    )
+
+
+def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
+    """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
+
+    A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
+    """
+    at = versions or {}
+    parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
+    files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
+    return PARSE.torn(workspace.lake, parsed, at) + READ_FILES.torn(workspace.lake, files, at)
+
+
+def _sharing(workspace: Workspace) -> tuple[str, ...]:
+    """The slices of targets that can share captures with others, in whatever subset."""
+    return tuple(sorted(with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS))
+
+
+def _read_whole(workspace: Workspace) -> set[str]:
+    """Crawls of which files were read whole: their rows may be of any page."""
+    return {file.crawl for file in registered(workspace).values() if file.crawl}
+
+
+def _parsed(workspace: Workspace, table: str, version: int | None) -> list[Slice]:
+    """Slices of a page table that were ever committed, by the names of their digests."""
+    names = workspace.lake.digest_names(table, version)
+    if names is not None:
+        return [slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None]
+    # the log does not tell: the rows do, and the captures of what was never parsed
+    rows = [workspace.lake.read(one, columns=SLICE).group_by(SLICE).aggregate([]) for one in ("captures", table)]
+    return [Slice(row["crawl"], row["target"]) for one in rows for row in one.to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """``state`` names the tables' versions that the file does not show, the same text for the same versions. ``since``
+    is how long ago the file was published; ``None`` where there is none."""
+
+    state: str
+    since: timedelta | None
+
+    def longer_than(self, minutes: float) -> bool:
+        """Whether the last publication is older than so many minutes, or there was none."""
+        return self.since is None or self.since >= timedelta(minutes=minutes)
+
+
+def behind(workspace: Workspace) -> Behind | None:
+    """How far the published file is behind the lake; ``None`` where it shows all there is, and where there is nothing.
+    One that another version of this program made, or other settings, is behind too. ``None`` in a home that publishes
+    nothing.
+
+    It opens each table's log and no data. Raises ``EnvironmentFault``.
+    """
+    if workspace.settings.publish == "none":
+        return None
+    path, lake = workspace.settings.published_path, workspace.lake
+    shown: dict[str, int] = {}
+    since = None
+    made: set[str | None] = set()
+    try:
+        since = datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        with duckdb.connect(str(path), read_only=True) as connection:
+            rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
+            shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
+    except (OSError, duckdb.Error):
+        # no file, or one that nobody can read: another takes its place
+        since = None
+    # what the last publication showed, or all there is
+    specs = lake.specs
+    handles = {name: lake.open(specs[name]) for name in ([one for one in shown if one in specs] or specs)}
+    now = {name: -1 if handle is None else handle.version() for name, handle in handles.items()}
+    if (now == shown and made == {made_as(workspace)}) or all(version < 0 for version in now.values()):
+        return None
+    return Behind(hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16], since)

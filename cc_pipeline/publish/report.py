@@ -1,0 +1,261 @@
+"""The report of a target: asked of ``cc.duckdb``, written as one file."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import duckdb
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.reading import open_settled, quoted
+from cc_pipeline.processes import this_process
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.publish.charts import Chart, Column, chart
+from cc_pipeline.publish.findings import MOST, Findings, Rows, find
+from cc_pipeline.settings import Settings
+
+_WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
+_WEEKS: Final = 52
+_TEXT: Final = 160
+_ADDRESS: Final = 96
+#: Characters of an address that is a link; browsers take few longer ones.
+_FOLLOWED: Final = 2_000
+#: Languages with a colour of their own; the others are one.
+_COLOURED: Final = 6
+_LANGUAGES: Final = {
+    **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
+    **{"nld": "Dutch", "pol": "Polish", "rus": "Russian", "ukr": "Ukrainian", "ces": "Czech", "tur": "Turkish"},
+    **{"jpn": "Japanese", "zho": "Chinese", "kor": "Korean", "ara": "Arabic", "fas": "Persian", "heb": "Hebrew"},
+    **{"hin": "Hindi", "vie": "Vietnamese", "tha": "Thai", "ind": "Indonesian", "ell": "Greek", "hun": "Hungarian"},
+    **{"swe": "Swedish", "dan": "Danish", "nor": "Norwegian", "fin": "Finnish", "ron": "Romanian", "bul": "Bulgarian"},
+}
+_OUTCOMES: Final = ("fetched", "quarantined", "missing")
+_CHANGES: Final = ("same", "changed", "new", "gone")
+
+
+def page_of(found: Findings) -> str:
+    """The whole page."""
+    page = _template().render(
+        found=found,
+        totals=Counter(found.totals),
+        most=MOST,
+        held=[row for row in found.crawls if row["captures"]],
+        all_pages=sum(row["new_pages"] for row in found.crawls),
+        planned=sum(row["captures"] for row in found.outcomes),
+        fetched=sum(row["captures"] for row in found.outcomes if row["outcome"] == "fetched"),
+        over_time=_over_time(found),
+        changes=_changes(found),
+        languages=_languages(found),
+        completeness=_completeness(found),
+    )
+    return "".join(one for one in page if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs"))
+
+
+@cache
+def _template() -> Template:
+    # nothing undefined is passed over: a finding that the template names and nobody gives is an error
+    made = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "comma": lambda number: "" if number is None else f"{number:,}",
+        "count": lambda number, noun: f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s",
+        "size": human_bytes,
+        "percent": percent,
+        "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",
+        "day": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d}",
+        "crawl_month": crawl_month,
+        "cut": _cut,
+        "shortened": _shortened,
+        "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
+    }
+    return made.get_template("report.html.jinja")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of pages between crawls; ``newest`` are the counts of the last pair."""
+
+    chart: Chart
+    before: str
+    after: str
+    newest: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Languages: their ``leading`` ones and shares; with a chart and its legend where there is more than one."""
+
+    leading: Sequence[tuple[str, str]]
+    chart: Chart | None
+    legend: Sequence[tuple[str, str]]
+
+
+def _over_time(found: Findings) -> Chart:
+    return chart(
+        [
+            Column(
+                crawl_month(row["crawl"]),
+                f"{row['crawl']}: {row['pages']:,} pages, {row['new_pages']:,} of them new",
+                [("known", row["pages"] - row["new_pages"]), ("new", row["new_pages"])],
+                f"{row['pages']:,}",
+            )
+            for row in found.crawls
+        ],
+        "Pages by crawl",
+    )
+
+
+def _changes(found: Findings) -> Changes | None:
+    pairs: dict[tuple[str, str], Counter[str]] = {}
+    for row in found.changes:
+        pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
+    if not pairs:
+        return None
+    columns = [
+        Column(
+            crawl_month(after),
+            f"{before} to {after}: " + ", ".join(f"{counts[kind]:,} {kind}" for kind in _CHANGES),
+            [(kind, -counts[kind] if kind == "gone" else counts[kind]) for kind in _CHANGES],
+        )
+        for (before, after), counts in pairs.items()
+    ]
+    (before, after), newest = list(pairs.items())[-1]
+    return Changes(chart(columns, "Pages by what became of them"), before, after, newest)
+
+
+def _languages(found: Findings) -> Languages | None:
+    total: Counter[str | None] = Counter()
+    by_crawl: dict[str, Rows] = {}
+    for row in found.languages:
+        total[row["language"]] += row["pages"]
+        by_crawl.setdefault(row["crawl"], []).append(row)
+    if not total:
+        return None
+    ranked = [language for language, _ in total.most_common() if language is not None]
+    leading = [(language_name(one), percent(total[one], sum(total.values()))) for one in ranked[:3]]
+    if len(ranked) < 2:
+        return Languages(leading, None, ())
+    colour = {language: f"c{min(place, _COLOURED)}" for place, language in enumerate(ranked)}
+    bars = []
+    for crawl in [row["crawl"] for row in found.crawls]:
+        mine = sorted(by_crawl.get(crawl, []), key=lambda one: -total[one["language"]])
+        if pages := sum(one["pages"] for one in mine):
+            pieces = [(colour.get(one["language"], "c6"), 100 * one["pages"] / pages) for one in mine]
+            told = ", ".join(f"{language_name(one['language'])} {one['pages']:,}" for one in mine[:MOST])
+            bars.append(Column(crawl_month(crawl), f"{crawl}: {told}", pieces))
+    legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_COLOURED])]
+    if len(ranked) > _COLOURED or None in total:
+        legend.append(("c6", "others and unknown"))
+    return Languages(leading, chart(bars, "Share of pages by language", percent=True), legend)
+
+
+def _completeness(found: Findings) -> list[dict[str, Any]]:
+    """Of each crawl that was looked in, oldest first: what was located, and what became of it."""
+    looked = {row["crawl"]: row["complete"] for row in found.lookups}
+    here = {row["crawl"]: row["captures"] + row["left_out"] + row["status_unknown"] for row in found.crawls}
+    became = {(row["crawl"], row["outcome"]): row["captures"] for row in found.outcomes}
+    return [
+        {
+            "crawl": crawl,
+            "complete": looked.get(crawl),
+            "located": here.get(crawl, 0),
+            "outcomes": [(outcome, became.get((crawl, outcome), 0)) for outcome in _OUTCOMES],
+        }
+        for crawl in sorted({*looked, *here})
+    ]
+
+
+def language_name(code: str | None) -> str:
+    """The name of a language, else its code."""
+    return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
+
+
+def percent(part: float, whole: float) -> str:
+    """Whole percents; 100 and 0 only where it is all or nothing."""
+    if not whole or part in (0, whole):
+        return "100%" if part and part == whole else "0%"
+    share = 100 * part / whole
+    return f"{part / whole:.0%}" if 1 <= share <= 99 else f"{min(99.9, max(0.1, share)):.1f}%"
+
+
+def crawl_month(crawl: str, *, long: bool = False) -> str:
+    """When a crawl was, by its id: ``May 2024`` of CC-MAIN-2024-22, and of the first ones the year.
+
+    Clocks of records are sometimes wrong; a week of the year is not.
+    """
+    found = _WEEKLY.fullmatch(crawl)
+    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+        return crawl.removeprefix("CC-MAIN-")
+    day = datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4)
+    return f"{day:%B %Y}" if long else f"{day:%b %Y}"
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text[: 4 * _TEXT].split())
+    return words if len(words) <= _TEXT else words[: _TEXT - 1] + "…"
+
+
+def _shortened(url: str) -> str:
+    """A URL without its scheme, shortened in its middle."""
+    shown = url.partition("://")[2] or url
+    return shown if len(shown) <= _ADDRESS else f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"
+
+
+#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
+_MEMORY: Final = "1GB"
+
+
+def report_path(settings: Settings, slug: str) -> Path:
+    """Where the report of a target lies in its home."""
+    return settings.home / "reports" / f"{slug}.html"
+
+
+def write_report(settings: Settings, slug: str, path: Path | None = None) -> Findings:
+    """Writes the report of a target from what was published, and gives what it says.
+
+    ``slug`` is the target's key; the file is ``path``, by default in the home, and appears whole or not at all. Raises
+    ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
+    that nobody looked for.
+    """
+    to = path or report_path(settings, slug)
+    try:
+        found = _found(settings, slug)
+        write_whole(to, page_of(found))
+    except (duckdb.Error, OSError) as error:
+        raise EnvironmentFault(
+            f"could not write the report {to}: {error}",
+            "Check the disk and the lake; files of the tables are there again after the next publication.",
+        ) from error
+    return found
+
+
+def _found(settings: Settings, slug: str) -> Findings:
+    with open_settled(settings) as connection:
+        # a folder of this name is cleared away should the process be killed
+        own = settings.home / "scratch" / this_process()
+        own.mkdir(parents=True, exist_ok=True)
+        try:
+            with TemporaryDirectory(dir=own, prefix="report-") as spill:
+                connection.execute(f"SET temp_directory = {quoted(spill)}")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                return find(connection, slug)
+        finally:
+            with suppress(OSError):
+                own.rmdir()  # others of this process may use it

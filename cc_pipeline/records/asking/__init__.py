@@ -1,1 +1,0 @@
-"""Asks a source for captures until each has one outcome: whose turn it is, how often, and what has not come yet."""

@@ -1,1 +1,0 @@
-"""The stages: plain functions from inputs to a commit."""

@@ -1,1 +1,0 @@
-"""Data that is published by host or URL key, joined to hosts and captures."""

@@ -1,1 +1,0 @@
-"""Pages and records handed on: the nearest capture, one page, exports."""

@@ -1,1 +1,0 @@
-"""What is held and stored, and what goes."""

@@ -1,1 +1,0 @@
-"""What to tell: checks, health, what was left out."""

@@ -1,0 +1,287 @@
+"""Stored records that stay move to new files when the others of their files are to go, and their rows follow them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import SOFTWARE
+from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.replacing import change_rows
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.records.leases import living
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
+from cc_pipeline.records.segments import SUFFIXES, Row, adopt, forget_journals, journal_rows, segment_head
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
+from cc_pipeline.records.sweep import note
+from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
+
+#: Bytes of neighbouring members that are read together; one record may be larger.
+_AT_ONCE: Final = 8 << 20
+#: Bytes at the begin of a file that hold its first member, which says what the file is.
+_HEAD: Final = 64 << 10
+_KINDS: Final[Mapping[str, str]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
+
+
+def holds_more(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
+    """Whether a stored file of ``size`` bytes has others than its head and members of these ``lengths`` in bytes."""
+    return int(np.sum(lengths)) + _head_length(storage, file, size) < size
+
+
+def write_again(
+    storage: RecordStorage, file: str, size: int, name: str, offsets: Any, lengths: Any, scratch: Path
+) -> tuple[str, Any]:
+    """Writes the members at ``offsets`` (ascending int64, with their ``lengths`` in bytes) of a stored ``file`` of
+    ``size`` bytes to a new file called ``name`` without its suffix; gives the new key, and the members' new offsets.
+
+    Members that the file does not have, because it was cut, lie behind the new file's end as they did behind that of
+    the old one. The new file is whole when this returns. ``scratch`` is a folder for it. Raises ``EnvironmentFault``,
+    and ``RangeFault`` where the place does not give the old one.
+    """
+    folder, _, old = file.rpartition("/")
+    suffix = next(one for one in _KINDS if old.endswith(one))
+    crawl = folder.rpartition("/")[2]
+    new = f"{name}{suffix}"
+    info = {
+        "software": SOFTWARE,
+        "format": "WARC File Format 1.0",
+        "description": f"Records of {crawl}, extracted from Common Crawl, of {old} without those that were purged",
+        "isPartOf": crawl,
+    }
+    here = offsets + lengths <= size
+    path = scratch / new
+    with disk_trouble(path), path.open("wb") as out:
+        head = segment_head(_KINDS[suffix], new, info)
+        out.write(head)
+        for start, end in _stretches(offsets[here], lengths[here]):
+            out.write(storage.transport.read(file, start, end - start).data)
+        out.flush()
+        os.fsync(out.fileno())
+    written = path.stat().st_size
+    kept = lengths[here]
+    places = np.full(len(offsets), written, np.int64)
+    places[here] = len(head) + np.cumsum(kept) - kept
+    key = f"{folder}/{new}"
+    storage.transport.put(key, path)
+    path.unlink()
+    return key, places
+
+
+def _stretches(offsets: Any, lengths: Any) -> Iterator[tuple[int, int]]:
+    """Neighbouring members as (begin, end), at most so many bytes together."""
+    start = end = 0
+    for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
+        if offset != end or offset + length - start > _AT_ONCE:
+            if end > start:
+                yield start, end
+            start = offset
+        end = offset + length
+    if end > start:
+        yield start, end
+
+
+def _head_length(storage: RecordStorage, file: str, size: int) -> int:
+    if file.endswith(SUFFIXES["raw"]) or not size:
+        return 0
+    try:
+        return inflate_member(storage.transport.read(file, 0, min(size, _HEAD)).data, file, 0).consumed
+    except DataFault:
+        return 0
+
+
+#: Rows of journals that are looked at together.
+_ROWS_AT_ONCE: Final = 8_192
+_PLACE_KINDS: Final = (pa.string(), pa.int64())
+#: How often files are written again because a fetch took over more of their records meanwhile.
+_TRIES: Final = 5
+
+
+class _TakenOver(Exception):
+    """A row names a record that no row named when the files were written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Stored places (``places``) and, by their numbers, the file and offset they moved to."""
+
+    places: Places
+    names: pa.Array
+    files: Any
+    offsets: Any
+
+    def follow(self, rows: pa.RecordBatch, gone: pa.Array) -> pa.RecordBatch:
+        """The rows, those of moved records with new places. Raises ``_TakenOver`` for others of ``gone`` files."""
+        at = self.places.positions(as_places(rows))
+        here = at >= 0
+        if np.any(pc.is_in(rows.column("stored_file"), value_set=gone).to_numpy(zero_copy_only=False) & ~here):
+            raise _TakenOver
+        if not np.any(here):
+            return rows
+        mask = pa.array(here)
+        at = np.where(here, at, 0)
+        file = pc.if_else(mask, self.names.take(pa.array(self.files[at])), rows.column("stored_file"))
+        offset = pc.if_else(mask, pa.array(self.offsets[at]), rows.column("stored_offset"))
+        columns = [
+            file if name == "stored_file" else offset if name == "stored_offset" else rows.column(name)
+            for name in rows.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def move_records(
+    lake: Lake,
+    storage: RecordStorage,
+    crawl: str,
+    files: Mapping[str, int],
+    name: str,
+    scratch: Path,
+    killed: LeftByKilled,
+) -> int:
+    """Has no row name any of ``files`` (keys of stored files and their sizes in bytes) that has records which no row
+    names; gives how many were written again.
+
+    ``name`` begins the names of new files and is used once. Of files that ``killed`` runs left, what their journals
+    have of captures that some target has moves along. Raises ``EnvironmentFault``.
+    """
+    for again in range(_TRIES):
+        kept = _kept(lake, crawl, files)
+        written: dict[str, tuple[str, Any, Any]] = {}
+        freed: list[str] = []
+        for number, (file, size) in enumerate(sorted(files.items())):
+            offsets, lengths = kept.get(file, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+            rows = killed.journal_of(storage, file)
+            if rows:
+                offsets, lengths = _with_journal(offsets, lengths, rows)
+            if not len(offsets):
+                freed.append(file)
+            elif file in killed.files or holds_more(storage, file, size, lengths):
+                new, places = write_again(storage, file, size, f"{name}-{again}{number:04d}", offsets, lengths, scratch)
+                if rows:
+                    _write_journal(storage, new, rows, dict(zip(offsets.tolist(), places.tolist(), strict=True)))
+                written[file] = (new, offsets, places)
+        try:
+            if written:
+                note(storage, crawl, written, time.time())
+                _follow(lake, crawl, written)
+        except _TakenOver:
+            continue
+        forget_journals(storage, [file for file in (*written, *freed) if file in killed.files])
+        return len(written)
+    raise EnvironmentFault(
+        f"stored records of {crawl} were taken over by a running fetch again and again",
+        "Wait for its end, then run this again: it goes on where it stopped.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftByKilled:
+    """Stored files with the journal of a killed run that has records of captures which no target has any more, and
+    the places of the captures that some target has."""
+
+    files: tuple[str, ...]
+    wanted: Places
+
+    def journal_of(self, storage: RecordStorage, file: str) -> list[Row]:
+        """What the journal of a file has of captures that some target has."""
+        rows = list(journal_rows(storage, file)) if file in self.files else []
+        if not rows:
+            return []
+        return [row for row, here in zip(rows, self.wanted.among(_captured(rows)).to_pylist(), strict=True) if here]
+
+
+def left_by_killed_runs(lake: Lake, storage: RecordStorage, crawl: str) -> LeftByKilled:
+    """What killed fetches left of captures that are gone: no row may ever name it. Files of running fetches are not
+    among it. Raises ``EnvironmentFault``."""
+    commits = [held.commit for held in living(storage, crawl)]
+    found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
+    for rows in _batches(adopt(storage, crawl)):
+        places = _captured(rows)
+        found.add(places)
+        for row_file in {str(row["stored_file"]) for row in rows}:
+            mine = pa.array([row["stored_file"] == row_file for row in rows])
+            by_file.setdefault(row_file, []).append(places.filter(mine))
+    if not by_file:
+        return LeftByKilled((), found.places())
+    every, wanted = found.places(), PlacesFound()
+    for batch in stream_rows(lake, "captures", {"crawl": crawl}, PLACE_NAME):
+        wanted.add(batch.filter(every.among(batch)))
+    known = wanted.places()
+    files = [
+        file
+        for file, own in by_file.items()
+        if not all(pc.all(known.among(one)).as_py() is not False for one in own)
+        and not any(f"-{commit}-" in file for commit in commits)
+    ]
+    return LeftByKilled(tuple(sorted(files)), known)
+
+
+def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[name] for row in rows], kind) for name, kind in zip(PLACE_NAME, _PLACE_KINDS, strict=True)],
+        names=list(PLACE_NAME),
+    )
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    each = iter(rows)
+    while some := list(islice(each, _ROWS_AT_ONCE)):
+        yield some
+
+
+def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
+    """Offsets and lengths of the records that rows name, by file, in the order of the file."""
+    nothing = pa.schema([("stored_file", pa.string()), ("stored_offset", pa.int64()), ("stored_length", pa.int64())])
+    found = [pa.Table.from_batches([rows]).select(list(STORED)) for rows in rows_of_files(lake, crawl, files)]
+    table = pa.concat_tables([nothing.empty_table(), *found]).group_by(list(STORED)).aggregate([])
+    table = table.sort_by([("stored_file", "ascending"), ("stored_offset", "ascending")])
+    by_file = {}
+    for file in pc.unique(table.column("stored_file")).to_pylist():
+        own = table.filter(pc.equal(table.column("stored_file"), file))
+        by_file[file] = tuple(own.column(name).to_numpy().astype(np.int64) for name in STORED[1:])
+    return by_file
+
+
+def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]]) -> None:
+    found = PlacesFound()
+    old = [
+        pa.RecordBatch.from_arrays(
+            [pa.array([file] * len(offsets), pa.string()), pa.array(offsets)], names=list(STORED[:2])
+        )
+        for file, (_, offsets, _) in written.items()
+    ]
+    for rows in old:
+        found.add(as_places(rows))
+    places = found.places()
+    names = pa.array([new for new, _, _ in written.values()], pa.string())
+    files, moved_to = np.zeros(len(places), np.int32), np.zeros(len(places), np.int64)
+    for number, (rows, (_, _, new)) in enumerate(zip(old, written.values(), strict=True)):
+        at = places.positions(as_places(rows))
+        files[at], moved_to[at] = number, new
+    moved, gone = _Moved(places, names, files, moved_to), pa.array([*written], pa.string())
+    change_rows(lake, "records", crawl, "stored_file", gone, lambda rows: moved.follow(rows, gone))
+
+
+def _with_journal(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:
+    also = {int(row["stored_offset"]): int(row["stored_length"]) for row in rows}
+    every = dict(sorted({**also, **dict(zip(offsets.tolist(), lengths.tolist(), strict=True))}.items()))
+    return np.array([*every], np.int64), np.array([*every.values()], np.int64)
+
+
+def _write_journal(storage: RecordStorage, new: str, rows: Collection[Row], places: Mapping[int, int]) -> None:
+    lines = (
+        json.dumps({**row, "stored_file": new, "stored_offset": places[row["stored_offset"]]}, separators=(",", ":"))
+        for row in rows
+    )
+    storage.transport.put(new + JOURNAL_SUFFIX, ("\n".join(lines) + "\n").encode())

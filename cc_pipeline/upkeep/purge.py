@@ -1,0 +1,338 @@
+"""Purging: a target's rows are hidden at once, and its rows and bytes that no other target holds are deleted.
+
+The order makes it safe to be killed anywhere: a note first (``purge_note.py``), then the rows, in one commit a table;
+then the stored files. A file that no row names any more is noted as superseded. One that other targets' rows name is
+written again without the records that nobody names: the new file first, then a commit in which rows follow their
+bytes, then the old file is noted. What is noted is swept a week later, like all that is superseded. The definition
+goes last, the note when nothing is left.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from cc_pipeline import progress
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.held import note_superseded as note_files_superseded
+from cc_pipeline.keys import SLICE
+from cc_pipeline.lake import targets
+from cc_pipeline.lake.keeping import never_committed, vacuum, vacuum_now
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import (
+    FACTS,
+    FETCH,
+    GONE,
+    LOCATE,
+    PAGE_TABLES,
+    PARSE,
+    Slice,
+    Stage,
+    empty_slices,
+    slices_of,
+    targets_by_crawl,
+)
+from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.lake.streaming import count_rows, files_of_crawl
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.storage import PLANS
+from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
+from cc_pipeline.records.sweep import note as note_superseded
+from cc_pipeline.upkeep import purge_plan as purge_note
+from cc_pipeline.upkeep.moved_records import left_by_killed_runs, move_records
+from cc_pipeline.upkeep.purge_plan import PurgeNote, PurgePlan, being_fetched, slices_of_target
+from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
+
+#: The commit of a job in the names of files that its tasks write.
+_COMMIT: Final = re.compile(r"-([0-9a-f]{32})-")
+_TABLES: Final = ("records", *PAGE_TABLES)
+
+
+def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
+    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
+
+    Raises ``EnvironmentFault``.
+    """
+    place, storage = workspace.place, workspace.storage
+    plans: dict[str, list[str]] = {}
+    tables: dict[str, dict[str, str]] = {}
+    alive: set[str] = set()
+    for crawl in crawls:
+        prefix = f"{storage.folder(crawl)}/{PLANS}/"
+        for one in place.listing(prefix):
+            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
+        for table in _TABLES:
+            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
+    # behind the listings
+    for crawl in crawls:
+        alive |= {held.commit for held in living(storage, crawl)}
+    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
+    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
+    for table, by_name in tables.items():
+        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
+        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        if not ended:
+            continue
+        # files that are named now are nearly all; what others may be costs a listing of all crawls
+        now = workspace.lake.pin(table)
+        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
+        if ended:
+            left = never_committed(workspace.lake, table, pinned.get(table, ()))
+            gone += [by_name[name] for name in sorted(ended & left)]
+    for key in gone:
+        place.delete(key)
+    return len(gone)
+
+
+#: Slices that one commit empties.
+_SLICES_AT_ONCE: Final = 2_000
+#: Stored files, and bytes of them, that are dealt with between two commits.
+_FILES_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 4 << 30
+#: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
+_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """What a purge did. ``waiting`` stored files, with the records, are deleted at ``gone_after`` (``None``: all is
+    deleted); ``held`` crawls have a running fetch that still counts on some of them."""
+
+    plan: PurgePlan
+    moved: int
+    waiting: int
+    held: tuple[str, ...]
+    gone_after: datetime | None
+
+
+def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeReport:
+    """Takes away what ``plan`` says: hidden when the first publication is done, deleted a week later, or ``now``.
+
+    ``now`` deletes superseded files of all tables at once, which breaks readers that opened ``cc.duckdb`` before. Call
+    it when nobody runs the target any more. A purge that was killed goes on. Raises ``EnvironmentFault`` where a fetch
+    of the target is running (nothing was changed then), and when the lake or its place cannot be read or written.
+    """
+    refuse_fetching(workspace, plan)
+    note = _begin(workspace, plan)
+    for crawl, files in note.files.items():
+        # before any row goes: a note of an earlier time must not count for files that are only now superseded
+        note_superseded(workspace.storage, crawl, files, time.time())
+    _remove_rows(workspace, plan.slices)
+    targets.forget(workspace.lake, plan.slug)
+    note = replace(note, removed_at=note.removed_at or datetime.now(UTC))
+    purge_note.write(workspace.place, note)
+    publish_warehouse(workspace)
+    for crawl in note.crawls:
+        for one in workspace.place.listing(export_prefix(crawl, plan.slug)):
+            workspace.place.delete(one.key)
+    delete_left_by_jobs(workspace, note.crawls)
+    note, moved = _deal_with_files(workspace, note)
+    if moved:
+        publish_warehouse(workspace)
+    return _finish(workspace, plan, note, moved, now=now)
+
+
+def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
+    """Takes away what ``subset`` has of a target in every crawl, and gives how many captures that were. Stored files
+    that no other row names are deleted by upkeep a week later. What other subsets have stays.
+
+    Raises ``EnvironmentFault`` where a fetch of the target is running (nothing was changed then), and when the lake or
+    its place cannot be read or written.
+    """
+    lake = workspace.lake
+    slices = [one for one in slices_of_target(lake, slug) if one.subset == subset]
+    _refuse_fetching(workspace, slug, slices)
+    captures = 0
+    for crawl, targets_ in targets_by_crawl(slices).items():
+        captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
+        # before any row goes, as in a purge
+        note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
+    # what is known of hosts belongs to no subset
+    _remove_rows(workspace, slices, {stage: beside for stage, beside in _STAGES.items() if stage is not FACTS})
+    publish_warehouse(workspace)
+    return captures
+
+
+def refuse_fetching(workspace: Workspace, plan: PurgePlan) -> None:
+    """Raises ``EnvironmentFault`` where a fetch of the target is running."""
+    _refuse_fetching(workspace, plan.slug, plan.slices)
+
+
+def _refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
+    running = being_fetched(workspace, slug, {one.crawl for one in slices})
+    if running:
+        raise EnvironmentFault(
+            f"{slug} is being fetched in {', '.join(running)}",
+            "Wait for that run's end, or stop it; then run this again. Nothing was changed.",
+        )
+
+
+def go_on(workspace: Workspace) -> None:
+    """Goes on with purges whose rows are gone, for upkeep, before it publishes: a fetch may have counted on stored
+    files when they were dealt with, and rows name them again. Raises ``EnvironmentFault``."""
+    for note in _waiting(workspace):
+        again: dict[str, tuple[str, ...]] = {}
+        for crawl, files in note.old.items():
+            named = named_files(workspace.lake, crawl).files
+            again[crawl] = tuple(one for one in files if one in named)
+        if any(again.values()) or any(note.files.values()):
+            _deal_with_files(workspace, note.with_files(again))
+
+
+def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
+    """Ends the purges that have nothing left to delete, for upkeep, when it has deleted what is older than
+    ``retention`` (seconds); gives how many. Raises ``EnvironmentFault``."""
+    return sum(_end(workspace, note, retention) for note in _waiting(workspace))
+
+
+def remove_whole(workspace: Workspace, plan: PurgePlan) -> None:
+    """Takes away a target that found nothing: its empty slices and its definition. Raises ``EnvironmentFault``."""
+    _remove_rows(workspace, plan.slices)
+    targets.forget(workspace.lake, plan.slug)
+
+
+def _waiting(workspace: Workspace) -> list[PurgeNote]:
+    """The purges whose rows are gone. Others were killed before that: a person asks for them again."""
+    return [note for note in purge_note.begun(workspace.place) if note.removed_at is not None]
+
+
+def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
+    """The note, with what an earlier purge that was killed had noted."""
+    before = purge_note.read(workspace.place, plan.slug)
+    crawls = {one.crawl for one in plan.slices}
+    files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
+    begun = before or PurgeNote(plan.slug, plan.definition)
+    begun = begun.with_files({crawl: own for crawl, own in files.items() if own})
+    # a new purge of what was fetched again: the rows of now count
+    left = None if any(_made(workspace, stage, plan.slices) for stage in _STAGES) else begun.removed_at
+    note = replace(begun, crawls=tuple(sorted({*begun.crawls, *crawls})), removed_at=left)
+    purge_note.write(workspace.place, note)
+    return note
+
+
+def _remove_rows(workspace: Workspace, slices: Sequence[Slice], stages: Mapping[Stage, str] = _STAGES) -> None:
+    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown."""
+    lake = workspace.lake
+    for first in range(0, len(slices), _SLICES_AT_ONCE):
+        some = slices[first : first + _SLICES_AT_ONCE]
+        for stage, beside in stages.items():
+            if beside and (noted := _noted(lake, beside, some)):
+                empty_slices(lake, beside, noted)
+            if made := _made(workspace, stage, some):
+                stage.empty(lake, made)
+        progress.report("rows", first + len(some), len(slices))
+
+
+def _noted(lake: Lake, table: str, slices: Sequence[Slice]) -> list[Slice]:
+    """The slices that have a row in a table with a row for each slice."""
+    where = {name: sorted({one.where[name] for one in slices}) for name in SLICE}
+    here = {Slice(*key) for key in count_rows(lake, table, where)}
+    return [one for one in slices if one in here]
+
+
+def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
+    """The slices that any table of ``stage`` has, empty ones left out."""
+    named = {stage.digest_name(one): one for one in slices}
+    found: set[Slice] = set()
+    for table in stage.tables:
+        digests = workspace.lake.digests(table, [*named])
+        found |= {named[name] for name, digest in digests.items() if digest not in (None, GONE)}
+    return sorted(found)
+
+
+def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]:
+    """Takes what is to go out of the stored files of ``note``; the note after that, and how many were written again."""
+    lake, storage = workspace.lake, workspace.storage
+    moved = 0
+    for crawl in sorted({*note.crawls, *note.files}):
+        commit = uuid.uuid4().hex
+        # nothing that is written or read here may be swept meanwhile
+        with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
+            killed = left_by_killed_runs(lake, storage, crawl)
+            note = note.with_files({crawl: killed.files} if killed.files else {})
+            if killed.files:
+                purge_note.write(workspace.place, note)
+            # lost tasks, and refetches of before, left the same bytes in files that no row names
+            if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
+                note = note.dealt_with(crawl, tuple(free))
+                purge_note.write(workspace.place, note)
+            sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
+            for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
+                progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
+                moved += move_records(
+                    lake, storage, crawl, {one: sizes[one] for one in some if one in sizes},
+                    f"{crawl}-{commit}-{number:03d}", scratch, killed,
+                )  # fmt: skip
+                held.confirm()
+                note = note.dealt_with(crawl, tuple(some))
+                purge_note.write(workspace.place, note)
+    return note, moved
+
+
+def _in_turn(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    some: list[str] = []
+    size = 0
+    for file in files:
+        if some and (len(some) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(file)
+        size += sizes.get(file, 0)
+    if some:
+        yield some
+
+
+def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, *, now: bool) -> PurgeReport:
+    retention = 0.0 if now else RETENTION_SECONDS
+    for crawl, files in note.all_files.items():
+        sweep(workspace.storage, crawl, partial(named_files, workspace.lake, crawl), retention, only=files)
+    lake = workspace.lake
+    pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    for spec in TABLES:
+        if now:
+            vacuum_now(lake, spec.name, pinned.get(spec.name, ()))
+        elif _is_past(note, retention):
+            vacuum(lake, spec.name, keep=pinned.get(spec.name, ()))
+    waiting = _still_there(workspace, note)
+    ended = _end(workspace, note, retention)
+    named = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
+    removed = note.removed_at or datetime.now(UTC)
+    return PurgeReport(
+        plan,
+        moved,
+        sum(map(len, waiting.values())),
+        tuple(crawl for crawl, files in named.items() if files),
+        None if ended else datetime.fromtimestamp(removed.timestamp() + RETENTION_SECONDS, UTC),
+    )
+
+
+def _end(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
+    """Removes the note once all that it speaks of is deleted; whether it did."""
+    if not _is_past(note, retention) or _still_there(workspace, note):
+        return False
+    purge_note.end(workspace.place, note.slug)
+    return True
+
+
+def _is_past(note: PurgeNote, retention: float) -> bool:
+    return note.removed_at is not None and time.time() - note.removed_at.timestamp() >= retention
+
+
+def _still_there(workspace: Workspace, note: PurgeNote) -> dict[str, Collection[str]]:
+    found: dict[str, Collection[str]] = {}
+    for crawl, files in note.all_files.items():
+        listed = {one.key for one in workspace.place.listing(f"{workspace.storage.folder(crawl)}/")}
+        if here := listed & {*files}:
+            found[crawl] = here
+    return found

@@ -1,0 +1,216 @@
+"""The stored files against the rows that name them: what is lost, what is damaged, and what fetches it again."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.addresses import holds_access
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.errors import DataFault
+from cc_pipeline.extraction.held import Place, lost_rows
+from cc_pipeline.extraction.standing import stand
+from cc_pipeline.home import NOTE, read_note
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import FETCH, Slice, slices_of, targets_by_crawl
+from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.segments import SUFFIXES
+from cc_pipeline.records.storage import STORED, RecordStorage, are_gone
+from cc_pipeline.records.sweep import Named
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Files of records that are looked at, the oldest first: what is written now has none.
+_SAMPLE = 50
+#: Bytes of a file that hold what it says of itself, and the head of its first record.
+_HEAD = 64 << 10
+_MEMBERS = 2
+_SOURCE = re.compile(rb"^(?:WARC-Source-URI|source): *(\S+)", re.MULTILINE)
+_KINDS = (SUFFIXES["warc"], SUFFIXES["arc"])
+
+
+def files_with_credentials(workspace: Workspace) -> tuple[list[str], int]:
+    """The home's own note and the keys of stored files whose head holds credentials, and how many files of records
+    were looked at.
+
+    Raises ``EnvironmentFault`` or ``DataFault`` where stored files cannot be read.
+    """
+    held = []
+    note = read_note(workspace.settings.home)
+    if note is not None and holds_access(note.source):
+        held.append(NOTE)
+    place = workspace.place
+    stored = [listed for listed in place.listing("records/") if listed.key.endswith(_KINDS) and listed.size]
+    sample = sorted(stored, key=lambda listed: (listed.modified, listed.key))[:_SAMPLE]
+    for listed in sample:
+        head = place.read(listed.key, 0, min(listed.size, _HEAD)).data
+        if any(holds_access(address.decode("utf-8", "replace")) for address in _addresses(head)):
+            held.append(listed.key)
+    return held, len(sample)
+
+
+def _addresses(head: bytes) -> Iterator[bytes]:
+    """The sources that the first members of a file name; a member that is cut or damaged says what it can."""
+    for _ in range(_MEMBERS):
+        inflater = zlib.decompressobj(31)
+        try:
+            content = inflater.decompress(head, _HEAD)
+        except zlib.error:
+            return
+        yield from _SOURCE.findall(content)
+        head = inflater.unused_data
+
+
+#: Stored records that ``verify`` reads unless all are asked for.
+SAMPLE = 1_000
+_JUDGED = (
+    "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
+    "archive_format", "outcome", "digest_check", *STORED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows of a crawl whose bytes are gone: how many of each target, and the files that are gone or too short."""
+
+    crawl: str
+    targets: Mapping[str, int]
+    files: tuple[str, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(self.targets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many of all stored records were read, whether those are all, what is wrong with which of each crawl, and how
+    many are as they came, with another payload than the index names."""
+
+    read: int
+    stored: int
+    whole: bool = True
+    damaged: Mapping[str, Mapping[Place, str]] = field(default_factory=dict)
+    mismatched: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many are damaged."""
+        return sum(map(len, self.damaged.values()))
+
+
+def named_files(lake: Lake, crawl: str) -> Named:
+    """The stored files that rows of ``crawl`` name now; reads one column of the crawl."""
+    pinned = lake.pin("records")
+    files: set[str] = set()
+    for batch in stream_crawl(lake, pinned, crawl, ["stored_file"]):
+        files.update(batch.column(0).unique().drop_null().to_pylist())
+    return Named(files, files_of_crawl(pinned, crawl))
+
+
+def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[Lost]:
+    """The crawls in which ``slices`` (default: all that were fetched) have rows whose bytes are gone. Asks for each
+    stored file, or lists those of a crawl once; reads rows of what is not as it was noted.
+
+    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    """
+    found = []
+    for crawl, targets in targets_by_crawl(FETCH.here(workspace.lake, slices)).items():
+        stands = stand(workspace, slices_of(crawl, targets), (FETCH,))
+        lost = {slice_: one.lost for slice_, one in stands.items() if one.lost}
+        counts: Counter[str] = Counter()
+        for slice_, count in lost.items():
+            counts[slice_.whole.target] += count
+        files: set[str] = set()
+        for _, rows in lost_rows(workspace, lost):
+            files.update(rows.column("stored_file").to_pylist())
+        if lost:
+            found.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
+    return found
+
+
+def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
+    """Reads about ``sample`` stored records (``None``: all) and compares them with their rows: lengths, the gzip
+    checksum, the record, and the payload's digest where the row has one. Lost ones are not counted as damaged.
+
+    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    """
+    pinned = lake.pin("records")
+    share = 1.0 if sample is None or pinned.rows <= sample else sample / pinned.rows
+    draw = np.random.default_rng(seed)
+    damaged: dict[str, dict[Place, str]] = {}
+    read = mismatched = 0
+    stored: Counter[str] = Counter()
+    for crawl in crawls_of(pinned):
+        rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
+        for row, found in read_members(rows, storage):
+            wrong = _damage(row, found, crawl) if isinstance(found, bytes) else _fault(found)
+            read += 1
+            mismatched += wrong is None and row["digest_check"] == "mismatch"
+            progress.report("verify", read)
+            if wrong is not None:
+                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = wrong
+    return Verified(read, stored.total(), share == 1, damaged, mismatched)
+
+
+def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
+    """The targets of ``crawl`` that have rows of any of ``places``."""
+    files = pa.array(sorted({file for file, _ in places}))
+    found: set[str] = set()
+    for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
+        near = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
+        found |= {
+            whole_slug(row["target"])
+            for row in near.to_pylist()
+            if (row["warc_filename"], row["warc_record_offset"]) in places
+        }
+    return sorted(found)
+
+
+def _drawn(
+    batches: Iterator[pa.RecordBatch], share: float, draw: np.random.Generator, count: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        stored = batch.filter(pc.is_valid(batch.column("stored_file")))
+        count["rows"] += stored.num_rows
+        if share < 1:
+            stored = stored.filter(pa.array(draw.random(stored.num_rows) < share))
+        for start in range(0, stored.num_rows, SAMPLE):
+            yield from stored.slice(start, SAMPLE).to_pylist()
+
+
+def _fault(fault: DataFault | None) -> str | None:
+    return None if fault is None or are_gone(fault) else fault.reason
+
+
+def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
+    """What is wrong with the stored member of a row; ``None`` for nothing, as with quarantined bytes of the right
+    length: those are kept because they are broken."""
+    if row["outcome"] != "fetched":
+        return None
+    promise = Promise(
+        crawl=crawl,
+        archive_format=row["archive_format"],
+        key=row["stored_file"],
+        offset=row["stored_offset"],
+        length=len(data),
+        url=row["url"],
+        surtkey=row["url_surtkey"],
+        digest=row["content_digest"],
+    )
+    found = examine(data, promise)
+    if found.reason is not None:
+        return f"{found.reason}: {found.detail}"
+    if found.digest_check == "mismatch" and row["digest_check"] != "mismatch":
+        return found.detail
+    return None

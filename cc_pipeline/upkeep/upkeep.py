@@ -1,0 +1,168 @@
+"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.keeping import RETENTION_FLOOR_HOURS, vacuum
+from cc_pipeline.lake.layout import FEW_FILES
+from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
+from cc_pipeline.lake.snapshot import Publication, pinned_versions
+from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.locks import LockHeld, locked
+from cc_pipeline.publish.publish import clear_debris, publish_warehouse
+from cc_pipeline.records.sweep import crawls_with_files, sweep
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.upkeep.purge import end_what_is_done, go_on
+from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.workspace.tables import RETIRED, TABLES
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Longer than any merging takes; after a kill, nobody merges for as long.
+LASTS: Final = timedelta(hours=24)
+_LONGEST: Final = 4_096
+
+
+@contextmanager
+def leased(lake: Transport, name: str) -> Iterator[bool]:
+    """Whether this block has the lease ``name``; ``False`` while another one has it. It ends with the block.
+
+    Raises ``RangeFault`` or ``EnvironmentFault`` when the place cannot be read or written.
+    """
+    folder = f"leases/{name}/"
+    # in a folder, files that are being written have other names
+    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
+    if held and not _has_ended(lake, held[-1]):
+        yield False
+        return
+    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
+    key = f"{folder}{number:012}"
+    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
+    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
+        yield False
+        return
+    try:
+        for ended in held:
+            lake.delete(ended)
+        yield True
+    finally:
+        # not deleted: the next one takes the number after it
+        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
+
+
+def _has_ended(lake: Transport, key: str) -> bool:
+    try:
+        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return False  # another one has just taken the number after it
+        raise
+
+
+#: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
+RETENTION_HOURS = 168
+#: Bytes that a publication merges in one go at most, and seconds after which it begins no more: someone waits for it.
+#: What is left is done by the next ones, and by upkeep.
+_MOST_BYTES = 512 << 20
+_SECONDS = 30
+#: What a publication does of files that lack added columns: readers open all files' footers while there are any.
+_MOST_BYTES_EVENED = 64 << 20
+_MOST_FOOTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """Files merged away and deleted by table, and what processes that are gone had left in the home."""
+
+    merged: dict[str, int]
+    deleted: dict[str, int]
+    debris: int
+
+
+def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+    """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
+    publishes, and deletes superseded files.
+
+    A file is deleted when it was superseded more than ``retention_hours`` ago, however old it is, and no running fetch
+    holds it. Publishing comes before deleting, so that ``cc.duckdb`` never names a deleted file; nor does that of
+    another home on the same lake (``lake/snapshot.py``). Tables keep their files for a week at least
+    (``keeping.RETENTION_FLOOR_HOURS``).
+    """
+    debris = clear_debris(workspace.settings)
+    lake = workspace.lake
+    go_on(workspace)
+    merged = _merge(workspace, Bounds(max_files), wait=True)
+    if workspace.settings.publish != "none":
+        publish_warehouse(workspace)
+    names = [*(spec.name for spec in TABLES), *RETIRED]
+    pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+    deleted["stored records"] = _sweep_records(workspace, retention_hours)
+    end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
+    return UpkeepReport(merged, deleted, debris)
+
+
+def merge_and_publish(workspace: Workspace) -> Publication:
+    """Merges what is due, if that is soon done and nobody else merges, and publishes as ``publish_warehouse`` does.
+
+    So a home that is never kept up stays quick all the same. Raises ``EnvironmentFault``, also where files could not be
+    merged: what there is was published then.
+    """
+    try:
+        _merge(workspace, Bounds(most_bytes=_MOST_BYTES, until=time.monotonic() + _SECONDS), wait=False)
+    except EnvironmentFault:
+        publish_warehouse(workspace)
+        raise
+    return publish_warehouse(workspace)
+
+
+def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
+    """Files merged away by table; nothing where another process merges and this one does not ``wait`` for it."""
+    lake = workspace.lake
+    evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
+    merged = {spec.name: 0 for spec in TABLES}
+    # a lock, and a lease on a lake elsewhere, only when there is anything to do
+    crowded = [name for name in merged if is_due(lake, name, bounds)]
+    uneven = [name for name in merged if lake.pin(name).uneven]
+    if crowded or uneven:
+        scratch = workspace.scratch / "merging"
+        with _merging_alone(workspace, wait=wait) as alone:
+            for name in crowded if alone else ():
+                merged[name] = merge_due(lake, name, scratch, bounds)
+            for name in uneven if alone else ():
+                merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
+            if alone:  # else another thread of this process may be merging there
+                shutil.rmtree(scratch, ignore_errors=True)
+    return merged
+
+
+@contextmanager
+def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
+    """Whether no other process merges. Waits for another one of this home, or not; never for another home's."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
+            alone = not workspace.settings.lake_is_apart or held.enter_context(leased(workspace.place, "merging"))
+        except LockHeld:
+            alone = False
+        yield alone
+
+
+def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
+    """Deletes stored files that nothing needs; gives how many."""
+    lake, storage = workspace.lake, workspace.storage
+    crawls = {*crawls_of(lake.pin("records")), *crawls_with_files(storage)}
+    swept = [
+        sweep(storage, crawl, partial(named_files, lake, crawl), retention_hours * 3_600) for crawl in sorted(crawls)
+    ]
+    return sum(one.files for one in swept)

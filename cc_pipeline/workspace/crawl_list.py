@@ -1,0 +1,161 @@
+"""Reads the list of crawls: from its address, from today's copy, or, when the address fails, from the last good copy,
+and where there is none, from what was known at release.
+
+This is the one answer to "which crawls are there, and how old is that", for commands, sensors, ``doctor`` and checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+from cc_pipeline.addresses import host_of, scheme_of
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.crawls import KNOWN_ON, Crawl, known_at_release, parse_collinfo
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
+from cc_pipeline.transport.faults import RangeFault
+
+_A_DAY: Final = timedelta(days=1)
+#: So long a list that did not come is not asked for again: a dead index server costs one command its patience, not all.
+_SILENCE: Final = timedelta(minutes=10)
+
+#: Where a list comes from: its address or today's copy of it, an older copy, this version's own list, nowhere.
+Origin = Literal["list", "copy", "release", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlList:
+    """``crawls`` are newest first, as they were listed at ``read_at`` (aware UTC). ``origin`` says where from.
+    For all but today's list, ``fault`` is the error that it met, and ``note`` a sentence that says so and how old
+    ``crawls`` are. Of origin ``none`` there are no crawls, and it is not known which there are."""
+
+    crawls: tuple[Crawl, ...]
+    read_at: datetime
+    origin: Origin = "list"
+    fault: EnvironmentFault | None = None
+    note: str | None = None
+
+    @property
+    def age(self) -> str:
+        """How long ago it was read, in words."""
+        return ago(self.read_at)
+
+
+def ago(moment: datetime) -> str:
+    """How long ago ``moment`` (aware) was, in words for a person: ``5 minutes ago``, ``26 days ago``."""
+    seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "less than a minute ago"
+
+
+def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlList:
+    """The list of crawls. ``download`` requests it; it is not called when Common Crawl's own list was read in the last
+    day, and when a list on a host of its own did not come a few minutes ago.
+
+    It never raises for a list that does not come: the origin of what it gives says so.
+    """
+    path = settings.cache_path / "collinfo.json"
+    copy = _last_good(path)
+    if copy is not None and _is_fresh(settings, copy):
+        return copy
+    failed = _failed_lately(settings)
+    if failed is None:
+        try:
+            return CrawlList(_read_anew(settings, download, path), datetime.now(UTC))
+        except EnvironmentFault as fault:
+            failed = fault
+            _remember(settings, fault)
+    if copy is not None:
+        note = f"{failed.what}; the copy from {copy.age} is used instead"
+        return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
+    if settings.is_common_crawl:
+        known = known_at_release()
+        note = (
+            f"{failed.what}, and there is no copy of it; what was known at this version's release "
+            f"({KNOWN_ON:%Y-%m-%d}, {ago(KNOWN_ON)}) is used instead: newer crawls than {known[0].id} may exist, and "
+            "can be named"
+        )
+        return CrawlList(known, KNOWN_ON, "release", failed, note)
+    return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.what}, and there is no copy of it")
+
+
+def _last_good(copy: Path) -> CrawlList | None:
+    try:
+        crawls = parse_collinfo(copy.read_bytes(), str(copy))
+        read_at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+    except (OSError, DataFault):
+        return None
+    return CrawlList(crawls, read_at) if crawls else None
+
+
+def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
+    try:
+        data = download()
+        crawls = parse_collinfo(data, settings.collinfo)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"the list of crawls at {settings.collinfo} could not be read ({fault})",
+            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network. A crawl that is named (--crawl "
+            "CC-MAIN-2024-22) is found without the list.",
+        ) from fault
+    except DataFault as fault:
+        raise _no_list(f"the list of crawls at {fault}") from fault
+    if not crawls:
+        # an index server in trouble has answered so; a copy of it would hide every crawl
+        raise _no_list(f"the list of crawls at {settings.collinfo} names no crawl")
+    with disk_trouble(copy):
+        write_whole(copy, data)
+    _failure_path(settings).unlink(missing_ok=True)
+    return crawls
+
+
+def _no_list(what: str) -> EnvironmentFault:
+    return EnvironmentFault(what, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
+
+
+def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
+    # only requests to the public list are saved; a local or private list may change at any moment
+    public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
+    return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
+
+
+def _is_apart(settings: Settings) -> bool:
+    """Whether the list is on a host of its own, which may be dead while the source answers."""
+    return scheme_of(settings.collinfo) in ("http", "https") and settings.collinfo.rpartition("/")[0] != settings.source
+
+
+def _failure_path(settings: Settings) -> Path:
+    return settings.cache_path / "collinfo.failed.json"
+
+
+def _failed_lately(settings: Settings) -> EnvironmentFault | None:
+    """The error that this list met a few minutes ago, so that it is not met again by every command."""
+    path = _failure_path(settings)
+    try:
+        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        failed = json.loads(path.read_bytes())
+        known, what, advice = (str(failed[name]) for name in ("list", "what", "advice"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    lately = timedelta(0) <= datetime.now(UTC) - at < _SILENCE
+    if not lately or known != settings.collinfo:
+        return None
+    return EnvironmentFault(f"{what} (asked {ago(at)}; asked again after {at + _SILENCE:%H:%M} UTC)", advice)
+
+
+def _remember(settings: Settings, fault: EnvironmentFault) -> None:
+    if not _is_apart(settings):
+        return
+    noted = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
+    try:
+        write_whole(_failure_path(settings), json.dumps(noted).encode())
+    except OSError:
+        return  # it only saves the next command some seconds

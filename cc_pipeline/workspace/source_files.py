@@ -1,0 +1,58 @@
+"""Files that a person named: their kinds, their partition keys, and which of them a home has."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.workspace.workspace import Workspace
+
+FileKind = Literal["sequencefile", "wat", "wet", "warc"]
+#: The kind of WARC and ARC files, which are not read into tables whole: an index of them is built.
+ARCHIVE: Final = "warc"
+
+FAULTS = "source_faults"
+#: Faults of a file that become rows; all are counted.
+MAX_FAULT_ROWS = 1_000
+
+_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
+_SPEAKING = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file to read whole, which belongs to ``crawl``. ``location`` is an absolute path or a key of the source."""
+
+    kind: FileKind
+    location: str
+    crawl: str
+
+    @property
+    def slug(self) -> str:
+        """The partition key: the printable part of the name, and 64 bits of a hash over kind, place and crawl."""
+        speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
+        text = "\n".join((self.kind, self.location, self.crawl))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return "_".join(part for part in (self.kind, speaking, digest) if part)
+
+
+def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
+    """The files behind partition keys (default: all). Archive files, of which an index is built, are not among them.
+
+    Raises ``UserInputError`` for a key that is not registered.
+    """
+    where = None if slugs is None else {"slug": list(slugs)}
+    rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
+    found = {
+        row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"])
+        for row in rows
+        if row["source_kind"] != ARCHIVE
+    }
+    unknown = [slug for slug in slugs or () if slug not in found]
+    if unknown:
+        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
+    return found

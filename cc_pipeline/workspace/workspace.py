@@ -1,0 +1,334 @@
+"""The workspace of a run: the lake, the transports, the stored records and the list of crawls, made from settings."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
+from cc_pipeline.commoncrawl.parts import with_subset
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import disk_trouble
+from cc_pipeline.home import CHOICES, choose
+from cc_pipeline.index.zipnum.kept import Clusters
+from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake.claim import agree, claim_lake, note_layout
+from cc_pipeline.lake.evolution import Migration, migrate
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.processes import this_process
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.stores.answer import S3Options, Timeouts
+from cc_pipeline.stores.watched import Watch
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind
+from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.rates import (
+    OWN_BUCKET_RATE,
+    SourceLimits,
+    chosen_limits,
+    default_limits,
+    refuse_nameless,
+    shared_among,
+)
+from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
+from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.records.plan import FetchPrice
+
+_T = TypeVar("_T")
+
+#: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
+_LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, few={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
+_LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
+#: Requests to the lake's own place at the same time.
+_OWN_PLACE = 32
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One home, one source and one lake, open for as long as a run lasts.
+
+    A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
+    to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
+    both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
+    ``opener`` opens transports to the source instead of :func:`open_transport`.
+    """
+
+    settings: Settings
+    one_command: bool = False
+    opener: Callable[..., Transport] | None = None
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The tables. First use claims home and lake for their source and brings them to the layout of this version.
+
+        Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline migrate`` does that), and for a home
+        or lake that a newer version made; ``UserInputError`` for one of another source.
+        """
+        self.claim()
+        self.migrate()
+        return open_lake(self.settings)
+
+    def claim(self) -> None:
+        """Writes down whose tables the home holds, and a lake outside it; see :attr:`lake` for what it raises."""
+        claim_home(self.settings)
+        if self.settings.lake_is_apart:
+            claim_lake(self.place, self.settings.home, self.settings.source)
+
+    def choose(self, *, anew: bool = False) -> None:
+        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew``, whatever was noted.
+
+        Raises ``UserInputError`` where other homes make the rows of that lake with others.
+        """
+        chosen = {name: getattr(self.settings, name) for name in CHOICES}
+        if self.settings.lake_is_apart:
+            agree(self.place, chosen, anew=anew)
+        choose(self.settings.home, chosen, anew=anew)
+        claim_home(self.settings)
+
+    def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
+        """Brings the tables of a claimed home to this version's layout, as :func:`~cc_pipeline.lake.evolution.migrate`
+        does; a lake outside the home is told."""
+        settings = self.settings
+        ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
+        if ran and settings.lake_is_apart:
+            note_layout(self.place, settings.home, settings.source)
+        elif ran:
+            claim_home(settings)
+        return ran
+
+    @cached_property
+    def transport(self) -> Transport:
+        """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
+        grow: a stage takes the difference."""
+        settings = self.settings
+        return self._open(settings, settings.source, settings.source_access, mirrors=settings.further_places)
+
+    @property
+    def _open(self) -> Callable[..., Transport]:
+        return self.opener or open_transport
+
+    @cached_property
+    def place(self) -> Transport:
+        """The one transport to the lake's own place, for stored records and exports."""
+        settings = self.settings
+        own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
+        return Transport(
+            settings.lake,
+            PlaceOptions(
+                rate=own_rate,
+                refusals=RefusalPolicy(probes=()),
+                concurrency=_OWN_PLACE,
+                s3=S3Options(settings.lake_endpoint, settings.s3_region),
+            ),
+        )
+
+    def index_place(self, crawl: str) -> Transport:
+        """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
+        return self.place if index_is_built(crawl) else self.transport
+
+    @cached_property
+    def short_ways(self) -> dict[str, str]:
+        """Crawls that may be asked through ZipNum although they were not harvested, and why. A command decides that by
+        its price; the UI, schedules and sensors harvest, so that there are none."""
+        return {}
+
+    @cached_property
+    def priced(self) -> dict[Slice, FetchPrice]:
+        """What the fetches of partitions cost that were priced with this workspace (``extraction/gate.py``)."""
+        return {}
+
+    def of_command(self, make: Callable[[], _T]) -> _T:
+        """The one value of a kind that a stage keeps for as long as this workspace is open; ``make`` makes the first.
+
+        So rooms above can add things up over a whole command, and this one need not know of them.
+        """
+        if make not in self._of_command:
+            self._of_command[make] = make()
+        return cast("_T", self._of_command[make])
+
+    @cached_property
+    def _of_command(self) -> dict[Callable[[], Any], Any]:
+        return {}
+
+    @cached_property
+    def accepted_losses(self) -> set[str]:
+        """Numbers of losses that a person accepts: of all that a target lost in a crawl (``Shortfall.losses``)."""
+        return set(self.settings.accept_losses)
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The ZipNum indexes that the run has opened, and what is kept of them in the home's cache."""
+        return Clusters(self.settings.cache_path / "zipnum")
+
+    def archives(self, crawl: str) -> Transport | NamedPlaces:
+        """What reads records of ``crawl`` by file and place: the source, or wherever the files lie that a person named
+        for a collection."""
+        return self._named if crawl.startswith(LOCAL) else self.transport
+
+    def address_of(self, filename: str) -> str:
+        """The address of an archive file of any crawl, for people."""
+        return self._named.url(filename)
+
+    @cached_property
+    def _named(self) -> NamedPlaces:
+        return NamedPlaces(self.transport, lambda root: self._open(self.settings, root, NO_ACCESS))
+
+    @cached_property
+    def storage(self) -> RecordStorage:
+        """The stored records of the lake."""
+        return RecordStorage(self.place, spool=self.settings.home / "spool")
+
+    @cached_property
+    def crawl_list(self) -> CrawlList:
+        """The list of crawls, read once; where it cannot be read, what is known without it, and that this is so."""
+        return read_crawl_list(self.settings, self._download_crawl_list)
+
+    @cached_property
+    def _list_transport(self) -> Transport:
+        """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source, and is asked for as
+        patiently as anything else there."""
+        settings = self.settings
+        root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
+        if (root, access) == (settings.source, settings.source_access):
+            return self.transport
+        return self._open(replace(settings, wait=0.0), root, access, _LIST_RETRY, _LIST_TIMEOUTS)
+
+    def _download_crawl_list(self) -> bytes:
+        name = self.settings.collinfo.rpartition("/")[2]
+        return self._list_transport.read_all(name).data
+
+    def close(self) -> None:
+        """Ends what connections there are. A workspace that is used again opens them again."""
+        with ExitStack() as closing:
+            for name in ("transport", "place", "_list_transport", "_named"):
+                opened: Transport | NamedPlaces | None = self.__dict__.get(name)
+                if opened is not None:
+                    closing.callback(opened.close)
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this process for files that do not outlive it."""
+        path = self.settings.home / "scratch" / this_process()
+        with disk_trouble(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextmanager
+    def scratch_folder(self, purpose: str) -> Iterator[Path]:
+        """A new folder in ``scratch``, deleted when the block ends. Raises ``EnvironmentFault``."""
+        folder = self.scratch / f"{purpose}-{time.monotonic_ns()}"
+        with disk_trouble(folder):
+            folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def register_targets(self, targets: Sequence[Target]) -> None:
+        """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
+        if targets:
+            definitions.register(self.lake, targets)
+
+    def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
+        """The targets behind partition keys; see :func:`cc_pipeline.lake.targets.read`."""
+        return definitions.read(self.lake, slugs)
+
+    def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
+        """The slugs that define each of ``slugs``; a large set has many
+        (:func:`cc_pipeline.lake.targets.parts_of`)."""
+        return definitions.parts_of(self.lake, slugs)
+
+    def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:
+        """The slugs under which rows of each of ``slugs`` can be: those of its parts, in every subset."""
+        return {
+            slug: [with_subset(part, subset) for subset in SUBSETS for part in own]
+            for slug, own in self.parts(slugs).items()
+        }
+
+
+@contextmanager
+def open_workspace(settings: Settings, *, one_command: bool = False) -> Iterator[Workspace]:
+    """A workspace that is closed at the end of the block."""
+    workspace = Workspace(settings, one_command)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def open_transport(
+    settings: Settings,
+    root: str,
+    access: Access,
+    retry: RetryPolicy | None = None,
+    timeouts: Timeouts | None = None,
+    *,
+    mirrors: Sequence[tuple[str, Access]] = (),
+    watch: Watch | None = None,
+) -> Transport:
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
+    ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact."""
+    for place in (root, *(mirror for mirror, _ in mirrors)):
+        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
+    return Transport(
+        root,
+        PlaceOptions(
+            redirects=settings.redirects,
+            user_agent=settings.user_agent,
+            concurrency=settings.concurrency,
+            rate=settings.rate,
+            hosts=settings.hosts,
+            budget_path=settings.budget_path,
+            retry=retry or RetryPolicy(),
+            refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
+            timeouts=timeouts or Timeouts(),
+            buckets={
+                name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
+                for name, one in settings.s3_buckets.items()
+            },
+            watch=watch,
+            s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
+        ),
+        mirrors=mirrors,
+        access=access,
+    )
+
+
+def open_lake(settings: Settings) -> Lake:
+    """The tables of the settings' lake as they are. This neither claims nor migrates the home."""
+    return Lake(settings.lake, TABLES, lake_options(settings))
+
+
+def lake_options(settings: Settings) -> dict[str, str] | None:
+    """Delta's storage options for a lake on S3, ``None`` for a folder. Credentials come from the usual chain."""
+    if scheme_of(settings.lake) != "s3":
+        return None
+    options = {"AWS_REGION": settings.s3_region, "conditional_put": "etag"}
+    if settings.lake_endpoint:
+        options |= {"AWS_ENDPOINT_URL": settings.lake_endpoint, "AWS_ALLOW_HTTP": "true"}
+    return options
+
+
+def limits_of(settings: Settings) -> SourceLimits:
+    """What the request budget allows this host at the source, once it has earned its rate."""
+    defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
+    return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
+
+
+def export_prefix(crawl: str, slug: str) -> str:
+    """Where in the lake a slice's files lie, with a slash at its end."""
+    return f"exports/{crawl}/{slug}/"

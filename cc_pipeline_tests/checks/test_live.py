@@ -1,0 +1,197 @@
+"""A look at a source names just those assumptions that do not hold there, and asks no more than it may."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.checks.assumptions import ASSUMPTIONS
+from cc_pipeline.checks.live import HEADERS, MOST_REQUESTS, Live, look_live, rate_for
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.indexes import write_zipnum
+from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.frontmanners import CLOUDFRONT, Manners
+from cc_pipeline_tests.world import closed_port
+
+ARC = "CC-MAIN-2008-2009"
+CLUSTER = f"cc-index/collections/{ARC}/indexes/cluster.idx"
+#: What a sound source cannot show: no refusal, and S3 is asked where it is Common Crawl's own.
+UNSEEN = {"retry_after", "s3_same"}
+#: As the front, but for the time it takes.
+FRONT = replace(CLOUDFRONT, latency=0.0)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a bucket in it that has all that is assumed of the real one: two ARC crawls are listed, and one has
+    a ZipNum index (of the captures of another)."""
+    root = tmp_path_factory.mktemp("served") / "commoncrawl"
+    listed = [CrawlSpec(name, has_data=False) for name in ("CC-MAIN-2024-26", "CC-MAIN-2009-2010", ARC)]
+    spec = replace(TEST, crawls=(listed[0], *TEST.crawls, *listed[1:]))
+    truth = ensure(root, spec)
+    write_zipnum(root, spec, CrawlSpec(ARC), truth.of("CC-MAIN-2012"))
+    return root.parent
+
+
+def settings_of(server: FaultServer, home: Path, **chosen: object) -> Settings:
+    return load_settings({}, source=f"{server.url}commoncrawl", home=str(home), **chosen)
+
+
+def told(live: Live) -> dict[str, set[str]]:
+    """The names of assumptions by what is said of them."""
+    found: dict[str, set[str]] = {"held": set(), "did not hold": set(), "not seen": set()}
+    for one in live.verdicts:
+        found[one.told].add(one.name)
+    return found
+
+
+def test_all_that_can_be_seen_of_a_sound_source_holds(source: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with FaultServer(source, manners=FRONT) as server:
+        live = look_live(settings_of(server, home))
+        assert live.requests == len(server.hits) == len(live.answers) <= MOST_REQUESTS
+    assert {step.name: step.outcome for step in live.steps if step.outcome != "done"} == {"s3": "skipped"}
+    assert told(live) == {"held": {one.name for one in ASSUMPTIONS} - UNSEEN, "did not hold": set(), "not seen": UNSEEN}
+    assert not live.failed
+    assert not home.exists(), "without a limit on requests, not even a budget is kept"
+    said = json.loads(json.dumps(live.as_json()))
+    assert [one["held"] for one in said["assumptions"]] == [one.told for one in live.verdicts]
+    assert said["requests"] == len(said["answers"])
+    assert sum(one["bytes"] for one in said["answers"]) == said["bytes"] > 0
+    assert set().union(*(one["headers"] for one in said["answers"])) <= set(HEADERS)
+    footer = next(one for one in said["answers"] if one["step"] == "footer")
+    assert footer["status"] == 206
+    assert footer["asked"].startswith("bytes=-")
+    assert footer["headers"]["etag"].endswith('-15"')
+    assert footer["headers"]["x-cache"] == "Miss from cloudfront"
+
+
+@pytest.mark.parametrize(
+    ("manners", "broken"),
+    [
+        (Manners(suffixes="whole"), {"suffix_ranges"}),
+        (Manners(suffixes="refused"), {"suffix_ranges"}),
+        (Manners(etags="two"), {"one_etag"}),
+        (Manners(etags="weak"), {"strong_etags"}),
+        (Manners(etags="none"), {"strong_etags"}),
+        (Manners(totals=False), {"totals"}),
+        (Manners(archives=False), {"records", "arc_records"}),
+        (Manners(most=5, front=True), {"no_refusal", "retry_after"}),
+    ],
+    ids=lambda given: "+".join(sorted(given)) if isinstance(given, set) else "",
+)
+def test_what_does_not_hold_is_named_and_nothing_else(
+    source: Path, tmp_path: Path, manners: Manners, broken: set[str]
+) -> None:
+    with FaultServer(source, manners=manners) as server:
+        live = look_live(settings_of(server, tmp_path))
+    assert told(live)["did not hold"] == broken
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (Rule("login_page", times=None), {"digests"}),
+        (Rule("other_url", times=None), {"records", "arc_records"}),
+        (Rule("404", key=f"*{CLUSTER}", times=None), {"arc_zipnum"}),
+        (Rule("403", key="*no-such-key", times=None), {"missing_404", "no_refusal", "retry_after"}),
+        (Rule("404", key="*paths.gz", times=None), {"path_list"}),
+        (Rule("empty", key="*collinfo.json", times=None), {"list"}),
+    ],
+    ids=lambda given: f"{given.kind} {given.key}" if isinstance(given, Rule) else "",
+)
+def test_a_source_that_lies_or_lacks_something_is_told_from_a_sound_one(
+    source: Path, tmp_path: Path, rule: Rule, broken: set[str]
+) -> None:
+    with FaultServer(source, rules=[rule]) as server:
+        live = look_live(settings_of(server, tmp_path))
+    assert told(live)["did not hold"] == broken
+    assert live.failed is (broken != {"arc_zipnum"}), "a crawl without an index is no failure"
+
+
+def test_several_that_do_not_hold_are_all_named(source: Path, tmp_path: Path) -> None:
+    rules = [Rule("404", key=f"*{CLUSTER}", times=None)]
+    with FaultServer(source, manners=Manners(suffixes="whole", etags="two"), rules=rules) as server:
+        live = look_live(settings_of(server, tmp_path))
+    assert told(live)["did not hold"] == {"suffix_ranges", "one_etag", "arc_zipnum"}
+
+
+def test_a_list_without_the_arc_years_is_told(tmp_path: Path) -> None:
+    root = tmp_path / "commoncrawl"
+    ensure(root, TEST)
+    with FaultServer(tmp_path) as server:
+        live = look_live(settings_of(server, tmp_path / "home"))
+    assert told(live)["did not hold"] == {"arc_listed", "arc_zipnum"}
+
+
+def test_no_more_is_asked_than_may_be(source: Path, tmp_path: Path) -> None:
+    with FaultServer(source) as server:
+        live = look_live(settings_of(server, tmp_path), most=6)
+        assert live.requests == len(server.hits) == 6
+    assert live.failed
+    assert "6 requests" in next(step.text for step in live.steps if step.outcome == "failed")
+    assert not told(live)["did not hold"]
+
+
+def test_the_rate_is_kept_in_the_budget_of_the_home(source: Path, tmp_path: Path) -> None:
+    with FaultServer(source) as server:
+        settings = settings_of(server, tmp_path / "home")
+        look_live(settings, rate=40)
+        moments = sorted(hit.at for hit in server.hits)
+    # no more than a slow machine can make of it
+    assert moments[-1] - moments[0] >= (len(moments) - 2) / (40 * 1.05)
+    assert {path.name.partition("-")[0] for path in settings.home.iterdir()} == {settings.budget_path.name}
+
+
+def test_a_public_source_is_asked_once_a_second_at_most(tmp_path: Path) -> None:
+    public = load_settings({}, home=str(tmp_path))
+    assert rate_for(public) == 1.0
+    assert rate_for(replace(public, rate=50.0)) == 1.0
+    assert rate_for(replace(public, rate=0.2)) == 0.2
+    assert rate_for(replace(public, source="http://127.0.0.1:80")) is None
+
+
+def test_s3_is_compared_where_there_are_credentials(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with FaultServer(source) as server:
+        settings = settings_of(server, tmp_path / "home", s3_endpoint=server.url.rstrip("/"))
+        without = look_live(settings, bucket="s3://commoncrawl")
+        assert without.steps[-1].text == "no credentials"
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+        live = look_live(settings, bucket="s3://commoncrawl")
+        assert server.hits[-1].authorization.startswith("AWS4-HMAC-SHA256")
+    assert (without.failed, live.failed) == (False, False)
+    assert told(without)["not seen"] == UNSEEN
+    assert told(live)["not seen"] == UNSEEN - {"s3_same"}
+    assert not told(live)["did not hold"]
+
+
+def test_a_source_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    live = look_live(load_settings({}, source=closed_port(), home=str(tmp_path)))
+    assert live.failed
+    assert told(live)["not seen"] == {one.name for one in ASSUMPTIONS}
+    assert {seen.trouble for _, seen in live.answers} == {"unreachable"}
+
+
+def test_the_page_has_every_assumption() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "live.md").read_text("utf-8")
+    rows = [line.strip("|").split("|")[:2] for line in page.splitlines() if line.startswith("| `")]
+    assert [(name.strip(" `"), says.strip()) for name, says in rows] == [(one.name, one.says) for one in ASSUMPTIONS]
+
+
+def test_a_folder_is_no_source_to_look_at(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserInputError):
+        look_live(load_settings({}, source=str(source / "commoncrawl"), home=str(tmp_path)))

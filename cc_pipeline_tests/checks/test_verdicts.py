@@ -1,0 +1,316 @@
+"""Every verdict on the tables fails where something is broken, and says what."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from cc_pipeline.checks import checks as inputs
+from cc_pipeline.checks import outputs, pages
+from cc_pipeline.checks.checks import ledger_verdict, locators_verdict, stored_verdict
+from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, versions_of
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.indexing.crawls import commit_crawls
+from cc_pipeline.indexing.url_index import build_url_index, url_index_root
+from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
+from cc_pipeline.legacy2012 import checks as whole_files_checks
+from cc_pipeline.legacy2012.export import export_slices
+from cc_pipeline.legacy2012.stage import register
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.publish.report import report_path
+from cc_pipeline.workspace.source_files import SourceFile
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline_tests.world import NEW, OLD, announce, copy_of, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE, OTHER = "example.com", "example-foo.com"
+MINE, KEY = Slice(NEW, SITE), f"{NEW}|{SITE}"
+
+
+@pytest.fixture
+def home(bucket: Bucket, tmp_path: Path) -> Workspace:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    extract(workspace, SITE, OTHER)
+    return workspace
+
+
+def replaced(workspace: Workspace, table: str, rows: pa.Table) -> None:
+    """Commits other rows for ``MINE``; its digest stays."""
+    workspace.lake.commit(table, rows, [MINE.where], {})
+
+
+def rows_of(workspace: Workspace, table: str) -> pa.Table:
+    return workspace.lake.read(table, MINE.where)
+
+
+def without_the_first(rows: pa.Table) -> pa.Table:
+    return rows.take(list(range(1, rows.num_rows)))
+
+
+def looks() -> list[Look]:
+    return [Look(), Look([MINE, Slice(NEW, OTHER)])]
+
+
+def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...] = (KEY,)) -> CheckResult:
+    assert (verdict.severity, tuple(sorted(set(verdict.wrong)))) == (severity, wrong), verdict
+    for key in wrong:
+        assert key in verdict.message
+    return verdict
+
+
+def test_a_sound_home_is_sound(home: Workspace) -> None:
+    for look in looks():
+        for verdict in (ledger_verdict, stored_verdict, locators_verdict, *map(pages.__dict__.get, (
+            "complete_verdict", "one_run_verdict", "texts_verdict",
+        ))):  # fmt: skip
+            found = verdict(home, look)
+            assert found.passed, found
+        for table in ("page_text", "page_links", "feed_items"):
+            found = pages.places_verdict(home, table, look)
+            assert found.passed, found
+            assert found.figures["rows"]
+
+
+def test_a_page_that_went_is_missed(home: Workspace) -> None:
+    replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
+    for look in looks():
+        broken(pages.complete_verdict(home, look))
+    assert pages.complete_verdict(home, Look([Slice(NEW, OTHER)])).passed
+
+
+def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
+    rows = rows_of(home, "records")
+    digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
+    home.lake.commit("records", without_the_first(rows), [MINE.where], digests)
+    found = broken(pages.complete_verdict(home, Look()), "warn")
+    assert "parse_domain" in found.message
+
+
+def test_rows_of_no_page_are_named(home: Workspace) -> None:
+    for table in ("page_text", "page_links", "feed_items"):
+        rows = rows_of(home, table)
+        assert rows.num_rows
+        place = rows.schema.get_field_index("warc_record_offset")
+        moved = pc.add(rows["warc_record_offset"], 1)
+        replaced(home, table, rows.set_column(place, rows.schema.field(place), moved))
+        for look in looks():
+            found = broken(pages.places_verdict(home, table, look))
+            assert found.figures["rows without a page"] == rows.num_rows
+
+
+def test_tables_of_two_runs_are_named(home: Workspace) -> None:
+    home.lake.commit_digests("page_text", {PARSE.digest_name(MINE): "abc"})
+    for look in looks():
+        broken(pages.one_run_verdict(home, look), "warn")
+
+
+def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
+    home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_FEW_PAGES", 2)
+    texts = rows_of(home, "page_text")
+    place = texts.schema.get_field_index("content_simhash")
+    nulls = pa.nulls(texts.num_rows, pa.int64())
+    replaced(home, "page_text", texts.set_column(place, texts.schema.field(place), nulls))
+    for look in looks():
+        broken(pages.texts_verdict(home, look), "warn")
+    html = pc.equal(texts["text_type"], "html")
+    replaced(home, "page_text", texts.filter(pc.invert(html)))
+    for look in looks():
+        broken(pages.texts_verdict(home, look))
+    # of rows of before the column, none is said to be missing
+    place = texts.schema.get_field_index("text_type")
+    unsaid = texts.set_column(place, texts.schema.field(place), pa.nulls(texts.num_rows, pa.string()))
+    replaced(home, "page_text", unsaid)
+    assert pages.texts_verdict(home, Look()).passed
+
+
+def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
+    look = Look([Slice(NEW)])
+    assert inputs.manifest_verdict(home, Look()).passed
+    listed = home.lake.read("index_manifest", {"crawl": NEW})
+    lake = home.lake
+    # other subsets were not harvested, so their files are expected by nobody
+    pages = listed.filter(pc.equal(listed["subset"], "warc"))
+    lake.commit("index_manifest", pages, [{"crawl": NEW}], {})
+    assert inputs.manifest_verdict(home, look).passed
+    lake.commit("index_manifest", pages.slice(1), [{"crawl": NEW}], {})
+    broken(inputs.manifest_verdict(home, look), "warn", (NEW,))
+    lake.commit("index_manifest", pa.concat_tables([listed, listed.slice(0, 1)]), [{"crawl": NEW}], {})
+    broken(inputs.manifest_verdict(home, look), "error", (NEW,))
+    assert inputs.manifest_verdict(home, Look([Slice(OLD)])).passed
+
+
+def test_footers_that_are_gone_are_missed(home: Workspace) -> None:
+    assert inputs.footers_verdict(home, Look()).passed
+    for path in (home.settings.footers_path / NEW).iterdir():
+        path.unlink()
+    broken(inputs.footers_verdict(home, Look()), "warn", (NEW,))
+
+
+def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    workspace = workspace_of(root, tmp_path / "home")
+    assert inputs.crawl_list_verdict(workspace).passed
+    commit_crawls(workspace)
+    assert inputs.crawl_list_verdict(workspace).passed
+    announce(root)
+    found = inputs.crawl_list_verdict(workspace_of(root, tmp_path / "home"))
+    assert found.severity == "warn"
+    assert "CC-MAIN-2024-26" in found.message
+    (root / "collinfo.json").unlink()
+    found = inputs.crawl_list_verdict(workspace_of(root, tmp_path / "home"))
+    assert found.severity == "warn"
+    assert "copy" in found.message
+
+
+def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
+    assert outputs.published_verdict(home).message == "nothing was published yet"
+    assert outputs.published_files_verdict(home).passed
+    publish(home)
+    assert outputs.published_verdict(home).passed
+    assert "all " in outputs.published_files_verdict(home).message
+    path, shown = home.settings.published_path, home.lake.pin("page_text").files
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE publication SET lake_rows = lake_rows - 1 WHERE table_name = 'page_text'")
+    found = outputs.published_verdict(home)
+    assert (found.severity, "page_text" in found.message) == ("error", True)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE publication SET lake_rows = lake_rows + 1 WHERE table_name = 'page_text'")
+    extract(home, "example.org")
+    found = outputs.published_verdict(home)
+    assert (found.severity, "changed since" in found.message) == ("ok", True)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE publication SET published_at = published_at - INTERVAL 3 DAY")
+    assert outputs.published_verdict(home).severity == "warn"
+    Path(shown[0]).unlink()
+    found = outputs.published_files_verdict(home)
+    assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
+
+
+def test_reports_of_another_publication_are_named(home: Workspace) -> None:
+    verdict = outputs.pages_about_targets_verdict
+    assert verdict(home).passed
+    publish(home)
+    path = report_path(home.settings, SITE)
+    path.parent.mkdir(parents=True)
+    path.write_text("<p>", "utf-8")
+    assert verdict(home).passed
+    for hours, severity in ((1, "ok"), (30, "warn")):
+        then = home.settings.published_path.stat().st_mtime - hours * 3_600
+        os.utime(path, (then, then))
+        assert verdict(home).severity == severity
+    assert SITE in verdict(home).message
+
+
+def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, publish="copy")
+    commit_crawls(workspace)
+    publish(workspace)
+    assert outputs.published_files_verdict(workspace).message == "the file holds the rows itself"
+
+
+def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:
+    kind = whole_files_checks.EXPORTS["text_sequencefile"]
+
+    def verdicts() -> list[CheckResult]:
+        return [whole_files_checks.exports_verdict(home, kind, look) for look in looks()]
+
+    assert [found.figures["partitions"] for found in verdicts()] == [0, 0]
+    export_slices(home, NEW, [SITE, OTHER])
+    assert [(found.passed, found.figures["partitions"]) for found in verdicts()] == [(True, 2)] * 2
+    folder = Path(home.settings.lake) / export_prefix(NEW, SITE)
+    file = folder / f"{kind}-00000"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    for found in verdicts():
+        broken(found)
+    file.unlink()
+    for found in verdicts():
+        broken(found)
+    file.write_bytes(whole)
+    for table in PAGE_TABLES:
+        home.lake.commit_digests(table, {PARSE.digest_name(MINE): "abc"})
+    for found in verdicts():
+        broken(found, "warn")
+    (folder / f"_{kind}.json").unlink()
+    for found in verdicts():
+        broken(found)
+
+
+def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
+    assert outputs.url_indexes_verdict(home, Look()).passed
+    build_url_index(home, NEW)
+    assert outputs.url_indexes_verdict(home, Look()).passed
+    tree = url_index_root(home) / NEW / "url-index.pbtree"
+    tree.write_bytes(tree.read_bytes()[:-1])
+    broken(outputs.url_indexes_verdict(home, Look()), "error", (NEW,))
+    assert outputs.url_indexes_verdict(home, Look([Slice(OLD)])).passed
+    (tree.parent / "url-index.json").unlink()
+    broken(outputs.url_indexes_verdict(home, Look()), "warn", (NEW,))
+
+
+def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home: Workspace) -> None:
+    lake = home.lake
+    before = versions_of(lake, ("captures", "page_metadata", "targets"))
+    stages = (LOCATE, PARSE)
+    assert changed_since(lake, Note(before), before, stages) == set()
+    extract(home, "example.org")
+    LOCATE.forget(lake, [MINE])
+    now = versions_of(lake, ("captures", "page_metadata"))
+    assert changed_since(lake, Note(before), now, stages) == {Slice(NEW, "example.org"), MINE}
+    assert changed_since(lake, Note({}), now, stages) is None
+    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is None
+    log = Path(lake.address("captures")) / "_delta_log"
+    (log / f"{now['captures']:020}.json").unlink()
+    assert changed_since(lake, Note(before), now, stages) is None
+
+
+def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
+    wrong = tuple(f"{NEW}|{number}" for number in range(600))
+    verdict, note = noted(CheckResult("x", "error", "bad", {}, wrong), Look(), None, {"captures": 7})
+    assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
+    assert read_note(note.as_dict()) == note
+    assert read_note({"versions": 5}) is None
+    _, note = noted(
+        CheckResult("x", "ok", "good"), Look([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
+    )
+    assert note == Note({"captures": 7}, (), "ok")
+
+
+def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
+    PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
+    assert pages.complete_verdict(home, Look()).passed
+
+
+def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:
+    file = SourceFile("wat", "/files/a.warc.wat.gz", NEW)
+    register(home, [file])
+    own = Slice(NEW, file.slug)
+
+    def verdict(table: str) -> str:
+        found = {
+            whole_files_checks.files_read_verdict(home, table, look).severity
+            for look in (Look(), Look([Slice("", file.slug)]))
+        }
+        assert len(found) == 1
+        return found.pop()
+
+    assert {verdict(table) for table in PAGE_TABLES} == {"ok"}
+    rows: dict[str, pa.Table] = {table: home.lake.specs[table].schema.empty_table() for table in READ_FILES.tables}
+    READ_FILES.commit(home.lake, {own: "abc"}, rows)
+    assert verdict("page_metadata") == "warn", "a file without any page is odd"
+    assert verdict("page_links") == "ok"
+    assert whole_files_checks.faults_verdict(home, Look()).passed
+    fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
+    rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
+    home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
+    assert whole_files_checks.faults_verdict(home, Look()).severity == "warn"
+    assert file.slug in whole_files_checks.faults_verdict(home, Look([Slice("", file.slug)])).message
+    assert verdict("page_links") == "error", "its tables come from two readings"

@@ -1,0 +1,182 @@
+"""The 2012 documents: real ones read into the tables and written again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.documents.document2012.json import metadata_object
+from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline.errors import DataFault
+from cc_pipeline.legacy2012.document import read_metadata_json
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
+from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.test_parse_page import HTML
+
+
+def _context(url: str) -> PageInput:
+    return PageInput(
+        "CC-MAIN-2012",
+        "warc",
+        url,
+        b"",
+        source_kind="sequencefile",
+        source_file="parse-output/segment/1/metadata-00000",
+    )
+
+
+def _real_rows() -> list[tuple[str, str]]:
+    rows = []
+    for path in sorted((CORPUS / "legacy_cc_metadata").glob("**/*.tsv")):
+        rows += [tuple(line.split("\t", 1)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return rows
+
+
+@needs_corpus
+def test_real_rows_are_written_again_key_for_key() -> None:
+    rows = _real_rows()
+    assert len(rows) >= 50
+    parsed = [read_metadata_json(text, _context(url)) for url, text in rows]
+    documents = [json.loads(text) for _, text in rows]
+    assert [metadata_object(each.metadata, each.links, compat="2012") for each in parsed] == documents
+    # and after a stay in the table
+    table = to_record_batches(parsed)["page_metadata"].to_pylist()
+    assert [metadata_object(row, compat="2012") for row in table] == documents
+
+
+@needs_corpus
+def test_real_rows_fill_keys_and_links() -> None:
+    parsed = [read_metadata_json(text, _context(url)) for url, text in _real_rows()]
+    batches = to_record_batches(parsed)
+    first = batches["page_metadata"].to_pylist()[0]
+    assert first["parser"] == "commoncrawl-2012"
+    assert first["source_kind"] == "sequencefile"
+    assert first["warc_filename"] == "parse-output/segment/1341690147253/1341708194671_0.arc.gz"
+    assert (first["warc_record_offset"], first["warc_record_length"], first["fetch_status"]) == (156, 9775, 200)
+    kinds = Counter(row["type"] for row in batches["page_links"].to_pylist())
+    assert kinds["a"] > 2000
+    # link and script tags whose type attribute took the tag's place are known again
+    assert kinds["link"] > 100
+    assert kinds["script"] > 100
+    assert kinds[None] < 0.01 * kinds.total()
+
+
+def _own() -> dict[str, ParsedPage]:
+    return {
+        "html": parse_page(page(HTML)),
+        "rss": parse_page(page(RSS, mime="text/xml")),
+        "atom": parse_page(page(ATOM, mime="text/xml")),
+    }
+
+
+@pytest.mark.parametrize("kind", ["html", "rss", "atom"])
+def test_documents_of_ours_read_and_written_again(kind: str) -> None:
+    parsed = _own()[kind]
+    document = metadata_object(parsed.metadata, parsed.links)
+    again = read_metadata_json(json.dumps(document), _context("https://www.example.com/"))
+    assert metadata_object(again.metadata, again.links) == document
+    assert to_record_batches([again])["feed_items"].num_rows == len(parsed.feed_items)
+
+
+def test_the_type_attribute_overwrites_the_tag_in_compat_mode() -> None:
+    parsed = parse_page(
+        page('<link rel="stylesheet" type="text/css" href="a.css"><a href="tel:1">x</a><a href=b>b</a>')
+    )
+    links = metadata_object(parsed.metadata, parsed.links)["content"]["links"]
+    assert [link["type"] for link in links] == ["link", "a", "a"]
+    compat = metadata_object(parsed.metadata, parsed.links, compat="2012")["content"]["links"]
+    assert compat[0] == {
+        "type": "text/css",
+        "rel": "stylesheet",
+        "text": "",
+        "href": "https://www.example.com/dir/a.css",
+    }
+    assert [link["href"] for link in compat[1:]] == ["https://www.example.com/dir/b"]
+
+
+def test_every_attribute_of_a_link_survives_and_is_read_back() -> None:
+    markup = '<link rel="stylesheet" type="text/css" href="a.css"><script type=module src=b.js></script>'
+    parsed = parse_page(page(markup))
+    document = metadata_object(parsed.metadata, parsed.links)
+    assert document["content"]["links"][0] == {
+        "rel": "stylesheet",
+        "type_attribute": "text/css",
+        "type": "link",
+        "text": "",
+        "href": "https://www.example.com/dir/a.css",
+    }
+    again = read_metadata_json(json.dumps(document), page())
+    assert [(link.type, link.attributes["type"]) for link in again.links] == [
+        ("link", "text/css"),
+        ("script", "module"),
+    ]
+
+
+def test_a_type_attribute_that_took_an_unknown_tag_s_place_stays_there() -> None:
+    link = {"type": "application/x-shockwave", "href": "http://a.example/x", "text": ""}
+    document = json.dumps({"disposition": "SUCCESS", "content": {"type": "html-doc", "links": [link]}})
+    found = read_metadata_json(document, page())
+    assert metadata_object(found.metadata, found.links)["content"]["links"] == [link]
+
+
+def test_compat_headers_lack_what_2012_left_out_and_take_the_last() -> None:
+    headers = (("Set-Cookie", "a"), ("Transfer-Encoding", "chunked"), ("X-A", "1"), ("x-a", "2"))
+    row = parse_page(page("x", headers=headers, server_ip=None), ParseOptions()).metadata
+    compat = metadata_object(row, compat="2012")
+    assert compat["http_headers"] == {
+        "response": "HTTP/1.1 200 OK",
+        "content-type": "text/html; charset=utf-8",
+        "x-a": "2",
+    }
+    assert compat["server_ip"] == "0.0.0.0"
+    assert metadata_object(row)["http_headers"]["x-a"] == "1, 2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 9999,
+        '{"disposition": "SUCCESS", "http_result": "x"}',
+        '{"disposition": "SUCCESS", "http_headers": {"a": 1}}',
+        '{"disposition": "SUCCESS", "attempt_time": 1e300}',
+        '{"disposition": "SUCCESS", "content": 7}',
+        '{"disposition": "SUCCESS", "content": {"type": "rss-feed", "items": [3]}}',
+        '{"disposition": "SUCCESS", "content": {"type": "html-doc", "title": {}}}',
+        '{"disposition": "SUCCESS", "content": {"type": "html-doc", "links": [{"href": 3}]}}',
+    ],
+)
+def test_what_is_no_document_is_a_fault(text: str) -> None:
+    with pytest.raises(DataFault):
+        read_metadata_json(text, _context("http://a/"))
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["content", "http_headers", "archiveInfo", "redirect_from", "attempt_time", "x"]), _json
+    )
+)
+def test_odd_documents_are_rows_or_faults(document: dict[str, Any]) -> None:
+    try:
+        parsed = read_metadata_json(json.dumps({**document, "disposition": "SUCCESS"}), _context("http://a/"))
+    except DataFault:
+        return
+    assert metadata_object(parsed.metadata, parsed.links)["disposition"] == "SUCCESS"
+    assert to_record_batches([parsed])["page_metadata"].num_rows == 1

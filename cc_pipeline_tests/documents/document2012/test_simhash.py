@@ -1,0 +1,94 @@
+"""The 2012 text_simhash against its definition written down plainly, and against values of the original code."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.documents.document2012 import simhash
+from cc_pipeline.documents.document2012.simhash import text_simhash
+from cc_pipeline.documents.document2012.simhash_np import fingerprint
+from cc_pipeline.documents.document2012.simhash_np import text_simhash as text_simhash_np
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+
+def plainly(text: str) -> int:
+    """The definition: set of 4-unit runs, one vote per bit and fingerprint."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    runs = {data[at : at + 8] for at in range(0, len(data) - 7, 2)}
+    prints = [fingerprint(run) for run in runs]
+    ones = [sum(each >> bit & 1 for each in prints) for bit in range(64)]
+    value = sum(1 << bit for bit, count in enumerate(ones) if 2 * count > len(prints))
+    return value - (1 << 64) if value >> 63 else value
+
+
+@given(
+    st.one_of(
+        st.text(max_size=300),
+        st.text(alphabet="ab ", max_size=600),
+        st.text(alphabet="abcdefgh éü", min_size=60, max_size=600),
+        st.lists(st.sampled_from(["plain words here ", "€", "日本", "𝄞", "naïve "]), max_size=60).map("".join),
+    )
+)
+def test_equals_the_definition(text: str) -> None:
+    assert text_simhash(text) == text_simhash_np(text) == plainly(text)
+
+
+def test_the_compiled_one_was_built() -> None:
+    """Every machine that runs the tests has a compiler, so that both are under test."""
+    assert simhash.COMPILED
+
+
+@pytest.mark.parametrize("alphabet", ["abcdefghijklmnop", "日本語中国文字漢字", "ab日本𝄞\x00é"])
+def test_more_runs_than_the_first_tables_hold(alphabet: str) -> None:
+    chosen = random.Random(11)
+    text = "".join(chosen.choices(alphabet, k=150_000))
+    assert text_simhash(text) == text_simhash_np(text)
+
+
+def test_zeros_are_a_run_like_any_other() -> None:
+    assert text_simhash("\x00" * 9) == text_simhash_np("\x00" * 9) == plainly("\x00" * 9)
+
+
+@pytest.mark.parametrize("wrong", [b"bytes", None, 3])
+def test_only_texts_are_taken(wrong: object) -> None:
+    with pytest.raises(TypeError):
+        text_simhash(wrong)
+
+
+@pytest.mark.parametrize("text", ["", "a", "abc", "𝄞a"])
+def test_fewer_than_four_units_give_zero(text: str) -> None:
+    assert text_simhash(text) == text_simhash_np(text) == 0
+
+
+def test_one_run_votes_for_its_own_fingerprint() -> None:
+    value = fingerprint("abcd".encode("utf-16-be"))
+    assert text_simhash("abcd") & (1 << 64) - 1 == value
+
+
+def test_fingerprint_of_nothing_is_the_polynomial() -> None:
+    assert fingerprint(b"") == 0xD74307D3FD3382DB
+
+
+@needs_corpus
+def test_every_value_of_the_original_code() -> None:
+    golden = json.loads(gzip.decompress((CORPUS / "simhash" / "golden_2012.json.gz").read_bytes()))
+    assert len(golden) >= 50
+    for each in golden:
+        assert text_simhash(each["text"]) == text_simhash_np(each["text"]) == int(each["simhash"])
+        assert fingerprint(each["text"].encode("utf-8", "surrogatepass")) & (1 << 64) - 1 == int(
+            each["fp64_of_utf8"]
+        ) & ((1 << 64) - 1)
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "aé\x00", "a€", "𝄞", "ab𝄞€\x00"])
+def test_texts_that_end_where_a_block_does(alphabet: str) -> None:
+    chosen = random.Random(5)
+    for length in (1018, 1021, 1022, 1023, 1024, 1025, 2045, 2046, 3072):
+        text = "".join(chosen.choices(alphabet, k=length))
+        assert text_simhash(text) == text_simhash_np(text)

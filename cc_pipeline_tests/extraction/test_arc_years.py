@@ -1,0 +1,206 @@
+"""Crawls of the ARC years in a home: which index is asked when, what is kept of that, and what stays as it was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.archive import arc
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.plan import Index
+from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.standing import Lookup
+from cc_pipeline.index.locator import UNION, NoSuchIndex
+from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.indexes import write_cdx
+from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import ARC, copy_of, due, extract, publish, workspace_of
+
+OF_2009, OF_2008 = "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"
+SITE, OTHER = "example.com", "example.org"
+SMALL = {"segments": 1, "files_per_segment": 2, "coverage": 0.6, "zipnum_lines": 15}
+SPEC = replace(
+    TEST,
+    crawls=(CrawlSpec(ARC, cdx=True, **SMALL), CrawlSpec(OF_2009, cdx=True, **SMALL), CrawlSpec(OF_2008, **SMALL)),
+)
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+@pytest.fixture(scope="module")
+def years(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    root = tmp_path_factory.mktemp("arc") / "bucket"
+    return root, ensure(root, SPEC)
+
+
+def note(workspace: Workspace, target: str, crawl: str = ARC) -> dict[str, Any]:
+    [row] = workspace.lake.read("lookups", {"crawl": crawl, "target": target}).to_pylist()
+    return row
+
+
+def heads(server: FaultServer) -> list[tuple[str, int]]:
+    """Which ``cluster.idx`` was asked for by HEAD, and the answer."""
+    return [(hit.key.split("/")[2], hit.status) for hit in server.hits if hit.method == "HEAD" and "cluster" in hit.key]
+
+
+def test_whether_there_is_a_cdx_is_asked_once_and_kept(years: Bucket, tmp_path: Path) -> None:
+    with FaultServer(years[0]) as server:
+        for target in (SITE, OTHER):
+            workspace = workspace_of(server.url, tmp_path)
+            located, fetched = (stage(workspace, OF_2009, [target]) for stage in (locate_captures, fetch_captures))
+            assert located.rows == fetched.rows == len(years[1].of(OF_2009, domain=target)) > 0
+            assert set(workspace.lake.read("records", {"crawl": OF_2009})["outcome"].to_pylist()) == {"fetched"}
+            assert note(workspace, target, OF_2009)["located_by"] == "zipnum"
+            for crawl in (OF_2008, OF_2008):
+                with pytest.raises(NoSuchIndex, match=f"no index of {crawl}"):
+                    locate_captures(workspace, crawl, [target])
+        assert heads(server) == [(OF_2009, 200), (OF_2008, 404)]
+    assert "clusters" in {path.parent.name for path in tmp_path.rglob(f"{OF_2009}.json")}
+
+
+def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Bucket, tmp_path: Path) -> None:
+    bucket = copy_of(years[0], tmp_path / "bucket")
+    cdx, aside = (bucket / cluster_key(ARC)).parent, tmp_path / "aside"
+    cdx.rename(aside)
+    before = workspace_of(bucket, tmp_path / "home")
+    extract(before, SITE, crawl=ARC)
+    assert note(before, SITE)["located_by"] == "btree"
+    aside.rename(cdx)
+    workspace = workspace_of(bucket, tmp_path / "home")
+    assert not look(workspace, ARC, [SITE]).plan.todos
+    assert [report.fresh_slices for report in extract(workspace, SITE, crawl=ARC)] == [0, 0, 0]
+    locate_captures(workspace, ARC, [OTHER])
+    found = note(workspace, OTHER)
+    assert (found["located_by"], found["captures"]) == (UNION, len(years[1].of(ARC, domain=OTHER)))
+    assert found["index_version"].startswith("published+") and len(found["index_version"].split("+")) == 2
+    rows = workspace.lake.read("captures", {"crawl": ARC, "target": OTHER}).to_pylist()
+    assert {row["located_by"] for row in rows} == {"zipnum"} and all(row["fetch_time"] for row in rows)
+    assert not look(workspace, ARC, [SITE, OTHER]).plan.of(LOCATE)
+    # each alone when a person says so
+    for via in ("btree", "zipnum"):
+        assert due(workspace_of(bucket, tmp_path / "home", via=via), LOCATE, OTHER, crawl=ARC) == {OTHER}
+        alone = workspace_of(bucket, tmp_path / via, via=via)
+        locate_captures(alone, ARC, [OTHER])
+        assert (note(alone, OTHER)["located_by"], note(alone, OTHER)["captures"]) == (via, found["captures"])
+
+
+def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(years[0], tmp_path)
+    for members in (SITE, f"{SITE}, {OTHER}"):
+        workspace.register_targets([parse_target(f"set:press = {members}")])
+        locate_captures(workspace, ARC, ["set-press"])
+    found = note(workspace, "set-press")
+    assert found["located_by"] == UNION
+    assert found["captures"] == sum(len(years[1].of(ARC, domain=domain)) for domain in (SITE, OTHER))
+
+
+def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket, tmp_path: Path) -> None:
+    with FaultServer(years[0], rules=[Rule("500", "cc-index/*", times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        with pytest.raises(RangeFault) as raised:
+            locate_captures(workspace, ARC, [SITE])
+        assert raised.value.kind is FaultKind.SERVER_ERROR
+        assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
+        tree = workspace_of(server.url, tmp_path / "tree", via="btree")
+        server.hits.clear()
+        locate_captures(tree, ARC, [SITE])
+        assert note(tree, SITE)["captures"] == len(years[1].of(ARC, domain=SITE))
+        assert not any(hit.key.startswith("cc-index/collections") for hit in server.hits)
+        server.set_rules([])
+        assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].of(ARC, domain=SITE))
+        assert note(workspace, SITE)["located_by"] == UNION
+
+
+def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: Path) -> None:
+    """As by a bucket that has the tree, and says 403 for what it lacks."""
+    with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:
+        for target in (SITE, OTHER):
+            workspace = workspace_of(server.url, tmp_path)
+            assert locate_captures(workspace, ARC, [target]).rows == len(years[1].of(ARC, domain=target))
+            assert note(workspace, target)["located_by"] == "btree"
+            asked = len(heads(server))
+            server.hits.clear()
+            assert bool(asked) == (target == SITE)
+        for _ in range(2):
+            with pytest.raises(RangeFault) as raised:
+                locate_captures(workspace, OF_2009, [SITE])
+            assert raised.value.kind is FaultKind.FORBIDDEN
+        server.set_rules([])
+        assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].of(OF_2009, domain=SITE))
+
+
+def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:
+    found = Lookup(UNION, "t1+z1", "d", True, 9)
+    for versions, same in (
+        ({}, True),
+        ({"btree": "t1"}, True),
+        ({"btree": "t1", "zipnum": "z1"}, True),
+        ({"btree": "t2"}, False),
+        ({"btree": "t1", "zipnum": "z2"}, False),
+        ({"parquet": "p1"}, True),
+    ):
+        assert Index(versions).has(found) is same
+    assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
+    assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
+    assert Index({"btree": "published"}).has(Lookup("zipnum", "z1", "d", True, 9))
+    assert Index({"btree": "published"}).has(Lookup("btree", "", "d", True, 9)), "nobody noted it"
+    assert not Index({"btree": "another"}).has(Lookup("btree", "published", "d", True, 9))
+
+
+@needs_corpus
+@pytest.mark.parametrize("tree", [False, True])
+def test_all_real_arc_records_come_through_a_cdx_of_them(tmp_path: Path, tree: bool) -> None:
+    real, bucket = CORPUS / "realcrawl/bucket", tmp_path / "bucket"
+    for folder in ("parse-output", *(["projects"] if tree else [])):
+        shutil.copytree(real / folder, bucket / folder)
+    expected = json.loads(gzip.decompress((CORPUS / "realcrawl/expected.json.gz").read_bytes()))[ARC]
+    lines, wanted = [], Counter[tuple[str, int]]()
+    for _, (segment, date, number, offset, size), url, time in expected:
+        key = f"parse-output/segment/{segment}/{date}_{number}.arc.gz"
+        wanted[key, offset] += 1
+        # half of what a tree names, so that both are needed
+        if not tree or len(wanted) % 2:
+            record = arc.read_record((real / key).read_bytes()[offset : offset + size], key, offset)
+            said = {"url": url, "mime": record.declared_mime, "digest": record.payload_digest, "length": str(size)}
+            said |= {"status": str(record.http_status), "offset": str(offset), "filename": f"common-crawl/{key}"}
+            lines.append(f"{surt_key(url)} {time} {json.dumps(said)}".encode())
+    write_cdx(bucket, CrawlSpec(ARC, zipnum_lines=20), sorted(lines))
+    tlds = sorted({surt_key(url).partition(",")[0] for *_, url, _ in expected})
+    workspace = workspace_of(bucket, tmp_path / "home")
+    workspace.register_targets([parse_target(f"set:all = {', '.join(f'tld:{tld}' for tld in tlds)}")])
+    for stage in (locate_captures, fetch_captures):
+        stage(workspace, ARC, ["set-all"])
+    records = workspace.lake.read("records").to_pylist()
+    assert Counter((row["warc_filename"], row["warc_record_offset"]) for row in records) == wanted
+    assert Counter(row["outcome"] for row in records) == {"fetched": 261} == {"fetched": len(expected)}
+    assert Counter(row["digest_check"] for row in records) == (
+        {"match": len(lines), "absent": 261 - len(lines)} if tree else {"match": 261}
+    )
+    assert note(workspace, "set-all")["located_by"] == (UNION if tree else "zipnum")
+
+
+def test_published_captures_of_both_have_times(years: Bucket, tmp_path: Path) -> None:
+    import duckdb  # noqa: PLC0415
+
+    workspace = workspace_of(years[0], tmp_path)
+    extract(workspace, SITE, crawl=ARC)
+    publish(workspace)
+    with duckdb.connect(str(tmp_path / "cc.duckdb"), read_only=True) as connection:
+        found = connection.execute("SELECT count(*), count(fetch_time), count(fetch_status) FROM captures").fetchone()
+    assert found == (len(years[1].of(ARC, domain=SITE)),) * 3

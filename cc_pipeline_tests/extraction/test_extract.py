@@ -1,0 +1,198 @@
+"""Captures to pages of many partitions: each has an end of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.extraction import run as module
+from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.lake.slice import PARSE, Slice, StageReport
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+def made(
+    workspace: Workspace, slugs: Sequence[str], *crawls: str, tables: Sequence[str] = TABLES, engine: Engine = LOCAL
+) -> dict[str, Made]:
+    wanted = [(crawl, slug) for crawl in crawls or (NEW,) for slug in slugs]
+    found = list(extract(workspace, wanted, tables, engine))
+    assert len({(one.crawl, one.slug) for one in found}) == len(found) == len(wanted), "each partition once"
+    return {f"{one.crawl}|{one.slug}" if len(crawls) > 1 else one.slug: one for one in found}
+
+
+@pytest.fixture
+def workspace(bucket: Bucket, tmp_path: Path) -> Iterator[Workspace]:
+    ready = workspace_of(bucket[0], tmp_path)
+    harvest(ready)
+    ready.register_targets([parse_target(domain) for domain in bucket[1].domains()])
+    yield ready
+
+
+def rows(workspace: Workspace, table: str, slug: str) -> int:
+    return workspace.lake.read(table, {"crawl": NEW, "target": slug}, ["target"]).num_rows
+
+
+def test_a_target_that_means_nothing_and_one_that_is_too_dear_fail_alone(bucket: Bucket, workspace: Workspace) -> None:
+    domains = sorted(bucket[1].domains())
+    found = made(workspace, [*domains, "two words.com"])
+    [bad] = [slug for slug, one in found.items() if one.error is not None]
+    assert bad == "two words.com"
+    assert isinstance(found[bad].error, UserInputError)
+    assert found[bad].reports == {}
+    for slug in domains:
+        own = found[slug].reports
+        assert set(own) == set(TABLES)
+        planned = len(bucket[1].of(NEW, subset="warc", domain=slug))
+        for table in ("captures", "records", "page_metadata"):
+            figures = own[table].per_target[slug]
+            assert figures[f"rows:{table}"] == figures[f"written:{table}"] == planned
+    again = made(workspace, domains)
+    assert all(one.reports["records"].per_target[slug]["written:records"] == 0 for slug, one in again.items())
+
+
+def test_a_refused_price_is_one_partitions(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, max_bytes=100_000)
+    harvest(workspace)
+    domains = sorted(bucket[1].domains())
+    found = made(workspace, domains)
+    dear = {slug for slug, one in found.items() if one.error is not None}
+    assert 0 < len(dear) < len(domains)
+    assert all(isinstance(found[slug].error, UserInputError) for slug in dear)
+    assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - dear)
+
+
+def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(bucket: Bucket, tmp_path: Path) -> None:
+    files: dict[str, list[str]] = {}
+    for capture in bucket[1].of(NEW, subset="warc"):
+        files.setdefault(f"host:{urlsplit(capture.url).netloc}", []).append(capture.warc_filename)
+    # hosts of one file, of the other, and of both
+    refused = next(names[0] for names in files.values() if len(set(names)) == 1)
+    targets = {parse_target(text).slug: (text, names) for text, names in files.items() if ":8" not in text}
+    touched = {slug for slug, (_, names) in targets.items() if refused in names}
+    partly = {slug for slug in touched if len(set(targets[slug][1])) > 1}
+    assert 0 < len(partly) < len(touched) < len(targets)
+    with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path, max_unsettled=0.0)
+        harvest(workspace)
+        workspace.register_targets([parse_target(text) for text, _ in targets.values()])
+        found = made(workspace, list(targets))
+        failed = {slug for slug, one in found.items() if one.error is not None}
+        assert failed == touched
+        assert all(type(found[slug].error) is Incomplete for slug in failed)
+        assert all(f" {slug} in {NEW}" in str(found[slug].error) for slug in failed)
+        assert all(set(found[slug].reports) == {"captures"} for slug in failed)
+        assert all(set(found[slug].reports) == set(TABLES) for slug in set(targets) - failed)
+        for slug in failed:
+            # a row for each, and those that did not come say so
+            assert rows(workspace, "page_metadata", slug) == len(targets[slug][1])
+        [verdict] = {row["rounds"] for row in workspace.lake.read("fetches").to_pylist() if row["unsettled"]}
+        assert verdict == 1, "nobody was asked again because the others of the group failed"
+        server.set_rules([])
+        again = made(workspace_of(server.url, tmp_path), sorted(failed))
+        assert all(one.error is None for one in again.values())
+
+
+def test_a_bug_meets_one_partition(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> None:
+    domains = sorted(bucket[1].domains())
+    bad = domains[2]
+
+    def broken(opened: Workspace, crawl: str, slugs: Sequence[str], **given: Engine) -> StageReport:
+        if bad in slugs:
+            raise RuntimeError("a bug")
+        return parse_records(opened, crawl, slugs, **given)
+
+    monkeypatch.setattr(module, "parse_records", broken)
+    found = made(workspace, domains)
+    assert [slug for slug, one in found.items() if one.error is not None] == [bad]
+    assert set(found[bad].reports) == {"captures", "records"}
+
+
+def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket
+) -> None:
+    domains = sorted(bucket[1].domains())[:5]
+    tried: list[str] = []
+
+    def broken(opened: Workspace, crawl: str, slugs: Sequence[str], **given: Engine) -> StageReport:
+        tried.extend(slugs)
+        if domains[2] in slugs:
+            raise PlaceFault("the lake cannot be written", "")
+        return parse_records(opened, crawl, slugs, **given)
+
+    monkeypatch.setattr(module, "parse_records", broken)
+    found: dict[str, Made] = {}
+    with pytest.raises(PlaceFault):
+        for one in extract(workspace, [(NEW, slug) for slug in domains], TABLES, LocalEngine(partitions=2)):
+            found[one.slug] = one
+    assert tried == domains[:4]
+    assert [slug for slug, one in found.items() if one.error is None] == domains[:2]
+    # located and fetched before: that counts
+    assert all(set(found[slug].reports) == {"captures", "records"} for slug in domains[2:4])
+    assert domains[4] not in found
+
+
+def test_a_crawl_that_was_not_harvested_keeps_no_other_from_its_own(bucket: Bucket, workspace: Workspace) -> None:
+    domains = sorted(bucket[1].domains())[:3]
+    found = made(workspace, domains, OLD, NEW)
+    assert {key for key, one in found.items() if one.error is not None} == {f"{OLD}|{slug}" for slug in domains}
+    assert "harvest" in str(found[f"{OLD}|{domains[0]}"].error)
+
+
+def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
+    slug = "example.com"
+    assert set(made(workspace, [slug], tables=["captures"])[slug].reports) == {"captures"}
+    assert rows(workspace, "records", slug) == 0
+    assert set(made(workspace, [slug], tables=["captures", "records"])[slug].reports) == {"captures", "records"}
+    assert rows(workspace, "page_text", slug) == 0
+    only = made(workspace, [slug], tables=["page_text"])[slug]
+    assert set(only.reports) == {"page_text"}
+    # one pass makes all four
+    assert PARSE.made_from(workspace.lake, [Slice(NEW, slug)])[Slice(NEW, slug)] is not None
+    lacking = made(workspace, ["example.org"], tables=["page_text"])["example.org"]
+    assert "has not been fetched" in str(lacking.error)
+
+
+def test_few_captures_are_done_together_and_many_apart(workspace: Workspace, bucket: Bucket) -> None:
+    domains = sorted(bucket[1].domains())
+    found = made(workspace, domains, engine=LocalEngine(captures=1))
+    sizes = {slug: len(one.reports["records"].per_target) for slug, one in found.items()}
+    many = [slug for slug in domains if len(bucket[1].of(NEW, subset="warc", domain=slug)) > 1]
+    assert many
+    assert all(sizes[slug] == 1 for slug in many)
+    assert len({id(one.reports["captures"]) for one in found.values()}) == 1, "located together"
+
+
+def test_a_source_that_goes_away_is_found_out_once_and_not_for_each_partition(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slugs = [f"d{number}.example" for number in range(9)]
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        workspace.register_targets([parse_target(slug) for slug in slugs])
+    calls: list[Sequence[str]] = []
+
+    def counted(opened: Workspace, crawl: str, some: Sequence[str], **given: Engine) -> StageReport:
+        calls.append(some)
+        return locate_captures(opened, crawl, some)
+
+    monkeypatch.setattr(module, "locate_captures", counted)
+    opened = workspace_of(server.url, tmp_path)
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    with pytest.raises(EnvironmentFault, match="unreachable"):
+        made(opened, slugs)
+    assert calls == [slugs]

@@ -1,0 +1,87 @@
+"""The short form of ``make bench-faults``: each kind of fault at its worst, and the page that tells of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from cc_pipeline.records import patience
+from cc_pipeline_tests.faultmatrix import (
+    CRAWL,
+    FOLDER_KINDS,
+    PLACES,
+    SCOPES,
+    SPEC,
+    TIMES,
+    Cell,
+    Place,
+    cells,
+    place_at,
+    run_cell,
+)
+from cc_pipeline_tests.faultserver import FAULT_KINDS
+from cc_pipeline_tests.faulttable import read_table, shown
+
+#: one worker: making the places costs more than a dozen cells
+pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("fault matrix")]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
+#: Each of them for one other kind than its neighbours.
+_TURNS = [("some", "run"), ("file", "once"), ("all", "once"), ("file", "lasting"), ("some", "lasting")]
+
+
+def short() -> list[Cell]:
+    """Of each kind the worst over HTTP, and one more; of S3 and folders one each."""
+    worst = [Cell("http", kind, "all", "lasting") for kind in FAULT_KINDS]
+    others = [Cell("http", kind, *_TURNS[number % len(_TURNS)]) for number, kind in enumerate(FAULT_KINDS)]
+    s3 = [Cell("s3", kind, scope, "run") for kind, scope in (("404", "file"), ("whole_object", "all"), ("500", "some"))]
+    return [*worst, *others, *s3, *(Cell("folder", kind, "all", "run") for kind in FOLDER_KINDS)]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
+    opened = {name: place_at(name, tmp_path_factory.mktemp(name)) for name in PLACES}
+    try:
+        yield {name: place.__enter__() for name, place in opened.items()}
+    finally:
+        for place in opened.values():
+            place.__exit__(None, None, None)
+
+
+def marked() -> Iterator[ParameterSet]:
+    """The cells; of each kind the worst one is in the first gear, of S3 and folders one each."""
+    seen = set()
+    for cell in short():
+        new = cell.kind if cell.place == "http" else cell.place
+        marks = () if new in seen else pytest.mark.smoke
+        seen.add(new)
+        yield pytest.param(cell, marks=marks, id="-".join((cell.place, cell.kind, cell.scope, cell.time)))
+
+
+@pytest.mark.parametrize("cell", marked())
+def test_a_cell_is_as_promised_and_as_the_page_says(places: dict[str, Place], cell: Cell) -> None:
+    result = run_cell(places[cell.place], cell)
+    assert result.wrongs() == []
+    assert read_table(PAGE.read_text("utf-8"))[cell] == shown(result)
+
+
+@pytest.mark.smoke
+def test_the_page_has_every_cell() -> None:
+    assert set(read_table(PAGE.read_text("utf-8"))) == set(cells())
+
+
+@pytest.mark.smoke
+def test_the_matrix_is_large_enough_to_mean_something(places: dict[str, Place]) -> None:
+    for place in places.values():
+        files = {one.key for one in place.ranges}
+        assert len(files) >= 3
+        assert len(place.ranges) > 25, "so many ranges in a row end a run"
+        assert any(len(one.rows) > 2 for one in place.ranges)
+        assert any(len(one.rows) == 1 for one in place.ranges)
+    assert SPEC.crawl(CRAWL).segments > 1
+    assert set(SCOPES) == {cell.scope for cell in short()}
+    assert set(TIMES) == {cell.time for cell in short()}
+    assert patience.MOST_TRIES == 6

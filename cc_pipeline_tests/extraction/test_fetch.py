@@ -1,0 +1,303 @@
+"""Fetching: damaged members, sources that refuse, disks that fill up; what is held already stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.brought import Shortfall
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import replay_records
+from cc_pipeline.extraction.shortfall import too_much
+from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
+from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.workspace.workspace import Workspace, open_lake
+from cc_pipeline_tests.closing import closed_later
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.homes.unpack import unpack
+from cc_pipeline_tests.world import NEW, copy_of, due, extract, fill, harvest, replace_file, small_disk, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+def damage(bucket: Path, capture: Capture) -> None:
+    """Changes bytes in the middle of a capture's gzip member."""
+    path = bucket / capture.warc_filename
+    data = bytearray(path.read_bytes())
+    middle = capture.warc_record_offset + capture.warc_record_length // 2
+    data[middle : middle + 8] = b"\xff" * 8
+    replace_file(path, bytes(data))
+
+
+def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    bad = mine[len(mine) // 2]
+    damage(root, bad)
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace)
+    _, fetched, parsed = extract(workspace, "example.com")
+    figures = fetched.per_target["example.com"]
+    assert figures.pop("version:records")
+    assert figures.pop("written:records") == len(mine)
+    assert figures | {"stored bytes": 0} == {
+        "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
+        "unsettled": 0, "not here": f"{100 / len(mine):.1f} %",
+    }  # fmt: skip
+    rows = workspace.lake.read("records").to_pylist()
+    [set_aside] = [row for row in rows if row["outcome"] == "quarantined"]
+    assert (set_aside["warc_filename"], set_aside["warc_record_offset"]) == (bad.warc_filename, bad.warc_record_offset)
+    assert set_aside["reason"].startswith("gzip")
+    assert set_aside["stored_length"] == bad.warc_record_length
+    assert parsed.rows == len(mine)
+    # the same bytes again are the same verdict; a mended source is asked only on request
+    assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+    replace_file(root / bad.warc_filename, (bucket[0] / bad.warc_filename).read_bytes())
+    again = fetch_captures(workspace, NEW, ["example.com"], replay=True)
+    assert again.per_target["example.com"]["fetched"] == len(mine)
+    assert again.requests == 1
+
+
+@pytest.mark.parametrize("kind", ["403", "500"])
+def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_captures(
+    bucket: Bucket, tmp_path: Path, kind: str
+) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        extract(workspace, "example-foo.com")
+        before = {name: workspace.lake.pin(name).version for name in ("records", "page_metadata")}
+        workspace.targets(["example.com"])
+        locate_captures(workspace, NEW, ["example.com"])
+        server.set_rules([Rule(kind, key="*.warc.gz", times=None)])
+        asked = len(server.hits)
+        with pytest.raises(EnvironmentFault, match=kind) as refused:
+            fetch_captures(workspace, NEW, ["example.com"])
+        assert refused.value.advice
+        assert len(server.hits) - asked < 200
+        with pytest.raises(EnvironmentFault, match="has not been fetched"):
+            parse_records(workspace, NEW, ["example.com"])
+        assert {name: workspace.lake.pin(name).version for name in before} == before
+        server.set_rules([])
+        # the breaker of this run stays open; the next one asks again
+        _, fetched, _ = extract(workspace_of(server.url, tmp_path), "example.com", "example-foo.com")
+        assert fetched.per_target["example.com"]["missing"] == 0
+        assert fetched.reused_slices == 1
+
+
+def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_again_next_time(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    refused = sorted({capture.warc_filename for capture in mine})[0]
+    kept_away = sum(capture.warc_filename == refused for capture in mine)
+    assert 0 < kept_away < len(mine)
+    with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        with pytest.raises(Incomplete, match=f"{kept_away} of {len(mine)} captures") as lacking:
+            extract(workspace, "example.com")
+        assert "server_error" in lacking.value.what
+        assert "CC_PIPELINE_MAX_UNSETTLED" in lacking.value.advice
+        [row] = workspace.lake.read("fetches").to_pylist()
+        assert (row["fetched"], row["missing"], row["unsettled"]) == (len(mine) - kept_away, kept_away, kept_away)
+        assert (row["reason"], row["rounds"], row["silent_runs"]) == ("server_error", 1, 0)
+        # who allows it goes on with what is there
+        lenient = workspace_of(server.url, tmp_path, max_unsettled=0.9)
+        _, fetched, parsed = extract(lenient, "example.com")
+        assert fetched.per_target["example.com"]["unsettled"] == kept_away
+        assert [note for note in fetched.notes if f"{kept_away:,} captures did not come" in note]
+        assert parsed.rows == len(mine)
+        assert due(workspace, FETCH, "example.com", but=(Why.OPEN,)) == set()
+        assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
+        server.set_rules([])
+        _, fetched, parsed = extract(workspace, "example.com")
+        assert fetched.per_target["example.com"]["fetched"] == len(mine)
+        assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were held already" in note]
+        reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
+        assert reasons == [None]
+
+
+@pytest.mark.parametrize("kind", ["whole_object", "short", "long", "wrong_range", "404", "416", "empty", "garbage"])
+def test_a_source_that_answers_with_something_else_is_asked_again_when_it_is_healthy(
+    bucket: Bucket, tmp_path: Path, kind: str
+) -> None:
+    mine = len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        # also what else might show that the source answers
+        server.set_rules([Rule(kind, key=key, times=None) for key in ("*.warc.gz", "*.paths.gz")])
+        with pytest.raises(Incomplete, match=rf"{mine} of {mine} captures"):
+            extract(workspace, "example.com")
+        server.set_rules([])
+        # the breaker of a process that was refused stays open; a person's next run is another process
+        _, fetched, parsed = extract(workspace_of(server.url, tmp_path), "example.com")
+        assert fetched.per_target["example.com"]["fetched"] == mine
+        assert parsed.rows == mine
+        assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+
+
+def test_a_file_that_is_gone_is_named_and_costs_a_question_or_two(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    gone = sorted({capture.warc_filename for capture in mine})[0]
+    (root / gone).unlink()
+    lost = sum(capture.warc_filename == gone for capture in mine)
+    with FaultServer(root) as server:
+        workspace = workspace_of(server.url, tmp_path / "home")
+        harvest(workspace)
+        _, fetched, parsed = extract(workspace, "example.com")
+        assert fetched.per_target["example.com"]["missing"] == lost
+        assert fetched.per_target["example.com"]["unsettled"] == 0
+        assert [note for note in fetched.notes if f"{lost:,} captures are missing or damaged in the source" in note]
+        assert parsed.rows == len(mine)
+        asked = [hit for hit in server.hits if hit.key == gone]
+        assert len(asked) <= 4
+        # it is settled: only a replay asks for it
+        assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+        (root / gone).write_bytes((bucket[0] / gone).read_bytes())
+        again = replay_records(workspace, NEW, ["example.com"])
+        assert again.after["example.com"]["fetched"] == len(mine)
+
+
+def test_homes_of_before_ask_again_for_what_they_took_for_missing(tmp_path: Path) -> None:
+    home, _ = unpack(2, tmp_path)
+    settings = load_settings({}, home=str(home))
+    lake, slice_ = open_lake(settings), Slice(NEW, "example.com")
+    name = FETCH.digest_name(slice_)
+    digests = {name: lake.digest("records", name) or ""}
+    rows = lake.read("records", slice_.where).to_pylist()
+    for row in rows[:3]:
+        row |= {"outcome": "missing", "reason": "whole_object", "stored_file": None, "settled": None}
+    lake.prepare("records")
+    lake.commit("records", pa.Table.from_pylist(rows, schema=lake.specs["records"].schema), [slice_.where], digests)
+    workspace = closed_later(Workspace(settings))
+    fetched = fetch_captures(workspace, NEW, ["example.com"])
+    # another target of that home holds the same bytes
+    assert fetched.fresh_slices == 1
+    assert fetched.per_target["example.com"]["missing"] == 0
+
+
+@pytest.mark.parametrize("place", ["records", "tables"])
+def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tmp_path: Path, place: str) -> None:
+    home = tmp_path / "home"
+    with small_disk(tmp_path / "disk", 4_096) as disk:
+        (home / "lake").mkdir(parents=True)
+        # a note before there are tables, as every home has it
+        claim_home(load_settings({}, source=str(bucket[0]), home=str(home)))
+        (home / "lake" / place).symlink_to(disk)
+        workspace = workspace_of(bucket[0], home)
+        harvest(workspace)
+        extract(workspace, "example-foo.com")
+        locate_captures(workspace, NEW, ["example.com"])
+        before = workspace.lake.read("records").to_pylist()
+        filler = fill(disk)
+        with pytest.raises(EnvironmentFault, match=r"disk is full|No space left") as refused:
+            fetch_captures(workspace, NEW, ["example.com"])
+        assert "space" in refused.value.advice
+        assert workspace.lake.read("records").to_pylist() == before
+        filler.unlink()
+        _, fetched, _ = extract(workspace, "example.com")
+        mine = len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+        assert fetched.per_target["example.com"]["fetched"] == mine
+        # what a stopped run had stored whole is taken over, what not is fetched again
+        named = set(workspace.lake.read("records").column("stored_file").to_pylist())
+        stored = {str(path.relative_to(home / "lake")) for path in (home / "lake" / "records").rglob("*.warc.gz")}
+        assert named <= stored
+        assert not list((home / "lake" / "records" / NEW).glob("*.rows.jsonl"))
+
+
+def test_a_full_disk_under_the_scratch_folder_stops_the_parse(bucket: Bucket, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with small_disk(tmp_path / "disk", 512) as disk:
+        home.mkdir()
+        (home / "scratch").symlink_to(disk)
+        workspace = workspace_of(bucket[0], home)
+        harvest(workspace)
+        workspace.targets(["example.com"])
+        locate_captures(workspace, NEW, ["example.com"])
+        fetch_captures(workspace, NEW, ["example.com"])
+        filler = fill(disk)
+        with pytest.raises(EnvironmentFault, match=r"No space left|disk is full") as refused:
+            parse_records(workspace, NEW, ["example.com"])
+        assert "space" in refused.value.advice
+        assert workspace.lake.read("page_metadata").num_rows == 0
+        filler.unlink()
+        report = parse_records(workspace, NEW, ["example.com"])
+        assert report.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+
+
+def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    noting, failing = (workspace_of(root, tmp_path / "home", digest_policy=policy) for policy in ("record", "fail"))
+    harvest(noting)
+    noting.targets(["example.com"])
+    locate_captures(noting, NEW, ["example.com"])
+    captures = noting.lake.read("captures")
+    wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
+    column = captures.schema.get_field_index("content_digest")
+    slices = [{"crawl": NEW, "target": "example.com"}]
+    name = LOCATE.digest_name(Slice(NEW, "example.com"))
+    digests = {name: noting.lake.digest("captures", name) or ""}
+    noting.lake.commit("captures", captures.set_column(column, "content_digest", wrong), slices, digests)
+
+    def outcomes(workspace: Workspace) -> dict[str, int]:
+        figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]
+        return {name: int(figures[name]) for name in ("fetched", "quarantined")}
+
+    for _ in range(2):
+        assert outcomes(noting) == {"fetched": len(mine), "quarantined": 0}
+        assert outcomes(failing) == {"fetched": len(mine) - 1, "quarantined": 1}
+        assert fetch_captures(failing, NEW, ["example.com"]).requests == 0
+
+
+def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    damage(root, mine[len(mine) // 2])
+    gone = sorted({capture.warc_filename for capture in mine})[0]
+    (root / gone).unlink()
+    with FaultServer(root) as server:
+        workspace = workspace_of(server.url, tmp_path / "home")
+        harvest(workspace)
+        extract(workspace, "example.com")
+        columns = ["warc_filename", "warc_record_offset", "outcome", "reason", "settled", "stored_file"]
+        before = sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist()))
+        server.set_rules([Rule("xml_200", times=None)])
+        again = replay_records(workspace, NEW, ["example.com"])
+        assert again.recovered == 0
+        assert sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())) == before
+
+
+def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
+    def lacking(fetched: int, unsettled: int, given_up: int) -> Shortfall:
+        return Shortfall(
+            slice_=Slice(NEW, "a"),
+            planned=fetched + unsettled,
+            fetched=fetched,
+            quarantined=0,
+            missing=unsettled,
+            unsettled=unsettled,
+            given_up=given_up,
+            reason="timeout",
+            example="u: late",
+            rounds=5,
+        )
+
+    assert too_much(lacking(0, 30, 30), 0.01)
+    assert not too_much(lacking(29, 1, 1), 0.01)
+    assert not too_much(lacking(29, 1, 0), 0.01)
+    assert too_much(lacking(28, 2, 0), 0.01)
+    # what schedules have given up is an error to whoever asks for it
+    assert too_much(lacking(28, 2, 2), 0.01)
+    assert too_much(lacking(990, 11, 0), 0.01)
+    assert not too_much(lacking(0, 0, 0), 0)

@@ -1,0 +1,315 @@
+"""Lost stored files are noticed and fetched again, whoever lost them; upkeep takes none that is in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import cc_pipeline.extraction.fetch as fetching
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.lake.digests import NOTHING
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.upkeep.stored_files import lost_records
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+WHOLE, PART = "example.com", "host:www.example.com"
+
+
+@pytest.fixture(scope="module")
+def fetched(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which a target is fetched and parsed."""
+    home = tmp_path_factory.mktemp("fetched")
+    workspace = workspace_of(bucket[0], home)
+    harvest(workspace)
+    extract(workspace, WHOLE)
+    return home
+
+
+@pytest.fixture
+def workspace(bucket: Bucket, fetched: Path, tmp_path: Path) -> Workspace:
+    return workspace_of(bucket[0], Path(shutil.copytree(fetched, tmp_path / "home")))
+
+
+def located(workspace: Workspace, text: str) -> str:
+    """Registers and locates a target; its slug."""
+    target = parse_target(text)
+    workspace.register_targets([target])
+    locate_captures(workspace, NEW, [target.slug])
+    return target.slug
+
+
+def failures(workspace: Workspace, slug: str) -> int:
+    pages = workspace.lake.read("page_metadata", {"crawl": NEW, "target": slug}, ["disposition", "failure_reason"])
+    return sum(row["disposition"] == "FAILURE" and row["failure_reason"] == "Missing" for row in pages.to_pylist())
+
+
+@contextmanager
+def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> Iterator[None]:
+    """Calls ``happens`` when a fetch has all it needs and is about to commit."""
+    balanced = fetching._balanced
+
+    def wrapped(*given: object) -> None:
+        monkeypatch.setattr(fetching, "_balanced", balanced)
+        happens()
+        balanced(*given)
+
+    monkeypatch.setattr(fetching, "_balanced", wrapped)
+    yield
+
+
+def replace_rows(workspace: Workspace, slug: str) -> None:
+    """The target has no captures any more, as after another definition; the fetch of that is committed."""
+    captures = workspace.lake.read("captures", {"crawl": NEW, "target": slug})
+    slice_ = Slice(NEW, slug)
+    workspace.lake.commit(
+        "captures",
+        captures.slice(0, 0),
+        [slice_.where],
+        {f"locate:{NEW}:{slug}": "abc", f"content:{NEW}:{slug}": NOTHING},
+    )
+    fetch_captures(workspace, NEW, [slug])
+
+
+def test_upkeep_leaves_what_a_fetch_in_flight_counts_on(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    fetch_captures(workspace, NEW, [located(workspace, "example-foo.com")])  # the crawl has rows all the time
+    stored = stored_files(workspace)
+    for path in stored:
+        os.utime(path, (1, 1))  # far older than the retention
+
+    def meanwhile() -> None:
+        replace_rows(workspace_of(workspace.settings.source, workspace.settings.home), WHOLE)
+        keep_up(workspace_of(workspace.settings.source, workspace.settings.home))
+
+    with in_the_middle(monkeypatch, meanwhile):
+        report = fetch_captures(workspace, NEW, [part])
+    assert report.requests == 0
+    assert int(report.per_target[part]["fetched"]) > 0
+    assert dangling(workspace) == []
+    parse_records(workspace, NEW, [part])
+    assert failures(workspace, part) == 0
+
+
+def test_upkeep_keeps_a_week_what_was_superseded_now_however_old_it_is(workspace: Workspace) -> None:
+    stored = stored_files(workspace)
+    for path in stored:
+        os.utime(path, (1, 1))
+    replace_rows(workspace, WHOLE)  # and with them the crawl has no rows any more
+    keep_up(workspace)
+    assert stored_files(workspace) == stored
+    for note in (workspace.settings.home / "lake" / "records" / NEW / "superseded").iterdir():
+        os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (1, 1))
+    keep_up(workspace)
+    assert stored_files(workspace) == set()
+
+
+def test_the_fetch_gives_up_its_lease_whatever_happens(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    leases = workspace.settings.home / "lake" / "records" / NEW / "leases"
+    seen: list[int] = []
+
+    def fails() -> None:
+        seen.append(len(list(leases.iterdir())))
+        raise EnvironmentFault("the network is gone", "Wait.")
+
+    with in_the_middle(monkeypatch, fails), pytest.raises(EnvironmentFault, match="network"):
+        fetch_captures(workspace, NEW, [part])
+    assert seen == [1]
+    assert list(leases.iterdir()) == []
+    assert fetch_captures(workspace, NEW, [part]).requests == 0
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Workspace, cut: bool) -> None:
+    publish(workspace)
+    before = without_varying(workspace.lake.read("records"))
+    pages = without_varying(workspace.lake.read("page_metadata"))
+    [path] = stored_files(workspace)
+    rows = workspace.lake.read("records").sort_by("stored_offset").to_pylist()
+    if cut:
+        middle = rows[len(rows) // 2]
+        os.truncate(path, middle["stored_offset"] + 1)
+    else:
+        path.unlink()
+    lost = len(rows) - len(rows) // 2 if cut else len(rows)
+    [found] = lost_records(workspace)
+    assert (found.records, found.targets) == (lost, {WHOLE: lost})
+    _, again, parsed = extract(workspace, WHOLE)
+    assert 0 < again.requests <= lost
+    assert again.per_target[WHOLE]["fetched"] == len(rows)
+    assert [note for note in again.notes if f"{lost:,} stored records were gone" in note]
+    assert dangling(workspace) == []
+    assert parsed.fresh_slices == 0, "pages that were parsed while the bytes were there stay"
+    assert without_varying(workspace.lake.read("records")) == before
+    assert without_varying(workspace.lake.read("page_metadata")) == pages
+    assert fetch_captures(workspace, NEW, [WHOLE]).requests == 0
+
+
+def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> None:
+    for path in stored_files(workspace):
+        path.unlink()
+    part = located(workspace, PART)
+    report = fetch_captures(workspace, NEW, [part])
+    assert report.requests > 0
+    mine = workspace.lake.read("records", {"target": part})
+    assert dangling(workspace, mine) == []
+    # and what it fetched serves the first target too
+    [lost] = lost_records(workspace)
+    assert set(lost.targets) == {WHOLE}
+    again = fetch_captures(workspace, NEW, [WHOLE])
+    assert [note for note in again.notes if f"{mine.num_rows:,} captures were held already" in note]
+    assert dangling(workspace) == []
+
+
+def test_each_stored_file_is_looked_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    place = workspace.place
+    looks: list[str] = []
+    head = place.head
+    monkeypatch.setattr(place, "head", lambda key: looks.append(key) or head(key))
+    fetch_captures(workspace, NEW, [part])
+    assert len(looks) == len(stored_files(workspace)) == 1
+    looks.clear()
+    fetch_captures(workspace, NEW, [part, WHOLE])
+    assert len(looks) == 1
+
+
+def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> None:
+    part = located(workspace, PART)
+    fetch_captures(workspace, NEW, [part])
+    before = workspace.lake.pin("page_metadata").version
+    for path in stored_files(workspace):
+        path.unlink()
+    count = workspace.lake.read("records", {"target": part}).num_rows
+    with pytest.raises(EnvironmentFault, match=f"{count:,} stored records of {part} in {NEW} are gone") as refused:
+        parse_records(workspace, NEW, [part])
+    assert "cc-pipeline run" in refused.value.advice
+    assert workspace.lake.pin("page_metadata").version == before
+    fetch_captures(workspace, NEW, [part])
+    assert parse_records(workspace, NEW, [part]).rows == count
+    assert failures(workspace, part) == 0
+
+
+def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    fetch_captures(workspace, NEW, [part])
+    [path] = stored_files(workspace)
+    os.truncate(path, path.stat().st_size // 2)
+    monkeypatch.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
+    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are gone"):
+        parse_records(workspace, NEW, [part])
+    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
+
+
+def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(workspace: Workspace) -> None:
+    part = located(workspace, PART)
+    other = located(workspace, "example-foo.com")
+    fetch_captures(workspace, NEW, [part])
+    for path in stored_files(workspace):
+        path.unlink()
+    fetch_captures(workspace, NEW, [other])
+    with pytest.raises(EnvironmentFault, match=part):
+        parse_records(workspace, NEW, [part, other])
+    assert PARSE.made_from(workspace.lake, [Slice(NEW, other)])[Slice(NEW, other)] is not None
+    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
+
+
+def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = located(workspace, PART)
+    fetch_captures(workspace, NEW, [part])
+    [path] = stored_files(workspace)
+    path.rename(path.with_name("aside"))
+    with monkeypatch.context() as before:
+        before.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
+        before.setattr("cc_pipeline.extraction.paging.are_gone", lambda _: False)
+        parse_records(workspace, NEW, [part])
+    count = workspace.lake.read("records", {"target": part}).num_rows
+    assert failures(workspace, part) == count
+    fetch_captures(workspace, NEW, [part])
+    assert parse_records(workspace, NEW, [part]).fresh_slices == 1
+    assert failures(workspace, part) == 0
+
+
+def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_one(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = located(workspace, "example-foo.com")
+    folder = workspace.settings.home / "lake" / "records" / NEW
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as stopped, pytest.raises(Killed):
+        stopped.setattr(fetching, "settle", killed)
+        stopped.setattr("cc_pipeline.records.leases.Lease.end", lambda _: None)
+        fetch_captures(workspace, NEW, [other])
+    # the process is gone
+    [lease] = (folder / "leases").iterdir()
+    lease.write_text(_of_dead(lease))
+    assert list(folder.glob("*.rows.jsonl"))
+    assert fetch_captures(workspace, NEW, [other]).requests == 0
+    assert list(folder.glob("*.rows.jsonl")) == []
+    assert list((folder / "leases").iterdir()) == []
+
+
+def _of_dead(lease: Path) -> str:
+    content = json.loads(lease.read_text())
+    number, started, space, boot = content["process"].split("-")
+    return json.dumps(content | {"process": f"{number}-{int(started) + 1}-{space}-{boot}"})
+
+
+def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(key: str) -> None:
+        raise range_fault(FaultKind.FORBIDDEN, key, None, None, "status 403", 3)
+
+    monkeypatch.setattr(workspace.place, "head", refuses)
+    version = workspace.lake.pin("records").version
+    with pytest.raises(EnvironmentFault, match="forbidden"):
+        fetch_captures(workspace, NEW, [WHOLE])
+    assert workspace.lake.pin("records").version == version
+
+
+def test_a_lease_that_ran_out_stops_the_commit(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    with monkeypatch.context() as slept:
+        slept.setattr("cc_pipeline.records.leases.LIFE", -1.0)
+        with pytest.raises(EnvironmentFault, match="ran out"):
+            fetch_captures(workspace, NEW, [part])
+    assert FETCH.made_from(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None
+    fetch_captures(workspace, NEW, [part])
+
+
+def test_a_listing_is_used_where_there_are_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cc_pipeline.records.storage._FEW", 0)
+    heads: list[str] = []
+    monkeypatch.setattr(RecordStorage, "holds", lambda _, key: heads.append(key))
+    monkeypatch.setattr(workspace.place, "head", heads.append)
+    assert fetch_captures(workspace, NEW, [WHOLE]).requests == 0
+    for path in stored_files(workspace):
+        path.unlink()
+    assert fetch_captures(workspace, NEW, [WHOLE]).requests > 0
+    assert heads == []

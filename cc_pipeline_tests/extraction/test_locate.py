@@ -1,0 +1,142 @@
+"""Locating: what a key means, what is looked up again, and what is refused before anything is fetched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.run import current
+from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.world import ARC, NEW, due, extract, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+@pytest.fixture(scope="module")
+def shared(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace with its index harvested; tests use targets of their own."""
+    workspace = workspace_of(bucket[0], tmp_path_factory.mktemp("home"))
+    harvest(workspace)
+    return workspace
+
+
+def places(workspace: Workspace, target: str, table: str = "captures") -> Counter[tuple[str, int]]:
+    rows = workspace.lake.read(table, {"crawl": NEW, "target": target}).to_pylist()
+    return Counter((row["warc_filename"], row["warc_record_offset"]) for row in rows)
+
+
+def truth_of(bucket: Bucket, domain: str) -> Counter[tuple[str, int]]:
+    found = bucket[1].of(NEW, subset="warc", domain=domain)
+    return Counter((capture.warc_filename, capture.warc_record_offset) for capture in found)
+
+
+def test_a_domain_without_captures_is_an_empty_slice_that_counts_as_done(shared: Workspace) -> None:
+    first = extract(shared, "no-such-site.org")
+    assert [(report.rows, report.fresh_slices) for report in first] == [(0, 1)] * 3
+    second = extract(shared, "no-such-site.org")
+    assert [(report.rows, report.fresh_slices, report.requests) for report in second] == [(0, 0, 0)] * 3
+
+
+def test_neighbours_in_the_alphabet_are_not_mixed_up(bucket: Bucket, shared: Workspace) -> None:
+    locate_captures(shared, NEW, ["example.com", "example-foo.com"])
+    assert places(shared, "example.com") == truth_of(bucket, "example.com") != Counter()
+    assert places(shared, "example-foo.com") == truth_of(bucket, "example-foo.com") != Counter()
+
+
+def test_a_key_made_in_the_ui_means_what_it_says_and_is_written_down(bucket: Bucket, shared: Workspace) -> None:
+    locate_captures(shared, NEW, ["exemple-example.fr"])
+    assert places(shared, "exemple-example.fr") == truth_of(bucket, "exemple-example.fr")
+    [row] = shared.lake.read("targets", {"slug": "exemple-example.fr"}).to_pylist()
+    assert (row["kind"], row["definition"]) == ("domain", "exemple-example.fr")
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("münchen.de", "its key is 'xn--mnchen-3ya.de'"),
+        ("Example.COM", "its key is 'example.com'"),
+        ("example.com.", "its key is 'example.com'"),
+        ("https://example.com/", "its key is 'example.com'"),
+        ("co.uk", "public suffix"),
+        ("../x", "empty part|not a host name"),
+        ("a|b", "not a host name"),
+        ("", "The name is empty"),
+        (" ", "The name is empty"),
+        ("a b.com", "a space"),
+        ("x" * 300 + ".com", "characters long"),
+        ("%2e%2e/x", "not a host name"),
+        ("exa\u0007mple.com", "control character"),
+        ("host:www.example.com", "is 'host[^']+'"),
+        ("set-nobody-defined", "no dot"),
+        (".", "not a host name"),
+        ("..", "not a host name"),
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_be_one_is_refused_with_a_reason(shared: Workspace, key: str, reason: str) -> None:
+    before = {name: shared.lake.pin(name).version for name in shared.lake.specs}
+    with pytest.raises(UserInputError, match=reason):
+        locate_captures(shared, NEW, [key])
+    assert {name: shared.lake.pin(name).version for name in shared.lake.specs} == before
+
+
+def test_a_plan_above_the_budget_is_refused_and_what_was_located_stays(bucket: Bucket, tmp_path: Path) -> None:
+    harvest(workspace_of(bucket[0], tmp_path))
+    for limit in ({"max_bytes": 1_000}, {"max_requests": 0}):
+        tight = workspace_of(bucket[0], tmp_path, rate=2.0, **limit)
+        for stage in (locate_captures, fetch_captures, locate_captures):
+            with pytest.raises(UserInputError, match=rf"example\.com in {NEW}.*hours at 2 .*CC_PIPELINE_MAX_.*--yes"):
+                stage(tight, NEW, ["example.com"])
+        assert tight.lake.read("records").num_rows == 0
+    located, fetched, _ = extract(workspace_of(bucket[0], tmp_path), "example.com")
+    assert located.fresh_slices == located.requests == 0
+    assert fetched.written == located.rows == truth_of(bucket, "example.com").total()
+    # what was fetched is not refused because a limit was lowered
+    assert extract(workspace_of(bucket[0], tmp_path, max_bytes=1), "example.com")[1].written == 0
+
+
+def test_a_crawl_of_2012_is_found_through_its_btree(bucket: Bucket, shared: Workspace) -> None:
+    locate_captures(shared, ARC, ["example.com"])
+    rows = shared.lake.read("captures", {"crawl": ARC, "target": "example.com"}).to_pylist()
+    wanted = bucket[1].of(ARC, domain="example.com")
+    assert Counter((row["warc_filename"], row["warc_record_offset"]) for row in rows) == Counter(
+        (capture.warc_filename, capture.warc_record_offset) for capture in wanted
+    )
+
+
+def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        extract(workspace, "set:press = example.com, example-foo.com")
+        both = truth_of(bucket, "example.com") + truth_of(bucket, "example-foo.com")
+        assert places(workspace, "set-press") == both
+        stored = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "records").rglob("*.warc.gz")}
+        grown = parse_target("set:press = example.com, example-foo.com, example.org")
+        assert due(workspace, LOCATE, grown) == {"set-press"}
+        first = len(server.hits)
+        _, fetched, _ = extract(workspace, grown.definition)
+        assert places(workspace, "set-press") == places(workspace, "set-press", "records")
+        assert places(workspace, "set-press") == both + truth_of(bucket, "example.org")
+        assert current(workspace, NEW, ["set-press"]).keys() == {"set-press"}
+        assert [note for note in fetched.notes if note.startswith(f"{both.total():,} captures were held already")]
+        assert {path: path.stat().st_mtime_ns for path in stored} == stored
+        extract(workspace, "set:press = example.org")
+        for table in ("captures", "records", "page_metadata"):
+            assert places(workspace, "set-press", table) == truth_of(bucket, "example.org"), table
+        # each range of the WARC files that was asked for begins with a record of the new member
+        asked = {
+            (hit.key, int(hit.range.removeprefix("bytes=").partition("-")[0]))
+            for hit in server.hits[first:]
+            if "/warc/" in hit.key and hit.key.endswith(".warc.gz") and hit.range
+        }
+        assert asked
+        assert asked <= set(truth_of(bucket, "example.org"))

@@ -1,0 +1,161 @@
+"""Which targets can share captures: by definition alone, and nothing is read of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction import held
+from cc_pipeline.extraction.held import overlapping, sharing
+from cc_pipeline.lake import snapshot
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+TEXTS = [
+    "example.com",
+    "host:www.example.com",
+    "host:blog.example.com",
+    "prefix:http://example.com/a",
+    "prefix:http://example.com/a/b",
+    "prefix:http://blog.example.com/",
+    "example.org",
+    "example-foo.com",
+    "suffix:org",
+    "rev:com.exam",
+    "set:both = example.net, host:www.example.org",
+    "set:far = a.example, z.example",
+    "m.example",
+    "tld:example",
+]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return workspace_of(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("home"))
+
+
+def pairs(texts: Sequence[str]) -> dict[str, set[str]]:
+    """Each target's slug, and those of all it meets: every range compared with every other."""
+    targets = [parse_target(text) for text in texts]
+    found: dict[str, set[str]] = {}
+    for one in targets:
+        found[one.slug] = {
+            other.slug
+            for other in targets
+            for left in one.ranges
+            for right in other.ranges
+            if (left.end is None or right.start < left.end) and (right.end is None or left.start < right.end)
+        }
+    return found
+
+
+@given(st.lists(st.sampled_from(TEXTS), min_size=1, unique=True), st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_meets_is_what_comparing_all_ranges_says(
+    workspace: Workspace, texts: list[str], data: st.DataObject
+) -> None:
+    lake = workspace.lake
+    empty = lake.specs["targets"].schema.empty_table()
+    lake.commit("targets", empty, [], {})
+    workspace.register_targets([parse_target(text) for text in texts])
+    expected = pairs(texts)
+    asked = data.draw(st.lists(st.sampled_from(sorted(expected)), min_size=1, unique=True))
+    assert set(overlapping(workspace, asked)) == {*asked}.union(*(expected[slug] for slug in asked))
+    assert sharing(workspace) == {slug for slug, met in expected.items() if met - {slug}}
+
+
+def test_a_set_that_lost_a_member_still_meets_what_it_met(tmp_path: Path) -> None:
+    made = workspace_of(tmp_path / "source", tmp_path / "home")
+    made.register_targets([parse_target("set:s = example.com, example.org"), parse_target("example.com")])
+    assert sharing(made) == {"set-s", "example.com"}
+    made.register_targets([parse_target("set:s = example.org")])
+    assert sharing(made) == {"set-s", "example.com"}
+    assert overlapping(made, ["example.com"]) == ["example.com", "set-s"]
+
+
+def test_rows_of_before_ranges_were_kept_are_read_by_their_definition(tmp_path: Path) -> None:
+    made = workspace_of(tmp_path / "source", tmp_path / "home")
+    made.register_targets([parse_target(text) for text in ("example.com", "host:www.example.com", "example.org")])
+    lake = made.lake
+    rows = lake.read("targets")
+    nothing = pa.nulls(rows.num_rows, rows.schema.field("ranges").type)
+    lake.commit("targets", rows.set_column(rows.schema.get_field_index("ranges"), "ranges", nothing), [], {})
+    assert sharing(made) == {parse_target(text).slug for text in ("example.com", "host:www.example.com")}
+    made.register_targets([parse_target("example.org")])
+    kept = {row["slug"]: row["ranges"] for row in lake.read("targets").to_pylist()}
+    assert kept["example.org"]
+
+
+def test_a_definition_that_nobody_can_read_may_mean_anything(tmp_path: Path) -> None:
+    made = workspace_of(tmp_path / "source", tmp_path / "home")
+    made.register_targets([parse_target("example.com")])
+    row = {"slug": "odd", "kind": "domain", "definition": "no dot", "version": "1"}
+    lake = made.lake
+    lake.commit("targets", pa.Table.from_pylist([row], schema=lake.specs["targets"].schema), [{"slug": "odd"}], {})
+    assert sharing(made) == {"example.com", "odd"}
+    assert overlapping(made, ["example.com"]) == ["example.com", "odd"]
+
+
+def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = workspace_of(bucket[0], tmp_path)
+    harvest(made)
+    extract(made, "example-foo.com", "set:mine = example.com")
+    read: list[Mapping[str, Any]] = []
+    plain = held.stream_rows
+
+    def noted(lake: Lake, table: str, where: Any, columns: Any = None) -> Any:
+        if table == "records":
+            read.append(where)
+        return plain(lake, table, where, columns)
+
+    monkeypatch.setattr(held, "stream_rows", noted)
+    _, fetched, _ = extract(made, "host:www.example.com")
+    asked = {target for where in read for target in where["target"]}
+    assert "set-mine" in asked
+    assert "example-foo.com" not in asked
+    # what the other target holds is used
+    assert fetched.requests == 0
+
+
+def test_a_large_lake_is_counted_by_its_log_and_shows_the_same(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = workspace_of(bucket[0], tmp_path)
+    harvest(made)
+    extract(made, "example.com", "set:mine = example.com, example-foo.com", "host:www.example.com")
+    few = publish(made).rows
+    answers = rows_of_all(made)
+    monkeypatch.setattr(snapshot, "_FEW_FILES", 0)
+    many = publish(made).rows
+    assert many
+    assert {name: few[name] for name in many} == many
+    assert {"captures", "records", "page_metadata", "page_links", "ledger"} <= set(many)
+    assert rows_of_all(made) == answers
+    assert answers["capture_targets"] > answers["captures"]
+
+
+def rows_of_all(made: Workspace) -> dict[str, int]:
+    with duckdb.connect(str(made.settings.published_path), read_only=True) as connection:
+        names = connection.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
+        ).fetchall()
+        found: dict[str, int] = {}
+        for (name,) in names:
+            if name == "publication":
+                continue
+            [(found[name],)] = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+        return found

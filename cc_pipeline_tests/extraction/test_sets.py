@@ -1,0 +1,414 @@
+"""Sets of many members: the same captures as their members alone, and a change that costs what changed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.checks.checks import shortfall_verdict
+from cc_pipeline.checks.left_out import what_is_not_there
+from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.extraction import locate, paging
+from cc_pipeline.extraction import lookups as carried
+from cc_pipeline.extraction.brought import share
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import current
+from cc_pipeline.index.lookup import LookupResult
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import ARC, NEW, OLD, due, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SET = "set-many"
+#: Columns that say when a row was made, and where bytes are kept.
+_OF_A_RUN = frozenset({"parsed_at"})
+TABLES = ("captures", "records", "page_metadata")
+
+
+def absent(count: int, start: int = 0) -> list[str]:
+    return [f"absent-{number:05}.example" for number in range(start, start + count)]
+
+
+def listed(folder: Path, members: list[str]) -> str:
+    """Writes the file of the set and gives its definition."""
+    (folder / "many.txt").write_text("# members\n\n" + "\n".join(members) + "\n", "utf-8")
+    return "set:many = @many.txt"
+
+
+def register(workspace: Workspace, folder: Path, members: list[str]) -> None:
+    workspace.register_targets([parse_target(listed(folder, members), folder)])
+
+
+def run(workspace: Workspace, crawl: str = NEW) -> list:
+    return [stage(workspace, crawl, [SET]) for stage in (locate_captures, fetch_captures, parse_records)]
+
+
+def rows(workspace: Workspace, table: str = "captures", crawl: str = NEW) -> Counter[tuple[str, int]]:
+    found = workspace.lake.read(table, {"crawl": crawl}, ["target", "warc_filename", "warc_record_offset"]).to_pylist()
+    return Counter(
+        (row["warc_filename"], row["warc_record_offset"]) for row in found if whole_slug(row["target"]) == SET
+    )
+
+
+def truth_of(bucket: Bucket, domains: list[str], crawl: str = NEW) -> Counter[tuple[str, int]]:
+    subset = {} if crawl == ARC else {"subset": "warc"}
+    found = [capture for domain in domains for capture in bucket[1].of(crawl, domain=domain, **subset)]
+    return Counter((capture.warc_filename, capture.warc_record_offset) for capture in found)
+
+
+def parts_here(workspace: Workspace, stage=LOCATE, crawl: str = NEW) -> dict[str, str | None]:
+    [own] = workspace.parts([SET]).values()
+    made = stage.made_from(workspace.lake, [Slice(crawl, part) for part in own])
+    return {slice_.target: digest for slice_, digest in made.items()}
+
+
+@pytest.fixture
+def home(bucket: Bucket, tmp_path: Path) -> Workspace:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    return workspace
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """The members that each look-up of a crawl asked for."""
+    seen: list[list[str]] = []
+    plain = locate.captures_of
+
+    def noted(workspace: Workspace, crawl: str, targets, **options) -> LookupResult:
+        seen.append([member.written for target in targets for member in target.members or (target,)])
+        return plain(workspace, crawl, targets, **options)
+
+    monkeypatch.setattr(locate, "captures_of", noted)
+    return seen
+
+
+@pytest.mark.parametrize("crawl", [NEW, OLD, ARC])
+def test_a_large_set_has_the_captures_of_its_members_alone(bucket: Bucket, tmp_path: Path, crawl: str) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    if crawl != ARC:
+        harvest(workspace, crawl)
+    domains = bucket[1].domains()
+    odd = [
+        f"host:www.{domains[0]}",
+        f"{domains[1]}:8080",
+        f"prefix:http://{domains[2]}/",
+        f"rev:{domains[3][::-1][:3]}",
+    ]
+    members = [*domains, *odd[:3], *absent(280)]
+    random.Random(7).shuffle(members)
+    register(workspace, tmp_path, members)
+    assert len(workspace.parts([SET])[SET]) == 16
+    locate_captures(workspace, crawl, [SET])
+    lone = [parse_target(text) for text in members if "absent" not in text]
+    workspace.register_targets(lone)
+    locate_captures(workspace, crawl, [target.slug for target in lone])
+    names = ["target", "warc_filename", "warc_record_offset"]
+    alone = workspace.lake.read("captures", {"crawl": crawl, "target": [target.slug for target in lone]}, names)
+    places = {(row["warc_filename"], row["warc_record_offset"]) for row in alone.to_pylist()}
+    # no capture is there twice, although hosts and prefixes lie in domains
+    assert rows(workspace, crawl=crawl) == Counter(places)
+    told = {
+        one["member"]: one["captures"]
+        for row in workspace.lake.read("lookups", {"crawl": crawl}).to_pylist()
+        if SEPARATOR in row["target"]
+        for one in row["members"]
+    }
+    counts = Counter(alone["target"].to_pylist())
+    assert told == {parse_target(text).written: counts[parse_target(text).slug] for text in members}
+
+
+def test_a_member_more_costs_itself_and_a_member_less_goes(
+    bucket: Bucket, tmp_path: Path, home: Workspace, asked: list[list[str]]
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    members = [first, second, *absent(300)]
+    register(home, tmp_path, members)
+    run(home)
+    assert sorted(asked.pop()) == sorted(members)
+    before = {stage: parts_here(home, stage) for stage in (LOCATE, FETCH, PARSE)}
+    versions = home.lake.pin("targets").version
+    register(home, tmp_path, [*members, third])
+    grown = parse_target("set:many = @many.txt", tmp_path)
+    assert due(home, LOCATE, grown) == {SET}
+    located, fetched, parsed = run(home)
+    assert asked == [[third]]
+    assert home.lake.pin("targets").version == versions + 2
+    own = bucket[1].of(NEW, subset="warc", domain=third)
+    for stage, was in before.items():
+        changed = [part for part, digest in parts_here(home, stage).items() if digest != was[part]]
+        assert len(changed) == 1, stage.label
+    assert [report.fresh_slices for report in (located, fetched, parsed)] == [1, 1, 1]
+    assert fetched.per_target.keys() == {SET}
+    assert fetched.per_target[SET]["rows:records"] == located.rows == truth_of(bucket, [first, second, third]).total()
+    assert fetched.bytes <= 2 * sum(capture.warc_record_length for capture in own) + 400_000
+    for table in TABLES:
+        assert rows(home, table) == truth_of(bucket, [first, second, third]), table
+    assert current(home, NEW, [SET]).keys() == {SET}
+    asked.clear()
+    register(home, tmp_path, [second, third, *absent(299)])
+    reports = run(home)
+    assert asked == []
+    assert reports[1].requests == 0
+    for table in TABLES:
+        assert rows(home, table) == truth_of(bucket, [second, third]), table
+
+
+def test_pages_of_members_that_stay_are_not_parsed_again(
+    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    extract(home, f"set:many = {first}, {second}")
+    tried: list[str] = []
+    plain = paging.parse_batches
+
+    def noted(tasks, *given):
+        def seen():
+            for task in tasks:
+                tried.extend(row["domain"] for row, _ in task)
+                yield task
+
+        return plain(seen(), *given)
+
+    monkeypatch.setattr(paging, "parse_batches", noted)
+    extract(home, f"set:many = {second}, {third}")
+    # of those that stay only what failed is tried again
+    failed = home.lake.read("page_metadata", {"crawl": NEW, "target": SET}).to_pylist()
+    failed = [row for row in failed if row["domain"] == second and row["disposition"] == "FAILURE"]
+    assert Counter(tried) == {third: len(bucket[1].of(NEW, subset="warc", domain=third))} | (
+        {second: len(failed)} if failed else {}
+    )
+    anew = workspace_of(bucket[0], tmp_path / "anew")
+    harvest(anew)
+    extract(anew, f"set:many = {second}, {third}")
+    for table in PARSE.tables:
+        names = [name for name in anew.lake.specs[table].schema.names if name not in _OF_A_RUN]
+        kept, made = (one.lake.read(table, columns=names).to_pylist() for one in (home, anew))
+        assert Counter(map(repr, kept)) == Counter(map(repr, made)), table
+        assert made
+    # another parser, or other options, and all are parsed
+    tried.clear()
+    quality = workspace_of(bucket[0], tmp_path / "home", extractor="quality")
+    extract(quality, f"set:many = {second}, {third}")
+    assert len(tried) == truth_of(bucket, [second, third]).total()
+
+
+def test_the_order_of_the_file_means_nothing(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    members = [bucket[1].domains()[0], *absent(100)]
+    register(home, tmp_path, members)
+    locate_captures(home, NEW, [SET])
+    register(home, tmp_path, members[::-1])
+    assert locate_captures(home, NEW, [SET]).fresh_slices == 0
+    # what the table gives back is the same target
+    home.register_targets([*home.targets([SET]).values()])
+    assert locate_captures(home, NEW, [SET]).fresh_slices == 0
+
+
+def test_a_partition_runs_without_the_file(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    domain = bucket[1].domains()[0]
+    register(home, tmp_path, [domain, *absent(100)])
+    (tmp_path / "many.txt").unlink()
+    run(home)
+    assert rows(home, "page_metadata") == truth_of(bucket, [domain])
+
+
+def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
+    bucket: Bucket, tmp_path: Path, home: Workspace
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    parts = []
+    for members in ([first, second], [first, third, *absent(300)], [first, third, *absent(5_000)], [first]):
+        register(home, tmp_path, members)
+        own = home.parts([SET])[SET]
+        parts.append(len(own))
+        _, fetched, _ = run(home)
+        wanted = truth_of(bucket, [one for one in members if "absent" not in one])
+        for table in TABLES:
+            assert rows(home, table) == wanted, (table, members[:2])
+        noted = {row["target"] for table in ("lookups", "fetches") for row in home.lake.read(table).to_pylist()}
+        assert noted <= set(own)
+        if parts[-1] != 16 and len(parts) > 1:
+            assert fetched.requests == 0
+    assert parts == [1, 16, 128, 1]
+    assert publish(home).rows["captures"] == truth_of(bucket, [first]).total()
+
+
+def test_a_set_that_is_as_it_was_has_its_notes_again(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    first = bucket[1].domains()[0]
+    for members in ([first], [first, *absent(300)], [first], [first, *absent(300)]):
+        register(home, tmp_path, members)
+        run(home)
+        own = home.parts([SET])[SET]
+        for table in ("lookups", "fetches"):
+            assert sorted(home.lake.read(table)["target"].to_pylist()) == own, (table, len(members))
+
+
+def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
+    many, few = bucket[1].domains()[:2]
+    pages = bucket[1].of(NEW, subset="warc", domain=few)
+    keys = Counter(surt_key(page.url) for page in pages)
+    page = next(page for page in pages if keys[surt_key(page.url)] == 1)
+    refused = page.warc_filename
+    with FaultServer(bucket[0]) as server:
+        strict = workspace_of(server.url, tmp_path / "home")
+        harvest(strict)
+        server.set_rules([Rule("500", key=refused, times=None)])
+        lenient = workspace_of(server.url, tmp_path / "home", max_unsettled=0.99)
+        register(lenient, tmp_path, [many])
+        run(lenient)
+        register(strict, tmp_path, [f"url:{page.url}", many, *absent(300)])
+        locate_captures(strict, NEW, [SET])
+        wanted = strict.lake.read("captures").to_pylist()
+        kept_away = sum(row["warc_filename"] == refused for row in wanted)
+        with pytest.raises(Incomplete, match=f"{kept_away} of {len(wanted)} captures .* of {SET} in {NEW};"):
+            fetch_captures(strict, NEW, [SET])
+        # the set was divided by this run: how it stood before is no longer counted
+        standing = strict.lake.read("fetches").to_pylist()
+        assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
+        # one of its parts has nothing, and the set lacks a share that is allowed
+        assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
+        assert sum(row["unsettled"] > 0 for row in standing) == 2
+        told = shortfall_verdict(strict.lake).message
+        assert told.count(f"{NEW}|{SET}: {kept_away} of {len(wanted)}, server_error") == told.count(SET) == 1
+        shown = run(lenient)[1].per_target[SET]
+        assert shown["not here"] == share(kept_away, len(wanted))
+        assert shown["unsettled"] == kept_away
+
+
+def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
+    bucket: Bucket, tmp_path: Path, home: Workspace
+) -> None:
+    first = bucket[1].domains()[0]
+    for count in (300, 40):
+        register(home, tmp_path, [first, *absent(count)])
+    assert len(home.parts([SET])[SET]) == 16
+    locate_captures(home, NEW, [SET])
+    [note] = what_is_not_there(home, [NEW], [parse_target("set:many = @many.txt", tmp_path)])
+    all_of_it = len(bucket[1].of(NEW, domain=first))
+    others = all_of_it - len(bucket[1].of(NEW, domain=first, subset="warc"))
+    assert note.startswith(f"{others} of {all_of_it} captures of set:many = @many.txt in {NEW} are in ")
+
+
+def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    first, second = bucket[1].domains()[:2]
+    register(home, tmp_path, [first, second, *absent(100)])
+    run(home)
+    extract(home, first)
+    publish(home)
+    with duckdb.connect(str(home.settings.published_path), read_only=True) as connection:
+        ask = connection.execute
+        assert ask("SELECT slug, definition, parts FROM targets ORDER BY 1 DESC").fetchall() == [
+            (SET, "set:many = @many.txt", 16),
+            (first, first, None),
+        ]
+        total = truth_of(bucket, [first, second]).total()
+        for view, column in (("lookups", "captures"), ("fetches", "planned")):
+            assert ask(f"SELECT {column} FROM {view} WHERE target = '{SET}'").fetchall() == [(total,)]
+            assert ask(f"SELECT count(*) FROM {view}").fetchall() == [(2,)]
+        assert ask(f"SELECT count(*) FROM capture_targets WHERE target = '{SET}'").fetchall() == [(total,)]
+        assert ask("SELECT count(*) FROM captures").fetchall() == [(total,)]
+        nothing = ask("SELECT member FROM set_members WHERE captures = 0 ORDER BY 1").fetchall()
+        assert nothing == [(name,) for name in absent(100)]
+        for view in ("captures", "records", "capture_targets", "page_metadata", "targets", "lookups", "fetches"):
+            shown = ask(f"FROM {view}").fetchall()
+            assert not any(f"{SET}{SEPARATOR}" in value for row in shown for value in row if isinstance(value, str)), (
+                view
+            )
+
+
+def test_captures_of_members_that_stay_are_never_read_as_one_table(
+    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    register(home, tmp_path, [first, second])
+    locate_captures(home, NEW, [SET])
+    register(home, tmp_path, [first, third])
+    plain = home.lake.read
+    whole: list[str] = []
+    masked: list[int] = []
+    mask = carried._mask
+    monkeypatch.setattr(home.lake, "read", lambda table, *given: (whole.append(table), plain(table, *given))[1])
+    monkeypatch.setattr(carried, "_AS_TEXTS", 2)
+    monkeypatch.setattr(
+        carried, "stream_rows", lambda *given: (part for one in stream_rows(*given) for part in in_slices(one))
+    )
+    monkeypatch.setattr(
+        carried, "_mask", lambda index, rows, **how: (masked.append(len(rows)), mask(index, rows, **how))[1]
+    )
+    locate_captures(home, NEW, [SET])
+    assert "captures" not in whole
+    assert rows(home) == truth_of(bucket, [first, third])
+    # of what was there, batch by batch; and of what was found for the new member
+    assert max(masked[:-1]) <= 5 < sum(masked[:-1])
+
+
+def in_slices(batch: pa.RecordBatch, length: int = 5) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, length) for start in range(0, batch.num_rows, length))
+
+
+def test_a_run_killed_between_parts_goes_on_there(
+    bucket: Bucket, tmp_path: Path, home: Workspace, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domains = bucket[1].domains()[:6]
+    members = [*domains, *absent(300)]
+    register(home, tmp_path, members)
+    monkeypatch.setattr(carried, "_MEMBERS_AT_ONCE", 60)
+    plain = locate.commit_lookups
+    calls: list[int] = []
+
+    def ending(*given) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        plain(*given)
+
+    monkeypatch.setattr(locate, "commit_lookups", ending)
+    with pytest.raises(KeyboardInterrupt):
+        locate_captures(home, NEW, [SET])
+    monkeypatch.setattr(locate, "commit_lookups", plain)
+    done = {part for part, digest in parts_here(home).items() if digest is not None}
+    assert 0 < len(done) < 16
+    asked.clear()
+    report = locate_captures(home, NEW, [SET])
+    assert report.fresh_slices == 16 - len(done)
+    assert sum(map(len, asked)) < len(members)
+    assert rows(home) == truth_of(bucket, domains)
+
+
+def test_a_dear_set_is_told_its_price_once_and_for_the_whole(bucket: Bucket, tmp_path: Path) -> None:
+    domains = bucket[1].domains()[:5]
+    harvest(workspace_of(bucket[0], tmp_path / "home"))
+    tight = workspace_of(bucket[0], tmp_path / "home", max_requests=1)
+    register(tight, tmp_path, [*domains, *absent(100)])
+    captures = truth_of(bucket, domains).total()
+    for stage in (locate_captures, fetch_captures):
+        with pytest.raises(UserInputError, match=rf"^{SET} in {NEW} would .*\({captures} captures.*--yes"):
+            stage(tight, NEW, [SET])
+    generous = workspace_of(bucket[0], tmp_path / "home")
+    assert [report.fresh_slices for report in run(generous)] == [0, 16, 16]
+    # a member more is priced alone
+    few = bucket[1].domains()[5]
+    register(tight, tmp_path, [*domains, few, *absent(100)])
+    limit = workspace_of(bucket[0], tmp_path / "home", max_bytes=int(generous.lake.read("captures").num_rows * 20_000))
+    assert run(limit)[1].fresh_slices == 1
+
+
+def test_parts_are_named_as_no_target_is() -> None:
+    assert part_slugs(SET, 1) == [SET]
+    assert part_slugs(SET, 16)[7] == "set-many~16-0007"
+    with pytest.raises(UserInputError):
+        parse_target("set-many~16-0007")

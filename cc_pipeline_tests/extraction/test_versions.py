@@ -1,0 +1,113 @@
+"""The version of a partition's data: the same for the same rows, in whatever home and however they were had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.lake import digests as contents
+from cc_pipeline.lake import slice as slices
+from cc_pipeline.lake.digests import NOTHING
+from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.homes.unpack import unpack
+from cc_pipeline_tests.world import ARC, NEW, extract, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE, OTHER = "example.com", "example-foo.com"
+TABLES = ("captures", "records", *PAGE_TABLES)
+
+
+def versions(reports: list[StageReport], slug: str) -> dict[str, str]:
+    found = {
+        name.removeprefix(VERSION): str(value)
+        for report in reports
+        for name, value in report.per_target[slug].items()
+        if name.startswith(VERSION)
+    }
+    assert set(found) in (set(), set(TABLES))
+    return found
+
+
+@pytest.fixture
+def home(bucket: Bucket, tmp_path: Path) -> Workspace:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    return workspace
+
+
+def again(workspace: Workspace, *slugs: str, crawl: str = NEW) -> list[StageReport]:
+    return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
+
+
+def test_the_same_rows_have_the_same_version_in_another_home_and_others_another(
+    bucket: Bucket, home: Workspace, tmp_path: Path
+) -> None:
+    reports = extract(home, SITE, OTHER)
+    mine = versions(reports, SITE)
+    assert NOTHING not in mine.values()
+    assert not set(mine.values()) & set(versions(reports, OTHER).values())
+    # later, alone, through another index: other times, other places of the bytes
+    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere", via="zipnum")
+    harvest(elsewhere)
+    there = extract(elsewhere, SITE)
+    for table in ("records", *PAGE_TABLES):
+        assert versions(there, SITE)[table] == mine[table], table
+
+
+def test_a_run_with_nothing_to_do_gives_them_and_reads_no_rows_for_it(
+    home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = versions(extract(home, SITE), SITE)
+
+    def read(*_: object) -> None:
+        raise AssertionError("rows were looked at")
+
+    monkeypatch.setattr(slices, "content_versions", read)
+    assert versions(again(home, SITE), SITE) == mine
+
+
+def test_what_is_made_again_with_the_same_rows_keeps_its_version(home: Workspace) -> None:
+    mine = versions(extract(home, SITE), SITE)
+    for stage in (LOCATE, FETCH, PARSE):
+        stage.forget(home.lake, [Slice(NEW, SITE)])
+    reports = again(home, SITE)
+    assert [report.fresh_slices for report in reports] == [1, 1, 1]
+    assert versions(reports, SITE) == mine
+
+
+def test_a_target_without_captures_has_the_version_of_nothing(home: Workspace) -> None:
+    assert set(versions(extract(home, "absent.example"), "absent.example").values()) == {NOTHING}
+
+
+def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(
+    bucket: Bucket, home: Workspace, tmp_path: Path
+) -> None:
+    domains = bucket[1].domains()[:3]
+    found = []
+    for absent in (0, 300):
+        names = [*domains, *(f"absent-{number}.example" for number in range(absent))]
+        (tmp_path / "many.txt").write_text("\n".join(names), "utf-8")
+        home.register_targets([parse_target("set:many = @many.txt", tmp_path)])
+        found.append((len(home.parts(["set-many"])["set-many"]), versions(again(home, "set-many"), "set-many")))
+    (_, few), (parts, many) = found
+    assert parts > 1
+    assert few == many
+    lone = extract(home, *domains)
+    for table in TABLES:
+        assert contents.together(versions(lone, slug)[table] for slug in domains) == few[table], table
+
+
+def test_an_old_home_has_none_and_is_not_made_again_for_one(tmp_path: Path) -> None:
+    home, _ = unpack(2, tmp_path)
+    workspace = Workspace(load_settings({}, home=str(home)))
+    located = locate_captures(workspace, ARC, [SITE])
+    assert located.written == 0
+    assert not [name for name in located.per_target[SITE] if name.startswith(VERSION)]

@@ -1,0 +1,114 @@
+"""The catalog in step with the lake: which crawls are built after which commits, and what a killed harvest leaves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.index.catalog import keep
+from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.contents import crawl_file, file_of_before
+from cc_pipeline.indexing.catalog import rebuild_catalog
+from cc_pipeline.indexing.harvest import commit_row_groups
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline_tests.homes.unpack import unpack
+from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in folder.glob("*.duckdb")}
+
+
+def test_a_harvest_builds_its_crawl_alone_and_from_no_other_rows(
+    bucket: tuple[Path, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    folder = workspace.settings.catalog_path
+    harvest(workspace, OLD)
+    before = files(folder)
+    built: list[str] = []
+    real = keep.build_catalog
+
+    def noted(path: Path, **sources: object) -> object:
+        built.append(path.stem)
+        assert all(isinstance(source, pa.RecordBatchReader) for source in sources.values())
+        return real(path, **sources)
+
+    monkeypatch.setattr(keep, "build_catalog", noted)
+    monkeypatch.setattr(workspace.lake, "read", None)  # whole tables of the lake are not needed
+    assert not rebuild_catalog(workspace)
+    monkeypatch.undo()
+    monkeypatch.setattr(keep, "build_catalog", noted)
+    harvest(workspace, NEW)
+    assert built == [NEW]
+    assert files(folder) == before | {f"{NEW}.duckdb": crawl_file(folder, NEW).stat().st_ino}
+    with open_catalog(folder) as catalog:
+        for table in HARVEST.tables:
+            kept = workspace.lake.read(table)
+            shown = catalog.sql(f"FROM catalog.{table}").select(kept.column_names).cast(kept.schema)
+            assert sorted(map(str, shown.to_pylist())) == sorted(map(str, kept.to_pylist()))
+
+
+def test_a_crawl_whose_tables_differ_waits_for_its_harvest(bucket: tuple[Path, object], tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    folder = workspace.settings.catalog_path
+    harvest(workspace, NEW)
+    before = files(folder)
+    slice_ = Slice(NEW)
+    empty = workspace.lake.specs["index_files"].schema.empty_table()
+    workspace.lake.commit("index_files", empty, [slice_.where], {HARVEST.digest_name(slice_): "abc"})
+    assert not rebuild_catalog(workspace)
+    assert files(folder) == before
+    with open_catalog(folder) as catalog:
+        assert len(catalog.index_files(NEW)) > 0
+    commit_row_groups(workspace, [NEW])
+    assert files(folder) != before
+    with open_catalog(folder) as catalog:
+        assert len(catalog.index_files(NEW)) == len(workspace.lake.read("index_files", {"crawl": NEW})) > 0
+
+
+def test_other_etags_are_in_the_catalog_after_the_harvest(bucket: tuple[Path, object], tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace, OLD)
+    harvest(workspace, NEW)
+    before = files(workspace.settings.catalog_path)
+    for file in (root / "cc-index" / "table").rglob("*.parquet"):
+        if f"crawl={NEW}" in str(file):
+            replace_file(file, file.read_bytes())
+    shutil.rmtree(workspace.settings.footers_path / NEW)
+    harvest(workspace, NEW)
+    after = files(workspace.settings.catalog_path)
+    assert {name for name in before if before[name] != after[name]} == {f"{NEW}.duckdb"}
+    with open_catalog(workspace.settings.catalog_path) as catalog:
+        etags = {row["path"]: row["etag"] for row in catalog.index_files(NEW).to_pylist()}
+    kept = workspace.lake.read("index_files", {"crawl": NEW}).to_pylist()
+    assert etags == {row["path"]: row["etag"] for row in kept}
+
+
+def test_a_crawl_that_left_the_lake_leaves_the_catalog(bucket: tuple[Path, object], tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace, OLD)
+    harvest(workspace, NEW)
+    for table in HARVEST.tables:
+        empty = workspace.lake.specs[table].schema.empty_table()
+        workspace.lake.commit(table, empty, [{"crawl": OLD}], {})
+    assert rebuild_catalog(workspace).dropped == (OLD,)
+    assert set(files(workspace.settings.catalog_path)) == {f"{NEW}.duckdb"}
+
+
+def test_the_catalog_of_an_old_home_is_read_and_then_replaced(tmp_path: Path) -> None:
+    home, source = unpack(1, tmp_path)
+    workspace = workspace_of(source, home)
+    path = workspace.settings.catalog_path
+    assert file_of_before(path).exists()
+    with open_catalog(path) as catalog:
+        before = {crawl: sorted(map(str, catalog.coverage(crawl).to_pylist())) for crawl in (NEW, OLD, ARC)}
+        assert all(before.values())
+    assert set(rebuild_catalog(workspace).built) == {NEW, OLD, ARC}
+    assert not file_of_before(path).exists()
+    with open_catalog(path) as catalog:
+        assert {crawl: sorted(map(str, catalog.coverage(crawl).to_pylist())) for crawl in before} == before

@@ -1,0 +1,222 @@
+"""The report of a target: its figures, strangers' texts in it, its size, and that it needs nothing beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from cc_pipeline.defs.assets.warehouse import report
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.publish import report as writing
+from cc_pipeline.publish.findings import MOST, Findings, find
+from cc_pipeline.publish.report import page_of, write_report
+from cc_pipeline.settings import Settings
+from cc_pipeline_tests.publish import oracle
+from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
+from cc_pipeline_tests.world import NEW, OLD, workspace_of
+
+pytestmark = pytest.mark.xdist_group("questions")
+#: What a title may hold, each with what a page may not become by it.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</style><script src=//evil.example></script>",
+    "{} {0} {found} %s",
+    "\u202eexe.gpj \ud800\x00\x1b[31m",
+    "a" * 100_000,
+    "javascript:alert(1)",
+    "&lt;b&gt;",
+)
+
+
+@pytest.fixture(scope="module")
+def found(asked_home: Settings) -> Findings:
+    return write_report(asked_home, SITE)
+
+
+def texts(page: str, selector: str) -> list[str]:
+    return [" ".join(node.text().split()) for node in LexborHTMLParser(page).css(selector)]
+
+
+def test_its_figures_are_those_of_the_tables(
+    asked_home: Settings, found: Findings, in_views: duckdb.DuckDBPyConnection
+) -> None:
+    page = (asked_home.home / "reports" / f"{SITE}.html").read_text("utf-8")
+    captures = [row for row in oracle.rows(in_views, "captures") if row["domain"] == SITE]
+    figures = oracle.timeline(captures)
+    tiles = dict(zip(texts(page, ".tile span"), texts(page, ".tile b"), strict=True))
+    assert tiles["pages"] == str(len({row["url_surtkey"] for row in captures if oracle.counts(row)}))
+    assert tiles["captures of them"] == str(sum(one[0] for one in figures.values()))
+    assert tiles["of planned records are here"] == "100%"
+    known = {oracle.key(row): row for row in oracle.rows(in_views, "page_text")}
+    changes = list(oracle.changes(captures, known, OLD, NEW).values())
+    newest = {row["change"]: row["pages"] for row in found.changes if (row["before"], row["after"]) == (OLD, NEW)}
+    assert newest == {kind: changes.count(kind) for kind in set(changes)}
+    assert sum(row["captures"] for row in found.statuses) <= sum(not oracle.counts(row) for row in captures)
+    assert {row["feed"] for row in found.advertised} <= {
+        feed
+        for row in oracle.rows(in_views, "page_metadata")
+        for feed in [one["url"] for one in row["feed_links"] or []]
+    }
+    assert texts(page, "h2") == [
+        "Captures over time",
+        "What changed",
+        "The front page, version by version",
+        "Languages",
+        "Link neighbours",
+        "Feeds",
+        "Pages seen most",
+        "Completeness",
+        "Answers that are no pages",
+    ]
+
+
+def test_a_set_is_its_members_and_nothing_else(
+    asked_home: Settings, in_views: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    found = write_report(asked_home, "set-both", tmp_path / "both.html")
+    captures = [row for row in oracle.rows(in_views, "captures") if row["domain"] in (OTHER, THIRD)]
+    counted = {row["crawl"]: (row["captures"], row["pages"], row["new_pages"]) for row in found.crawls}
+    assert counted == {crawl: figures[:3] for crawl, figures in oracle.timeline(captures).items()}
+    assert {row["member"] for row in found.members} == {OTHER, THIRD}
+    assert {row["domain"] for row in found.links["in"]} & {OTHER, THIRD} == set()
+    page = (tmp_path / "both.html").read_text("utf-8")
+    assert "Members of the set" in texts(page, "h2")
+    assert texts(page, "h1") == ["both"]
+
+
+def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
+    for text in HOSTILE:
+        page = page_of(spoilt(found, text))
+        page.encode("utf-8")
+        tree = LexborHTMLParser(page)
+        allowed = {
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "main",
+            "header",
+            "section",
+            "div",
+            "p",
+            "h1",
+            "h2",
+            "h3",
+        }
+        allowed |= {
+            "span",
+            "b",
+            "i",
+            "a",
+            "bdi",
+            "br",
+            "small",
+            "code",
+            "footer",
+            "details",
+            "summary",
+            "table",
+            "thead",
+        }
+        allowed |= {"tbody", "tr", "th", "td", "svg", "g", "rect", "line", "text"}
+        nodes = [node for node in tree.root.traverse() if node.tag and node.tag[0] not in "-!"]
+        assert {node.tag for node in nodes} <= allowed
+        attributes = [(node.tag, name, value or "") for node in nodes for name, value in node.attributes.items()]
+        assert [
+            one for one in attributes if one[1].startswith("on") or one[1] in ("src", "srcset", "data", "action")
+        ] == []
+        links = [value for tag, name, value in attributes if name == "href"]
+        assert all(value.startswith(("http://", "https://")) for value in links)
+        assert "\x00" not in page
+        assert "\x1b" not in page
+        assert len(page) < 200_000, "a text is cut"
+    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt;</bdi>" in page_of(spoilt(found, HOSTILE[0]))
+
+
+def spoilt(found: Findings, text: str) -> Findings:
+    """The same findings with a stranger's text wherever a page could put one."""
+
+    def row(given: dict[str, Any]) -> dict[str, Any]:
+        kept = ("crawl", "before", "after", "change", "outcome", "domain", "type")
+        return {name: text if isinstance(value, str) and name not in kept else value for name, value in given.items()}
+
+    changed: dict[str, Any] = {"definition": text, "front": f"https://{text}"}
+    for each in fields(found):
+        value = getattr(found, each.name)
+        if isinstance(value, list):
+            changed[each.name] = [row(one) for one in value]
+    more = {"outcome": "missing", "reason": "not_found", "captures": 1, "open": 1, "url": text, "detail": text}
+    changed["reasons"] = [more]
+    changed["links"] = {name: [{**one, "domain": text} for one in rows] for name, rows in found.links.items()}
+    changed["members"] = [{"member": text, "captures": 1, "crawls": 1}]
+    return replace(found, **changed)
+
+
+def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> None:
+    page = (asked_home.home / "reports" / f"{SITE}.html").read_text("utf-8")
+    [policy] = LexborHTMLParser(page).css("meta[http-equiv]")
+    assert (policy.attributes["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline';")
+    assert re.findall(r"<(?:script|link|img|iframe|object|embed|base)\b", page) == []
+    assert re.findall(r"url\(|@import|@font-face", page) == []
+    for media in ("prefers-color-scheme:dark", "@media print"):
+        assert media in page
+
+
+def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings) -> None:
+    start = datetime(2012, 1, 1, tzinfo=UTC)
+    names = [f"CC-MAIN-{2012 + number // 8}-{number % 8 * 6 + 2:02}" for number in range(100)]
+    crawls = [
+        {**found.crawls[0], "crawl": name, "first_fetch": start + timedelta(days=45 * number), "captures": 10_000}
+        for number, name in enumerate(names)
+    ]
+    languages = [{"crawl": name, "language": f"l{code:02}", "pages": code + 1} for name in names for code in range(40)]
+    outcomes = [
+        {"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "missing")
+    ]
+    page = page_of(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
+    assert len(page.encode()) < 1_000_000
+    assert texts(page, ".tile b")[1] == "1,000,000"
+    assert texts(page, ".tile b")[-1] == "50%"
+
+
+def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: duckdb.DuckDBPyConnection) -> None:
+    found = find(in_views, SITE)
+    lists = [getattr(found, name) for name in ("changed_pages", "pages", "statuses", "versions", "feeds", "advertised")]
+    assert all(len(one) <= MOST for one in [*lists, *found.links.values()])
+    assert len(found.changed_pages) == MOST < found.totals["changed_pages"]
+
+
+def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserInputError, match=r"nothing was located for 'nobody\.example'\. Run it first"):
+        write_report(asked_home, "nobody.example")
+    with pytest.raises(EnvironmentFault, match="does not exist yet"):
+        write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
+    path = tmp_path / "kept.html"
+    path.write_text("before")
+    monkeypatch.setattr(writing, "page_of", lambda found: (_ for _ in ()).throw(OSError("no room")))
+    with pytest.raises(EnvironmentFault, match="could not write the report"):
+        write_report(asked_home, SITE, path)
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
+    page = asked_home.home / "reports" / "set-both.html"
+    page.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("domain", ["set-both"])
+        workspace = workspace_of(asked_home.source, asked_home.home)
+        done = dg.materialize([report], instance=instance, partition_key="set-both", resources={"workspace": workspace})
+    assert done.success
+    assert page.is_file()

@@ -1,0 +1,84 @@
+"""Publishing merges what has become many, unless somebody else merges; its views join nothing for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.layout import FEW_FILES
+from cc_pipeline.locks import locked
+from cc_pipeline.upkeep import upkeep
+from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import workspace_of
+
+CRAWL = "CC-MAIN-2024-22"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A home with as many small files of fetches as it may have, and one more."""
+    made = workspace_of(tmp_path / "source", tmp_path / "home")
+    schema = made.lake.specs["lookups"].schema
+    for number in range(FEW_FILES + 1):
+        target = f"t{number:02}"
+        row = {"crawl": CRAWL, "target": target, "located_by": "parquet", "subsets": ["warc"], "complete": True}
+        row |= {"unread_files": 0, "unread": [], "captures": 1, "looked_up_at": 0, "made_from": "a"}
+        where = [{"crawl": CRAWL, "target": target}]
+        made.lake.commit("lookups", pa.Table.from_pylist([row], schema=schema), where, {target: "a"})
+    return made
+
+
+def shown(workspace: Workspace) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        return connection.execute("SELECT target FROM lookups ORDER BY target").fetchall()
+
+
+def files(workspace: Workspace) -> int:
+    return len(workspace.lake.pin("lookups").files)
+
+
+def test_a_publication_merges_what_is_due_and_readers_of_before_keep_theirs(workspace: Workspace) -> None:
+    before = workspace.lake.pin("lookups").files
+    assert merge_and_publish(workspace).rows["lookups"] == FEW_FILES + 1
+    assert files(workspace) == 1
+    assert shown(workspace) == [(f"t{number:02}",) for number in range(FEW_FILES + 1)]
+    assert all(Path(path).exists() for path in before)
+    version = workspace.lake.pin("lookups").version
+    merge_and_publish(workspace)
+    assert workspace.lake.pin("lookups").version == version
+    assert not any((workspace.settings.home / "scratch").rglob("merging"))
+
+
+def test_it_waits_for_nobody_who_merges(workspace: Workspace) -> None:
+    with locked(workspace.settings.home / "upkeep.lock"):
+        merge_and_publish(workspace)
+    assert len(shown(workspace)) == FEW_FILES + 1
+    assert files(workspace) == FEW_FILES + 1
+    assert keep_up(workspace).merged["lookups"] == FEW_FILES + 1
+
+
+def test_what_cannot_be_merged_is_published_all_the_same_and_told(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise EnvironmentFault("the disk is full", "Free some space.")
+
+    monkeypatch.setattr(upkeep, "merge_due", full)
+    with pytest.raises(EnvironmentFault, match="disk is full"):
+        merge_and_publish(workspace)
+    assert len(shown(workspace)) == FEW_FILES + 1
+
+
+def test_where_nothing_repeats_no_view_looks_for_repeats_or_joins_records(workspace: Workspace) -> None:
+    merge_and_publish(workspace)
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        views = dict(
+            connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE schema_name = 'main'").fetchall()
+        )
+    assert [name for name, sql in views.items() if "JOIN" in sql.upper()] == []
+    assert "records" not in views["captures"]

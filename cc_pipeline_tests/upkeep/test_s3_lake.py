@@ -1,0 +1,351 @@
+"""A lake on a real S3 server: from the stages to a query's answer, with wrong secrets, without the server, and with
+two homes on it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.checks.health import examine
+from cc_pipeline.cli.answers import answer as write_answer
+from cc_pipeline.cli.commands.sql import open_answers
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.home import LAKE_NOTE as NOTE
+from cc_pipeline.indexing.build import build_index
+from cc_pipeline.lake import reading
+from cc_pipeline.lake.slice import PARSE, Slice
+from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.legacy2012.export import export_slices
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.upkeep import purge_plan as purge_note
+from cc_pipeline.upkeep.purge import purge
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.upkeep.stored_files import lost_records, verify
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.swiftserver import S3Server
+from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+
+pytestmark = pytest.mark.process
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE, OTHER = "example.com", "example-foo.com"
+WRONG = "n0t-the-secret-at-all"
+CAPTURES = (
+    "SELECT c.url, c.fetch_time, outcome FROM captures c JOIN records USING (crawl, warc_filename, warc_record_offset)"
+)
+#: Publishes the home named first, in a process with another DuckDB.
+PUBLISH = """
+import sys
+from cc_pipeline.settings import load_settings
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.workspace.workspace import open_workspace
+with open_workspace(load_settings()) as workspace:
+    publish_warehouse(workspace)
+"""
+COMMAND = "import sys; from cc_pipeline.cli import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
+        yield running
+
+
+def log_in(monkeypatch: pytest.MonkeyPatch, server: S3Server) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(autouse=True)
+def _logged_in(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_in(monkeypatch, server)
+
+
+def on_s3(server: S3Server, source: Path | str, home: Path, lake: str, **more: object) -> Workspace:
+    place = {"lake": f"s3://lake/{lake}", "lake_endpoint": server.endpoint, "s3_region": REGION}
+    return workspace_of(source, home, **place, **more)
+
+
+def with_httpfs(workspace: Workspace, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python on the workspace's home with a DuckDB that has httpfs; skips the test where there is none."""
+    beside = Path(sys.prefix) / "httpfs"
+    path = os.environ.get("PYTHONPATH", "")
+    if importlib.util.find_spec("duckdb_extension_httpfs") is None:
+        if not beside.is_dir():
+            pytest.skip("no DuckDB with httpfs here; install one beside the locked one with: make httpfs")
+        path = f"{beside}:{path}"
+    settings = workspace.settings
+    assert settings.lake_endpoint
+    own = {
+        "PYTHONPATH": path,
+        "CC_PIPELINE_HOME": str(settings.home),
+        "CC_PIPELINE_LAKE": settings.lake,
+        "CC_PIPELINE_LAKE_ENDPOINT": settings.lake_endpoint,
+        "COLUMNS": "500",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", *arguments],
+        env={**os.environ, **own, **more},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def answer(workspace: Workspace, query: str, capsys: pytest.CaptureFixture[str]) -> Counter[str]:
+    capsys.readouterr()
+    settings = workspace.settings
+    with open_answers(settings) as connection:
+        write_answer(connection, query, "csv")
+    return Counter(map(str, list(csv.reader(capsys.readouterr().out.splitlines()))[1:]))
+
+
+def near(bucket: Bucket, home: Path, *targets: str) -> Workspace:
+    """The same in a home with a lake of its own, published."""
+    workspace = workspace_of(bucket[0], home)
+    harvest(workspace)
+    for target in targets:
+        extract(workspace, target)
+    publish(workspace)
+    return workspace
+
+
+def test_views_over_s3_answer_through_a_packaged_extension(
+    bucket: Bucket, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = on_s3(server, bucket[0], tmp_path / "far", "views")
+    harvest(far)
+    extract(far, SITE)
+    closed = {"HOME": str(tmp_path)}  # where DuckDB would put what it fetches
+    published = with_httpfs(far, PUBLISH, **closed)
+    assert published.returncode == 0, published.stderr
+    asked = with_httpfs(far, COMMAND, "sql", "--format", "csv", CAPTURES, **closed)
+    assert asked.returncode == 0, asked.stderr
+    here = answer(near(bucket, tmp_path / "near", SITE), CAPTURES, capsys)
+    assert here
+    assert Counter(map(str, list(csv.reader(asked.stdout.splitlines()))[1:])) == here
+    calls = [f"captures_of('{SITE}')", f"page_versions('{SITE}')", f"changes_between('{NEW}', '{NEW}')"]
+    calls += [f"near_duplicates('{NEW}')", "timeline()", "feed_timeline()", "feeds_advertised()", "link_graph()"]
+    counts = f"SELECT {', '.join(f'(SELECT count(*) FROM {call})' for call in calls)}"
+    macros = with_httpfs(far, COMMAND, "sql", "--format", "csv", counts, **closed)
+    assert macros.returncode == 0, macros.stderr
+    [counted] = list(csv.reader(macros.stdout.splitlines()))[1:]
+    assert Counter([str(counted)]) == answer(near(bucket, tmp_path / "near", SITE), counts, capsys)
+    assert all(int(count) for count in counted)
+    page = with_httpfs(far, COMMAND, "report", "-d", SITE, **closed)
+    assert page.returncode == 0, page.stderr
+    assert not (tmp_path / ".duckdb").exists()
+    held = far.settings.published_path.read_bytes()
+    assert server.secret.encode() not in held
+    assert server.key.encode() not in held
+    refused = with_httpfs(far, COMMAND, "sql", CAPTURES, AWS_SECRET_ACCESS_KEY=WRONG)
+    assert refused.returncode == 1
+    assert "cannot be read from S3" in refused.stderr
+    assert WRONG not in refused.stderr
+
+
+def test_without_the_extension_views_are_refused_with_both_ways_out(
+    bucket: Bucket, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_PACKAGE", "no_such_package")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    far = on_s3(server, bucket[0], tmp_path / "far", "refused")
+    harvest(far)
+    extract(far, SITE)
+    with pytest.raises(EnvironmentFault, match=f"DuckDB {duckdb.__version__} has no httpfs") as refused:
+        publish(far)
+    assert "pip install" in refused.value.advice
+    assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
+    assert not far.settings.published_path.exists()
+    [found] = [found for found in examine(far.settings) if found.topic == "publishing"]
+    assert (found.level, found.text, found.advice) == ("bad", refused.value.what, refused.value.advice)
+
+
+def test_a_copy_answers_when_the_server_is_gone(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with weed_server(tmp_path / "weed", "lake") as server:
+        log_in(monkeypatch, server)
+        far = on_s3(server, bucket[0], tmp_path / "far", "copy", publish="copy")
+        harvest(far)
+        extract(far, SITE)
+        monkeypatch.setattr(reading, "let_read", None)  # neither the extension nor a secret is asked for
+        publish(far)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    here = near(bucket, tmp_path / "near", SITE)
+    for query in (CAPTURES, "FROM page_metadata", "FROM page_links", "FROM row_groups"):
+        found = answer(far, query, capsys)
+        assert found
+        assert found == answer(here, query, capsys), query
+    held = far.settings.published_path.read_bytes()
+    assert server.secret.encode() not in held
+
+
+def test_pages_are_parsed_with_a_handful_of_requests(bucket: Bucket, server: S3Server, tmp_path: Path) -> None:
+    far = on_s3(server, bucket[0], tmp_path / "far", "ranges")
+    harvest(far)
+    extract(far, SITE)
+    stored = sum(file is not None for file in far.lake.read("records", columns=["stored_file"])[0].to_pylist())
+    PARSE.forget(far.lake, [Slice(NEW, SITE)])
+    before = far.place.stats.requests
+    assert parse_records(far, NEW, [SITE]).fresh_slices == 1
+    assert stored > 20
+    assert far.place.stats.requests - before <= 5
+    pages = far.lake.read("page_metadata", columns=["disposition", "failure_reason"]).to_pylist()
+    assert sum(page["failure_reason"] != "Missing" for page in pages) >= stored
+
+
+def test_a_wrong_secret_is_refused_and_said(
+    bucket: Bucket, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", WRONG)
+    far = on_s3(server, bucket[0], tmp_path / "far", "wrong")
+    with pytest.raises(EnvironmentFault, match="s3://lake/wrong cannot be") as refused:
+        far.lake  # noqa: B018  # claims the lake
+    assert "AWS credentials" in str(refused.value)
+    assert WRONG not in str(refused.value)
+
+
+def test_one_of_many_homes_claims_a_lake(server: S3Server, tmp_path: Path) -> None:
+    homes = [on_s3(server, f"https://{number}.example/", tmp_path / str(number), "race") for number in range(8)]
+
+    def claim(workspace: Workspace) -> str | None:
+        try:
+            workspace.claim()
+        except UserInputError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(len(homes)) as pool:
+        said = list(pool.map(claim, homes))
+    winners = [home for home, refused in zip(homes, said, strict=True) if refused is None]
+    assert len(winners) == 1
+    assert winners[0].settings.source.encode() in homes[0].place.read_all(NOTE).data
+    assert all(winners[0].settings.source in refused for refused in said if refused)
+
+
+def test_two_homes_on_one_lake_run_publish_and_sweep_side_by_side(
+    bucket: Bucket, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = (on_s3(server, bucket[0], tmp_path / name, "both", publish="copy") for name in ("one", "two"))
+    work = {one: SITE, two: OTHER}
+
+    def at_work(workspace: Workspace) -> None:
+        harvest(workspace)
+        extract(workspace, work[workspace])
+        publish(workspace)
+        keep_up(workspace, max_files=1)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(at_work, workspace) for workspace in (one, two)]:
+            done.result()
+    whole = answer(near(bucket, tmp_path / "near", SITE, OTHER), CAPTURES, capsys)
+    for workspace in (one, two):
+        keep_up(workspace, max_files=1)
+        assert answer(workspace, CAPTURES, capsys) == whole
+    assert pinned_versions(one.place) == {}
+
+
+def test_commits_of_many_writers_all_stand(server: S3Server, tmp_path: Path) -> None:
+    lakes = [on_s3(server, "https://one.example", tmp_path / str(number), "writers").lake for number in range(4)]
+    schema = lakes[0].specs["targets"].schema
+
+    def write(number: int) -> None:
+        for turn in range(3):
+            slug = f"{number}-{turn}"
+            row = dict.fromkeys(("slug", "kind", "definition", "version"), slug)
+            lakes[number].commit("targets", pa.Table.from_pylist([row], schema=schema), [{"slug": slug}], {slug: "ab"})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    wanted = {f"{number}-{turn}" for number in range(4) for turn in range(3)}
+    assert Counter(lakes[0].read("targets")["slug"].to_pylist()) == Counter(wanted)
+    assert set(lakes[0].digests("targets", sorted(wanted)).values()) == {"ab".zfill(15)}
+
+
+def test_an_index_that_is_built_here_lies_in_the_lake_and_is_read_there(server: S3Server, tmp_path: Path) -> None:
+    spec = NewsSpec(files=2, fetches=6)
+    truth = write_news(tmp_path / "bucket", spec)
+    far = on_s3(server, tmp_path / "bucket", tmp_path / "far", "news")
+    assert build_index(far, spec.month, agreed=True).written == 2
+    assert build_index(far, spec.month).written == 0
+    harvest(far, spec.month)
+    domain = truth.truth.domains()[0]
+    _, fetched, _ = extract(far, domain, crawl=spec.month)
+    assert fetched.rows == len(truth.of(domain))
+    assert {one.key.split("/")[2] for one in far.place.listing("built-index/")} == {f"crawl={spec.month}"}
+
+
+def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
+    server: S3Server, bucket: Bucket, tmp_path: Path
+) -> None:
+    workspace = on_s3(server, bucket[0], tmp_path / "home", "purged", publish="copy")
+    harvest(workspace)
+    # they share a stored file, so that it is written again without the records of one
+    extract(workspace, SITE, OTHER)
+    export_slices(workspace, NEW, [SITE, OTHER])
+    publish(workspace)
+
+    def everything() -> dict[str, bytes]:
+        return {one.key: workspace.place.read_all(one.key).data for one in list(workspace.place.listing(""))}
+
+    def said(key: str, data: bytes) -> bytes:
+        """What an object says, beside its bytes."""
+        is_table = key.endswith(".parquet") and key.startswith("tables/")
+        return data + (repr(pq.read_table(io.BytesIO(data)).to_pydict()).encode() if is_table else b"")
+
+    rows, before = workspace.lake.read("records").to_pylist(), everything()
+    theirs = [row for row in rows if row["target"] == OTHER]
+    own: set[bytes] = set()
+    for row in rows:
+        if row["target"] == SITE and row["stored_file"] is not None:
+            at = row["stored_offset"]
+            own |= {before[row["stored_file"]][at : at + row["stored_length"]], row["url"].encode()}
+    # pages of others link to it
+    tables = ("captures", "records", "page_metadata", "page_text", "page_links")
+    others = repr([workspace.lake.read(table, {"target": OTHER}).to_pydict() for table in tables]).encode()
+    own = {one for one in own if one not in others}
+    assert len(own) > 2
+    assert {row["stored_file"] for row in theirs} & {row["stored_file"] for row in rows if row["target"] == SITE}
+
+    # hidden at once, and there for readers of before
+    report = purge(workspace, plan_purge(workspace, SITE, SITE))
+    assert report.waiting
+    assert report.moved
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
+        assert reader.execute("SELECT count(*) FROM captures WHERE domain = ?", [SITE]).fetchone() == (0,)
+    assert any(one in data for data in everything().values() for one in own)
+
+    report = purge(workspace, plan_purge(workspace, SITE, SITE), now=True)
+    assert (report.waiting, report.gone_after) == (0, None)
+    left = everything()
+    in_logs = {key for key in left if "/_delta_log/" in key}
+    assert not {key for key in left.keys() - in_logs if any(one in said(key, left[key]) for one in own)}
+    assert {key.split("/")[2] for key in left if key.startswith("exports/")} == {OTHER}
+    now = [row for row in workspace.lake.read("records").to_pylist() if row["target"] == OTHER]
+    assert [row["url"] for row in now] == [row["url"] for row in theirs]
+    assert lost_records(workspace) == []
+    done = verify(workspace.lake, workspace.storage, None)
+    assert (done.records, done.whole) == (0, True)
+    assert purge_note.begun(workspace.place) == []

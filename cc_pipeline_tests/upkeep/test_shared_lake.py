@@ -1,0 +1,280 @@
+"""Several homes on one lake: of one source, in one layout, and none deletes what another one shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.home import LAKE_NOTE as NOTE
+from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.indexing.catalog import catalog_has, follow_catalog
+from cc_pipeline.indexing.harvest import is_harvested
+from cc_pipeline.lake import snapshot as pins
+from cc_pipeline.lake.evolution import Migration
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.merging import Bounds
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.publish.publish import behind
+from cc_pipeline.upkeep import upkeep
+from cc_pipeline.upkeep import upkeep as lease
+from cc_pipeline.upkeep.upkeep import keep_up, leased
+from cc_pipeline.workspace import workspace as workspaces
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE, OTHER = "example.com", "example-foo.com"
+
+
+def shared(source: Path | str, folder: Path, name: str, **more: object) -> Workspace:
+    return workspace_of(source, folder / name, lake=str(folder / "lake"), **more)
+
+
+def noted(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "lake" / NOTE).read_bytes())
+
+
+def captures(workspace: Workspace) -> Counter[str]:
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        return Counter(map(str, connection.execute("FROM captures").fetchall()))
+
+
+def test_the_first_home_notes_the_source_and_another_source_is_refused(tmp_path: Path) -> None:
+    first = shared("https://u:secret@one.example/x?t=secret", tmp_path, "first")
+    assert first.lake.specs
+    assert noted(tmp_path) == {"source": "https://one.example/x", "layout": LAYOUT}
+    assert shared("https://other@one.example/x", tmp_path, "second").lake.specs
+    stranger = shared("https://two.example", tmp_path, "third")
+    with pytest.raises(UserInputError, match=r"holds tables of https://one\.example/x, not of https://two\.example"):
+        stranger.lake  # noqa: B018  # claims the lake
+    assert noted(tmp_path)["source"] == "https://one.example/x"
+
+
+def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
+    assert workspace_of("https://one.example", tmp_path).lake.specs
+    assert noted(tmp_path) == {"source": "https://one.example", "layout": LAYOUT}
+
+
+def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT + 1}))
+    with pytest.raises(EnvironmentFault, match=f"has layout {LAYOUT + 1}; this version of cc_pipeline knows"):
+        shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": "x"}', "PAR1"])
+def test_a_note_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(text)
+    with pytest.raises(EnvironmentFault, match="does not say whose tables"):
+        shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
+    assert (tmp_path / "lake" / NOTE).read_text() == text
+
+
+def test_a_shared_lake_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Lake] = []
+    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
+    for name in ("one", "two", "three"):
+        home = tmp_path / name
+        home.mkdir()
+        # the second was made by a version of before, the third came with another lake
+        write_note(home, HomeNote("https://one.example", LAYOUT if name == "three" else FIRST_LAYOUT))
+        assert shared("https://one.example", tmp_path, name).lake.specs
+        assert read_note(home) == HomeNote("https://one.example", LAYOUT)
+    assert len(ran) == 1
+    assert noted(tmp_path)["layout"] == LAYOUT
+
+
+def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Lake] = []
+    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": FIRST_LAYOUT}))
+    (tmp_path / "home").mkdir()
+    write_note(tmp_path / "home", HomeNote("https://one.example", LAYOUT))
+    assert shared("https://one.example", tmp_path, "home").lake.specs
+    assert len(ran) == 1
+    assert noted(tmp_path)["layout"] == LAYOUT
+
+
+def test_a_home_without_a_catalog_builds_it_from_the_lake_and_follows_it(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    for crawl in (OLD, NEW):
+        harvest(one, crawl)
+    # a crawl that nobody harvested is nobody's to build
+    assert not follow_catalog(two, "CC-MAIN-2018-09")
+    asked = two.transport.stats.requests
+    assert follow_catalog(two, NEW)
+    assert not follow_catalog(two, NEW)
+    assert two.transport.stats.requests == asked
+    with open_catalog(two.settings.catalog_path) as catalog:
+        assert catalog.crawls() == (NEW,)
+    # the same captures, from the same index
+    found = [captures_of(home, NEW, [parse_target(SITE)]) for home in (one, two)]
+    assert found[0].index == found[1].index == "parquet"
+    assert found[0].captures[SITE].equals(found[1].captures[SITE])
+    # nothing is harvested again here, until the list of the crawl changes
+    assert is_harvested(two, NEW)
+    assert not (two.settings.footers_path / NEW).exists()
+    # the other home has written the rows anew, in other files
+    follow_catalog(two, OLD)
+    rows = one.lake.read("row_groups", {"crawl": OLD})
+    one.lake.commit("row_groups", rows, [Slice(OLD).where], {})
+    assert not catalog_has(two, OLD)
+    [report] = extract(two, SITE, crawl=OLD)[:1]
+    assert report.rows == len(bucket[1].of(OLD, subset="warc", domain=SITE))
+    assert catalog_has(two, OLD)
+
+
+def test_a_crawl_that_another_home_is_harvesting_waits(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    lake = two.lake
+    rows = lake.read("row_groups", {"crawl": NEW})
+    # one of its tables is committed, and the others are not
+    lake.commit("row_groups", rows, [Slice(NEW).where], {HARVEST.digest_name(Slice(NEW)): "0" * 64})
+    with pytest.raises(EnvironmentFault, match="being harvested by another home"):
+        follow_catalog(two, NEW)
+
+
+@pytest.mark.process
+def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    publish(one)
+    before = captures(one)
+    extract(two, OTHER)
+    # the files that the first home shows are merged into others, and superseded for longer than the retention
+    monkeypatch.setattr(upkeep, "vacuum", _without_patience(upkeep.vacuum))
+    swept = keep_up(two, max_files=1, retention_hours=0)
+    assert swept.merged["captures"] > 1
+    assert captures(one) == before
+    assert captures(two) > before
+    # once it has published again, they may go
+    publish(one)
+    assert captures(one) == captures(two)
+    assert keep_up(two, max_files=1, retention_hours=0).deleted["captures"] > 0
+    assert captures(one) == captures(two)
+
+
+@pytest.mark.process
+def test_two_homes_that_merge_at_once_leave_each_row_once(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    extract(two, OTHER)
+    publish(one)
+    whole = captures(one)
+    together = Barrier(2)
+    merge_due = upkeep.merge_due
+
+    def at_once(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
+        if table == "captures":
+            with suppress(BrokenBarrierError):
+                together.wait(2)
+        return merge_due(lake, table, scratch, bounds)
+
+    monkeypatch.setattr(upkeep, "merge_due", at_once)
+    with ThreadPoolExecutor(2) as pool:
+        merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
+    assert sorted(merged) == [0, 2]
+    publish(one)
+    assert captures(one) == whole
+
+
+def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
+    for _ in range(3):
+        with leased(one, "work") as mine, leased(two, "work") as other, leased(two, "else") as another:
+            assert (mine, other, another) == (True, False, True)
+    assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
+    with leased(two, "work") as mine:
+        assert mine
+    # a home that was killed never gave it back
+    monkeypatch.setattr(lease, "LASTS", -timedelta(seconds=1))
+    with leased(one, "work") as mine, leased(two, "work") as after:
+        assert (mine, after) == (True, True)
+
+
+def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
+    one = shared(bucket[0], tmp_path, "one")
+    harvest(one)
+    publish(one)
+    assert pinned_versions(one.place)["row_groups"] == {one.lake.pin("row_groups").version}
+    [note] = (tmp_path / "lake" / "published").iterdir()
+    old = json.loads(note.read_bytes())
+    old["published_at"] = (datetime.now(UTC) - pins.KEPT - timedelta(hours=1)).isoformat()
+    note.write_text(json.dumps(old))
+    assert pinned_versions(one.place) == {}
+    assert not note.exists()
+    publish(one)
+    publish(shared(bucket[0], tmp_path, "one", publish="copy"))
+    assert pinned_versions(one.place) == {}
+
+
+def _without_patience(vacuum):
+    """``vacuum``, but neither Delta's own least retention of a week nor ours is asked for."""
+
+    def at_once(lake: Lake, table: str, retention_hours: int = 0, keep=()) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            real = DeltaTable.vacuum
+            patch.setattr("cc_pipeline.lake.keeping.RETENTION_FLOOR_HOURS", 0)
+            patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
+            return vacuum(lake, table, retention_hours, keep)
+
+    return at_once
+
+
+def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = shared(bucket[0], tmp_path, "one"), shared(bucket[0], tmp_path, "two", publish="none")
+    harvest(one)
+    extract(two, SITE)
+    assert behind(two) is None
+    with pytest.raises(UserInputError, match="publishes no"):
+        publish(two)
+    keep_up(two)
+    assert not two.settings.published_path.exists()
+    assert behind(one) is not None
+    publish(one)
+    assert captures(one)
+
+
+def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tmp_path: Path) -> None:
+    one = shared(bucket[0], tmp_path, "one")
+    harvest(one)
+    extract(one, SITE)
+    assert noted(tmp_path)["settings"] == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
+    other = shared(bucket[0], tmp_path, "two", markdown=True)
+    with pytest.raises(UserInputError, match="settings markdown=no"):
+        extract(other, OTHER)
+    note = read_note(other.settings.home)
+    assert note is not None
+    assert not note.chosen
+    # the way out: one of them changes, and the others are told
+    other.choose(anew=True)
+    extract(other, OTHER)
+    with pytest.raises(UserInputError, match="settings markdown=yes"):
+        extract(one, "example.org")
+    extract(shared(bucket[0], tmp_path, "three", markdown=True), "example.org")
