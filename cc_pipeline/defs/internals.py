@@ -4,8 +4,6 @@ Belongs here: each name of Dagster that is private or not marked public and does
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
