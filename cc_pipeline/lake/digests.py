@@ -185,12 +185,7 @@ def _windows(words: _Places) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _short_texts(
-    raw: npt.NDArray[np.uint8],
-    starts: _Places,
-    lengths: _Places,
-    words: _Places,
-) -> _Numbers:
+def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, words: _Places) -> _Numbers:
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum(words, out=ends[1:])
     if not ends[-1]:

@@ -289,10 +289,7 @@ class Lake:
         return self.digests(table, list(digests)) == dict(digests)
 
     def read(
-        self,
-        table: str,
-        where: Mapping[str, str | Sequence[str]] | None = None,
-        columns: Sequence[str] | None = None,
+        self, table: str, where: Mapping[str, str | Sequence[str]] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """Rows whose columns equal ``where`` (a value, or any of a sequence), in the table's own schema."""
         spec = self.specs[table]

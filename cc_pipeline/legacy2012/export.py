@@ -293,12 +293,7 @@ def _export(
 
 
 def _write(
-    workspace: Workspace,
-    place: Transport,
-    slice_: Slice,
-    kind: ExportKind,
-    options: ExportOptions,
-    folder: Path,
+    workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, folder: Path
 ) -> list[ExportedFile]:
     order = record_order(workspace, slice_)
     if kind == "metadata":

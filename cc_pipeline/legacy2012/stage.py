@@ -73,13 +73,7 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
             notes += tally.shown
         figures[slice_] = rows_of(workspace, slice_)
     return READ_FILES.report(
-        figures,
-        fresh,
-        started,
-        bytes=total.bytes,
-        requests=total.requests,
-        notes=tuple(notes),
-        counted=PAGE_TABLES,
+        figures, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
     )
 
 
@@ -153,11 +147,7 @@ def _content(path: Path) -> str:
 
 
 def _read(
-    workspace: Workspace,
-    file: SourceFile,
-    path: Path,
-    made_from: Mapping[Slice, str],
-    beside: Mapping[str, str],
+    workspace: Workspace, file: SourceFile, path: Path, made_from: Mapping[Slice, str], beside: Mapping[str, str]
 ) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()

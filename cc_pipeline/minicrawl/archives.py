@@ -282,13 +282,7 @@ def write_archives(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, step: Call
 
 
 def _write_warc_files(
-    root: Path,
-    spec: MiniCrawlSpec,
-    crawl: CrawlSpec,
-    servers: Servers,
-    segment: int,
-    file: int,
-    visits: list[Visit],
+    root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
     keys = {subset: warc_file_key(spec, crawl, segment, subset, file) for subset in SUBSETS}
     with (
@@ -324,13 +318,7 @@ def _record_ids(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> dict[str
 
 
 def _write_arc_file(
-    root: Path,
-    spec: MiniCrawlSpec,
-    crawl: CrawlSpec,
-    servers: Servers,
-    segment: int,
-    file: int,
-    visits: list[Visit],
+    root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
     key = arc_file_key(spec, crawl, segment, file)
     with MemberFile(root / key) as out:

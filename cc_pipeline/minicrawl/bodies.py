@@ -255,13 +255,7 @@ def _encoded(text: str, charset: str, declared_in: str) -> bytes:
 
 
 def _head(
-    rng: Random,
-    url: str,
-    title: str,
-    charset: str,
-    declared_in: str,
-    language: Language,
-    link: Callable[[int], str],
+    rng: Random, url: str, title: str, charset: str, declared_in: str, language: Language, link: Callable[[int], str]
 ) -> str:
     escaped = html.escape(title)
     description = html.escape(language.sentence(rng), quote=True)

@@ -40,9 +40,7 @@ REQUIRED: frozenset[str] = frozenset(
 PLAIN_COLUMNS: frozenset[str] = frozenset(
     {"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id"}
 )
-_STORED_TYPES: dict[str, pa.DataType] = {
-    "fetch_time": pa.timestamp("ms", tz="UTC"),
-}
+_STORED_TYPES: dict[str, pa.DataType] = {"fetch_time": pa.timestamp("ms", tz="UTC")}
 _PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
 

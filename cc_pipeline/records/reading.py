@@ -92,11 +92,7 @@ _GAP = 128 << 10
 
 
 def read_members(
-    rows: Iterable[Row],
-    storage: RecordStorage,
-    wanted: Callable[[Row], bool] | None = None,
-    *,
-    window: int = WINDOW,
+    rows: Iterable[Row], storage: RecordStorage, wanted: Callable[[Row], bool] | None = None, *, window: int = WINDOW
 ) -> Iterator[tuple[Row, Found]]:
     """Each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as its
     source had it, or what was quarantined.

@@ -245,12 +245,7 @@ class Transport:
 
 
 def _outcome(
-    asked: ByteRange,
-    found: Verified | Finding,
-    answer: Answer,
-    attempts: int,
-    place: Place,
-    unknown: bool = False,
+    asked: ByteRange, found: Verified | Finding, answer: Answer, attempts: int, place: Place, unknown: bool = False
 ) -> RangeBytes | RangeFault:
     if isinstance(found, Finding):
         return range_fault(found.kind, asked.key, asked.offset, asked.length, found.detail, attempts, tag=asked.tag)

@@ -164,14 +164,7 @@ class RangeNotNow(RangeEnvironmentFault, NotNow):
 
 
 def range_fault(
-    kind: FaultKind,
-    key: str,
-    offset: int | None,
-    length: int | None,
-    detail: str,
-    attempts: int,
-    *,
-    tag: object = None,
+    kind: FaultKind, key: str, offset: int | None, length: int | None, detail: str, attempts: int, *, tag: object = None
 ) -> RangeFault:
     """The fault of the family that its kind belongs to. ``tag`` goes back to whoever asked for the range."""
     fault: RangeFault
@@ -231,12 +224,7 @@ LONGEST_WAIT: Final = 3600.0
 
 
 def judge_range(
-    span: Span,
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    etag: str | None = None,
-    length: int | None = None,
+    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None, length: int | None = None
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 

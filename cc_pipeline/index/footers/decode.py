@@ -203,16 +203,7 @@ class FooterRows:
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
                     found[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
-            yield RowGroup(
-                number,
-                rows,
-                _known(total),
-                compressed,
-                _known(first),
-                _known(end),
-                known,
-                found,
-            )
+            yield RowGroup(number, rows, _known(total), compressed, _known(first), _known(end), known, found)
 
     def statistics(self, index: int) -> StatisticsColumn:
         """Statistics of ``stat_columns[index]`` in every row group."""
