@@ -39,6 +39,11 @@ _MEDIA_TYPE = re.compile(r"-|[a-z]+/[^ /]+|no-type", re.IGNORECASE)
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
 
+#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
+RecordEnd = Literal["apart", "member", "adjacent"]
+
+_STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class ArcHeader:
@@ -143,12 +148,6 @@ def _is_number(word: str) -> bool:
 
 def _is_date(word: str) -> bool:
     return _DATE.fullmatch(word) is not None
-
-
-#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
-RecordEnd = Literal["apart", "member", "adjacent"]
-
-_STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
 
 
 def build_record(

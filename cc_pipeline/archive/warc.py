@@ -43,6 +43,15 @@ _SINGLE = frozenset(
 )
 _BLANK: Final = b"\r\n"
 
+_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
+_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
+_HTTP_TYPES = frozenset(("response", "revisit", "request"))
+
+_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
+#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
+_LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
+_END = b"\r\n\r\n"
+
 
 class WarcHeader(NamedTuple):
     """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
@@ -125,11 +134,6 @@ def wanted(content: bytes) -> int:
     except DataFault:
         return 0
     return header.block_start + header.block_length
-
-
-_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
-_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
-_HTTP_TYPES = frozenset(("response", "revisit", "request"))
 
 
 def build_record(
@@ -239,12 +243,6 @@ def _digest_flag(
 def _truncated(values: dict[str, str]) -> str | None:
     reason = values.get("warc-truncated")
     return None if reason is None else (reason.strip().lower() or "unspecified")
-
-
-_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
-#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
-_LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
-_END = b"\r\n\r\n"
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:

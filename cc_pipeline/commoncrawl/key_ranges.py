@@ -10,6 +10,11 @@ from typing import overload
 
 from cc_pipeline.commoncrawl.surt import canonical_host
 
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
+_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
+_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
+_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
@@ -39,12 +44,6 @@ def prefix_range(prefix: bytes) -> KeyRange:
     trimmed = prefix.rstrip(b"\xff")
     end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
     return KeyRange(prefix, end)
-
-
-_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
-_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
-_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
-_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
 
 
 def reverse_dots(host: str) -> str:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
+#: Hosts whose answer is remembered: rows of an index come host by host.
+_REMEMBERED: Final = 65_536
+#: The number of a target, and the port it is restricted to.
+_OfHost = tuple[tuple[int, int | None], ...]
+
 
 def host_of(url: str) -> str:
     """The host as written in ``url``, without port and login; empty where there is none."""
@@ -86,12 +91,6 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
     query = mark + query
     ways = (path, bare + "/", *([bare] if bare else []))
     return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))
-
-
-#: Hosts whose answer is remembered: rows of an index come host by host.
-_REMEMBERED: Final = 65_536
-#: The number of a target, and the port it is restricted to.
-_OfHost = tuple[tuple[int, int | None], ...]
 
 
 class MemberIndex:

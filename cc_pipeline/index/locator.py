@@ -17,6 +17,23 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.progress import human_bytes
 
+#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
+VIAS = ("auto", "parquet", "btree", "zipnum")
+
+#: What stands between the names, and between the versions, of indexes that answered together.
+BOTH: Final = "+"
+#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
+UNION: Final = f"btree{BOTH}zipnum"
+
+#: Bytes that cost about as much time as one request at a polite pace.
+REQUEST_BYTES = 256 << 10
+
+#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
+CHEAP = 64 << 20
+
+#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
+_ORDER = ("parquet", UNION, "zipnum", "btree")
+
 
 def surt_ranges(target: Target) -> Sequence[KeyRange]:
     """Where a target's keys are in an index sorted by SURT keys."""
@@ -130,24 +147,6 @@ class Locator(Protocol):
 
 class NoSuchIndex(UserInputError):
     """Neither this home nor the source has the index of a crawl that was to be asked, or any."""
-
-
-#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
-VIAS = ("auto", "parquet", "btree", "zipnum")
-
-#: What stands between the names, and between the versions, of indexes that answered together.
-BOTH: Final = "+"
-#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
-UNION: Final = f"btree{BOTH}zipnum"
-
-#: Bytes that cost about as much time as one request at a polite pace.
-REQUEST_BYTES = 256 << 10
-
-#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
-CHEAP = 64 << 20
-
-#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
-_ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
 def weight(price: LookupPrice) -> int:

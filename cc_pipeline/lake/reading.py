@@ -27,6 +27,11 @@ from cc_pipeline.settings import Settings
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
 
+#: Another process may be publishing, which would settle it too.
+_PATIENCE: Final = 60.0
+#: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
+_NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
+
 
 @dataclass(frozen=True, slots=True)
 class S3Place:
@@ -135,12 +140,6 @@ def last_token(text: str) -> int | None:
     data = text.encode()
     starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
     return len(data[: starts[-1]].decode()) if starts else None
-
-
-#: Another process may be publishing, which would settle it too.
-_PATIENCE: Final = 60.0
-#: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
-_NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,24 @@ _FOLDER: Final = "published/"
 _LONGEST: Final = 1 << 20
 _NONE_YET: Final = -1
 
+#: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
+_COPY_MEMORY: Final = "1GB"
+#: What it may hold while it looks for rows that several targets have.
+_VIEWS_MEMORY: Final = "400MB"
+#: Files and rows of all tables together up to which views are counted by reading them.
+_FEW_FILES: Final = 200
+_FEW_ROWS: Final = 500_000
+#: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
+#: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
+_SWELLING: Final = 2
+
+#: Answers a query about the file that is being built.
+Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+#: A query, or what makes one from what is in the file up to then.
+Sql: TypeAlias = str | Callable[[Ask], str]
+#: What a column holds, by the published name and the column's; ``None`` where nobody said.
+Notes: TypeAlias = Callable[[str, str], str | None]
+
 
 def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_before: bool = False) -> None:
     """Notes that the published file of ``home`` names these versions, with ``and_before`` also those noted before."""
@@ -88,26 +106,6 @@ def _versions(lake: Transport, key: str) -> Mapping[str, Sequence[int]]:
 
 def _key(home: Path) -> str:
     return f"{_FOLDER}{sha256(f'{platform.node()}:{home}'.encode()).hexdigest()[:16]}.json"
-
-
-#: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
-_COPY_MEMORY: Final = "1GB"
-#: What it may hold while it looks for rows that several targets have.
-_VIEWS_MEMORY: Final = "400MB"
-#: Files and rows of all tables together up to which views are counted by reading them.
-_FEW_FILES: Final = 200
-_FEW_ROWS: Final = 500_000
-#: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
-#: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
-_SWELLING: Final = 2
-
-
-#: Answers a query about the file that is being built.
-Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
-#: A query, or what makes one from what is in the file up to then.
-Sql: TypeAlias = str | Callable[[Ask], str]
-#: What a column holds, by the published name and the column's; ``None`` where nobody said.
-Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,17 @@ _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name no
 
 RecordKey = tuple[str | None, int | None, str | None]
 
+Codec = Literal["gzip", "default"]
+#: Bytes of a file hashed at a time.
+_CHUNK = 1 << 20
+
+VERSION = "1"
+TARGET_ENTRY = "cc_pipeline.target"
+
+#: The two kinds of file, by the names of 2012.
+ExportKind = Literal["textData", "metadata"]
+EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
+
 
 def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
     """The keys of the slice's metadata rows: by archive file, offset, URL. Failures are among them."""
@@ -125,11 +136,6 @@ def _place(key: RecordKey) -> tuple[bool, str, int, str]:
     return filename is None, filename or "", -1 if offset is None else offset, url or ""
 
 
-Codec = Literal["gzip", "default"]
-#: Bytes of a file hashed at a time.
-_CHUNK = 1 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
@@ -203,14 +209,6 @@ def _sha256(path: Path) -> str:
         while block := stream.read(_CHUNK):
             digest.update(block)
     return digest.hexdigest()
-
-
-VERSION = "1"
-TARGET_ENTRY = "cc_pipeline.target"
-
-#: The two kinds of file, by the names of 2012.
-ExportKind = Literal["textData", "metadata"]
-EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
 
 
 def export_slices(

@@ -28,6 +28,12 @@ _HEAD = 1 << 16
 #: WAT files have some 150 to 400 MB: large enough pieces to be few requests, small enough to try again.
 _PIECE = 8 << 20
 
+#: Header metadata under which exported SequenceFiles name their crawl.
+CRAWL_ENTRY = "cc_pipeline.crawl"
+_CRAWL_OF_2012 = "CC-MAIN-2012"
+_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
+_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
@@ -130,13 +136,6 @@ def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
 
 def _unreadable(location: str, why: str) -> EnvironmentFault:
     return EnvironmentFault(f"{location} cannot be read: {why}", "Check the file or the source, then run it again.")
-
-
-#: Header metadata under which exported SequenceFiles name their crawl.
-CRAWL_ENTRY = "cc_pipeline.crawl"
-_CRAWL_OF_2012 = "CC-MAIN-2012"
-_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
-_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
 def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:

@@ -26,6 +26,18 @@ from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 #: A page, or what could not be read. A page whose ``metadata`` is empty came from a file that has only texts.
 SourcePage = ParsedPage | DataFault
 
+_PARSER = "commoncrawl-2012"
+
+_WAT_PARSER = "commoncrawl-wat"
+_DERIVED = re.compile(
+    r"((?:crawl-data|projects/[^/]+)/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z"
+)
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
+_NOT_ATTRIBUTES = frozenset({"path", "url", "text"})
+_LIMITS = Limits()
+
+_WET_PARSER = "commoncrawl-wet"
+
 
 def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
     """The keys of a page out of ``file``; ``known`` are further fields of ``PageInput``."""
@@ -51,9 +63,6 @@ def text_row(text: str, languages: str | None = None) -> dict[str, Any]:
         return {"text": text, "content_languages": languages}
     found = detect_languages(text)
     return {"text": text, "content_languages": found.codes, "language_reliable": found.reliable}
-
-
-_PARSER = "commoncrawl-2012"
 
 
 def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
@@ -101,15 +110,6 @@ def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> Sourc
         return read_metadata_json(value, page_input(file, url, archive_format="arc"))
     except DataFault as fault:
         return DataFault(fault.kind, file.location, offset, fault.reason)
-
-
-_WAT_PARSER = "commoncrawl-wat"
-_DERIVED = re.compile(
-    r"((?:crawl-data|projects/[^/]+)/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z"
-)
-_HTML_TYPES = ("text/html", "application/xhtml+xml")
-_NOT_ATTRIBUTES = frozenset({"path", "url", "text"})
-_LIMITS = Limits()
 
 
 def warc_key(location: str) -> str | None:
@@ -219,9 +219,6 @@ def _link(link: WatLink, absolute: str | None, host: str | None) -> Link:
     element = link.path.partition("@")[0].partition("/")[0].lower() or None
     domain = domain_of(host) if host else None
     return Link(element, link.url, absolute, members.get("text"), attributes.get("rel"), attributes, host, domain)
-
-
-_WET_PARSER = "commoncrawl-wet"
 
 
 def wet_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:

@@ -39,6 +39,20 @@ MAX_HEADER: Final = 1 << 20
 _CUSTOM_CODEC: Final = 5
 _WITH_METADATA: Final = 6
 
+#: Records a block may have; Hadoop's blocks are a megabyte by default.
+MAX_BLOCK_RECORDS: Final = 1 << 22
+
+_MAX_VINT: Final = 9
+#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
+_VAIN_WORK: Final = 16 << 30
+
+#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
+BLOCK_BYTES: Final = 1_000_000
+#: Bytes between two sync markers where records are not in blocks.
+SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
+
+_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceHeader:
@@ -132,14 +146,6 @@ def _boolean(data: bytes, position: int) -> tuple[bool, int]:
     if position >= len(data) or data[position] > 1:
         raise ValueError(f"no truth value at byte {position}")
     return data[position] == 1, position + 1
-
-
-#: Records a block may have; Hadoop's blocks are a megabyte by default.
-MAX_BLOCK_RECORDS: Final = 1 << 22
-
-_MAX_VINT: Final = 9
-#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
-_VAIN_WORK: Final = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,14 +319,6 @@ def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
     if missing != total or place != len(listed):
         raise ValueError(f"a block's {name} do not fit their lengths")
     return lengths
-
-
-#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
-BLOCK_BYTES: Final = 1_000_000
-#: Bytes between two sync markers where records are not in blocks.
-SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
-
-_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
 
 
 class SequenceFileWriter:

@@ -39,6 +39,10 @@ _BATCH_ROWS = 64
 #: Faults that a note names.
 _SHOWN_FAULTS = 5
 
+#: Names under which a file's tag and content are kept in the log of ``source_faults``.
+_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
+_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
+
 
 @dataclass(slots=True)
 class _Tally:
@@ -129,11 +133,6 @@ def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None
         tally = _read(workspace, file, copy.path, {slice_: wanted}, beside)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
-
-
-#: Names under which a file's tag and content are kept in the log of ``source_faults``.
-_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
-_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
 
 
 def _digest(file: SourceFile, *content: object) -> str:

@@ -15,6 +15,10 @@ from cc_pipeline.archive.record import Headers
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.errors import DataFault, DataKind
 
+Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+_NOTHING: Final[Mapping[str, Json]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class WetRecord:
@@ -66,11 +70,6 @@ def _wet(found: StoredRecord) -> WetRecord:
         digest=record.payload_digest,
         flags=record.flags,
     )
-
-
-Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
-
-_NOTHING: Final[Mapping[str, Json]] = {}
 
 
 @dataclass(frozen=True, slots=True)

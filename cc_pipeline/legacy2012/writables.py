@@ -15,6 +15,20 @@ import cramjam
 
 from cc_pipeline.errors import DataFault, DataKind
 
+#: What the known classes decode to; bytes of an unknown class are given as they are.
+Value = str | bytes | int | float | bool | None
+
+_IO: Final = "org.apache.hadoop.io."
+TEXT: Final = f"{_IO}Text"
+BYTES: Final = f"{_IO}BytesWritable"
+LONG: Final = f"{_IO}LongWritable"
+INT: Final = f"{_IO}IntWritable"
+NULL: Final = f"{_IO}NullWritable"
+
+_COMPRESS: Final = "org.apache.hadoop.io.compress."
+DEFAULT_CODEC: Final = f"{_COMPRESS}DefaultCodec"
+GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
+
 
 class Damage(ValueError):
     """Bytes that break their format, and the ``kind`` of that. Any other ``ValueError`` counts as ``malformed``."""
@@ -57,17 +71,6 @@ def decode_vint(data: bytes, position: int) -> tuple[int, int]:
         raise Damage(DataKind.TRUNCATED, "a variable-length number is cut off")
     value = int.from_bytes(data[position + 1 : end])
     return (value if first >= 0x88 else ~value), end
-
-
-#: What the known classes decode to; bytes of an unknown class are given as they are.
-Value = str | bytes | int | float | bool | None
-
-_IO: Final = "org.apache.hadoop.io."
-TEXT: Final = f"{_IO}Text"
-BYTES: Final = f"{_IO}BytesWritable"
-LONG: Final = f"{_IO}LongWritable"
-INT: Final = f"{_IO}IntWritable"
-NULL: Final = f"{_IO}NullWritable"
 
 
 def decode(class_name: str, data: bytes) -> Value:
@@ -144,11 +147,6 @@ _DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
     f"{_IO}VLongWritable": _vint,
     f"{_IO}UTF8": _utf8,
 }
-
-
-_COMPRESS: Final = "org.apache.hadoop.io.compress."
-DEFAULT_CODEC: Final = f"{_COMPRESS}DefaultCodec"
-GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
 
 
 class CodecError(Damage):

@@ -16,6 +16,16 @@ from typing import Self
 
 from cc_pipeline.errors import UserInputError
 
+#: Known starting times; other crawls begin ten days before the week in their id.
+_STARTS: dict[str, datetime] = {
+    "CC-MAIN-2024-22": datetime(2024, 5, 17, 23, 31, 22, tzinfo=UTC),
+    "CC-MAIN-2018-05": datetime(2018, 1, 16, 7, 4, 44, tzinfo=UTC),
+    "CC-MAIN-2012": datetime(2012, 1, 27, 22, 31, 13, tzinfo=UTC),
+    "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
+    "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
+}
+_WEEKLY = re.compile(r"CC-(?:MAIN-(\d{4})-(\d{2})|SUPPLEMENTAL-(\d{4})-(\d{2})(?:-[A-Za-z0-9]+)*)")
+
 
 def _derived(seed: int, labels: tuple[object, ...], size: int) -> bytes:
     text = "\x1f".join((str(seed), *(str(label) for label in labels)))
@@ -79,17 +89,6 @@ class MemberFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-
-#: Known starting times; other crawls begin ten days before the week in their id.
-_STARTS: dict[str, datetime] = {
-    "CC-MAIN-2024-22": datetime(2024, 5, 17, 23, 31, 22, tzinfo=UTC),
-    "CC-MAIN-2018-05": datetime(2018, 1, 16, 7, 4, 44, tzinfo=UTC),
-    "CC-MAIN-2012": datetime(2012, 1, 27, 22, 31, 13, tzinfo=UTC),
-    "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
-    "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
-}
-_WEEKLY = re.compile(r"CC-(?:MAIN-(\d{4})-(\d{2})|SUPPLEMENTAL-(\d{4})-(\d{2})(?:-[A-Za-z0-9]+)*)")
 
 
 def _start(crawl: str) -> datetime:

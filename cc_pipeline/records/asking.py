@@ -34,6 +34,11 @@ _AHEAD: Final = 4
 #: More threads than this find nothing to do: fetching and storing are one thread each.
 _MOST: Final = 4
 
+#: ``(captures done, captures in all, bytes read)``.
+Progress = Callable[[int, int, int], None]
+#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
+Halt = Callable[[bool], bool]
+
 
 class _Here(Executor):
     """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
@@ -57,12 +62,6 @@ def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-#: ``(captures done, captures in all, bytes read)``.
-Progress = Callable[[int, int, int], None]
-#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
-Halt = Callable[[bool], bool]
 
 
 class FetchRun:

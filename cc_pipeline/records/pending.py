@@ -17,6 +17,9 @@ from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault
 #: Bytes of bad records that are kept until it is known whether their file has anything good.
 _KEPT_BYTES = 32 << 20
 
+#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
+_WITNESSES: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -117,10 +120,6 @@ class Pending:
             {number[row] for row in self.past_the_end if row in number},
             self._kept,
         )
-
-
-#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
-_WITNESSES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,22 @@ RecordRow = Mapping[str, Any]
 #: Columns that a page takes from its row of ``records``.
 _KEYS = (*KEY_NAMES, "archive_format")
 
+Row = Mapping[str, Any]
+#: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
+Found = bytes | DataFault | None
+
+#: Rows in their order, each with whether its bytes are wanted.
+_Window = Sequence[tuple[Row, bool]]
+
+#: Stored bytes of one window, and its rows; whichever is reached first ends it (one record may be larger). Two windows
+#: are held at a time, and at most twice a window's bytes are under way.
+WINDOW = 8 << 20
+_WINDOW_ROWS = 1_024
+#: Requests under way at once.
+_PARALLEL = 32
+#: Unwanted bytes between two records that cost less than another request to a place of our own.
+_GAP = 128 << 10
+
 
 def page_of(item: tuple[RecordRow, bytes | None]) -> PageInput | ParsedPage:
     """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
@@ -72,23 +88,6 @@ def _input(row: RecordRow, record: ArchivedRecord) -> PageInput:
 
 def _identified(record: ArchivedRecord) -> str | None:
     return next((v for name, v in record.record_headers if name.lower() == "warc-identified-payload-type"), None)
-
-
-Row = Mapping[str, Any]
-#: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
-Found = bytes | DataFault | None
-
-#: Rows in their order, each with whether its bytes are wanted.
-_Window = Sequence[tuple[Row, bool]]
-
-#: Stored bytes of one window, and its rows; whichever is reached first ends it (one record may be larger). Two windows
-#: are held at a time, and at most twice a window's bytes are under way.
-WINDOW = 8 << 20
-_WINDOW_ROWS = 1_024
-#: Requests under way at once.
-_PARALLEL = 32
-#: Unwanted bytes between two records that cost less than another request to a place of our own.
-_GAP = 128 << 10
 
 
 def read_members(

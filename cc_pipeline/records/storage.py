@@ -25,6 +25,14 @@ JOURNAL_SUFFIX = ".rows.jsonl"
 PLANS = "plans"
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
+#: The columns of ``records`` that say where a record's bytes are.
+STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
+#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
+_FEW = 32
+_GONE = -1
+#: The size of a file where the place does not say it.
+_UNKNOWN = (1 << 63) - 1
+
 
 class RecordStorage:
     """The stored records of one lake.
@@ -87,15 +95,6 @@ class RecordStorage:
     def _spooled(self, crawl: str) -> Path:
         assert self._spool is not None
         return self._spool / self.folder(crawl)
-
-
-#: The columns of ``records`` that say where a record's bytes are.
-STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
-#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
-_FEW = 32
-_GONE = -1
-#: The size of a file where the place does not say it.
-_UNKNOWN = (1 << 63) - 1
 
 
 class StoredSizes:

@@ -25,6 +25,11 @@ from cc_pipeline.transport.ranges import ByteRange
 NOTES = "superseded"
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 
+#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
+RETENTION_SECONDS = 7 * 86_400.0
+#: How often a sweep begins again when rows of its crawl are committed meanwhile.
+_TRIES = 5
+
 
 def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -> None:
     """Writes down that a commit, or its own absence, ends the need for ``files`` at ``now`` (seconds since the epoch).
@@ -88,12 +93,6 @@ def _mentioned(data: bytes) -> list[str] | None:
         return [str(file) for file in json.loads(data)["files"]]
     except (ValueError, KeyError, TypeError):
         return None
-
-
-#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
-RETENTION_SECONDS = 7 * 86_400.0
-#: How often a sweep begins again when rows of its crawl are committed meanwhile.
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)

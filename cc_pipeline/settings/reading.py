@@ -37,6 +37,9 @@ _HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
 
+#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
+_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
+
 
 def checked(settings: Settings) -> Settings:
     for name, value, allowed in (
@@ -92,10 +95,6 @@ def checked(settings: Settings) -> Settings:
                 "choose another"
             )
     return settings
-
-
-#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
-_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
 
 
 def as_texts(settings: Settings) -> dict[str, str]:

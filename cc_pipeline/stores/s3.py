@@ -61,6 +61,10 @@ _BROKEN: Final[tuple[tuple[tuple[type[Exception], ...], NoAnswerKind], ...]] = (
     ((HTTPClientError, ResponseParserError), "connection_reset"),
 )
 
+_OK = 200
+_PARTIAL = 206
+_DEFAULT_REGION = "us-east-1"
+
 
 class _BoundedS3(S3FileSystem):
     """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
@@ -197,10 +201,6 @@ def _refusal(error: Exception) -> Answer | None:
 
 
 __all__ = ["S3Options", "S3Store", "find_credentials"]
-
-_OK = 200
-_PARTIAL = 206
-_DEFAULT_REGION = "us-east-1"
 
 
 def find_credentials(options: S3Options, place: str) -> Credentials:

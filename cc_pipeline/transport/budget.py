@@ -51,6 +51,9 @@ EVERY_HOST = "*"
 #: set back.
 LENT_LIFE = 240.0
 
+#: Seconds between two renewals of what is lent: several may fail before it counts as given back.
+_RENEWAL: Final = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -275,10 +278,6 @@ class Exclusive:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
         self._db.execute("rollback" if kind else "commit")
-
-
-#: Seconds between two renewals of what is lent: several may fail before it counts as given back.
-_RENEWAL: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

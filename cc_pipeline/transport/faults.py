@@ -17,6 +17,21 @@ _AT: Final = " @ "
 #: No ETag has spaces in it (RFC 9110, 8.8.3).
 _OR: Final = " | "
 
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
+_ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
+_THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
+_BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+#: What S3 says of credentials that no waiting makes good.
+_CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
+#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
+_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
+#: Bytes of an object, at most: what the tables can hold.
+_LARGEST: Final = 2**63 - 1
+#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
+_LONGEST_ETAG: Final = 256
+#: Seconds of a ``Retry-After`` that are believed.
+LONGEST_WAIT: Final = 3600.0
+
 
 def named(etag: str | None, place: str) -> str | None:
     """``etag`` as one of ``place``."""
@@ -205,22 +220,6 @@ class Finding:
     detail: str
     retry_after: float | None = None
     final: bool = False
-
-
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
-_ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
-_THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
-_BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
-#: What S3 says of credentials that no waiting makes good.
-_CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
-#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
-_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
-#: Bytes of an object, at most: what the tables can hold.
-_LARGEST: Final = 2**63 - 1
-#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
-_LONGEST_ETAG: Final = 256
-#: Seconds of a ``Retry-After`` that are believed.
-LONGEST_WAIT: Final = 3600.0
 
 
 def judge_range(

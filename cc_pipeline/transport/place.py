@@ -59,6 +59,10 @@ _HOLDS: Final = 86_400.0
 #: Seconds for which others wait for what the first request finds out.
 _PATIENCE: Final = 10.0
 
+_OK = 200
+_PARTIAL = 206
+PRECONDITION_FAILED = 412
+
 
 class Suffixes:
     """What is known of one host; ``memory`` is the budget's file. It belongs to one event loop at a time."""
@@ -139,11 +143,6 @@ class Suffixes:
 
 def _is_refusal(found: Finding, answer: Answer) -> bool:
     return found.kind in _REFUSALS or answer.status == _NOT_IMPLEMENTED
-
-
-_OK = 200
-_PARTIAL = 206
-PRECONDITION_FAILED = 412
 
 
 @dataclass(frozen=True, slots=True)

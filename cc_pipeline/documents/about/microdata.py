@@ -36,6 +36,34 @@ _MAX_REFERENCES = 32
 _MAX_ABOUT = 500
 _NESTED = 3
 
+_DC = "http://purl.org/dc/terms/"
+#: Prefixes of RDFa's initial context that pages use.
+_PREFIXES = {
+    "article": "http://ogp.me/ns/article#",
+    "cc": "http://creativecommons.org/ns#",
+    "ctag": "http://commontag.org/ns#",
+    "dc": _DC,
+    "dc11": "http://purl.org/dc/elements/1.1/",
+    "dcterms": _DC,
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "gr": "http://purl.org/goodrelations/v1#",
+    "ical": "http://www.w3.org/2002/12/cal/icaltzd#",
+    "og": "http://ogp.me/ns#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "rev": "http://purl.org/stuff/rev#",
+    "schema": "http://schema.org/",
+    "sioc": "http://rdfs.org/sioc/ns#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "v": "http://rdf.data-vocabulary.org/#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+_MAX_PREFIXES = 64
+#: What an element has that states something in RDFa, or changes how others are read.
+RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
+
 
 class Microdata:
     """Collects items and their properties; ``add`` wants the elements in document order.
@@ -179,35 +207,6 @@ def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
             else:
                 reading.cut = True
     return kept | {"properties": properties}
-
-
-_DC = "http://purl.org/dc/terms/"
-#: Prefixes of RDFa's initial context that pages use.
-_PREFIXES = {
-    "article": "http://ogp.me/ns/article#",
-    "cc": "http://creativecommons.org/ns#",
-    "ctag": "http://commontag.org/ns#",
-    "dc": _DC,
-    "dc11": "http://purl.org/dc/elements/1.1/",
-    "dcterms": _DC,
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "gr": "http://purl.org/goodrelations/v1#",
-    "ical": "http://www.w3.org/2002/12/cal/icaltzd#",
-    "og": "http://ogp.me/ns#",
-    "owl": "http://www.w3.org/2002/07/owl#",
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-    "rev": "http://purl.org/stuff/rev#",
-    "schema": "http://schema.org/",
-    "sioc": "http://rdfs.org/sioc/ns#",
-    "skos": "http://www.w3.org/2004/02/skos/core#",
-    "v": "http://rdf.data-vocabulary.org/#",
-    "vcard": "http://www.w3.org/2006/vcard/ns#",
-    "xsd": "http://www.w3.org/2001/XMLSchema#",
-}
-_MAX_PREFIXES = 64
-#: What an element has that states something in RDFa, or changes how others are read.
-RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
 
 
 class _Scope(NamedTuple):

@@ -39,6 +39,59 @@ LANGUAGES = """
 en de fr es it pt nl pl ru uk cs sv da nb fi hu ro el tr ar fa hi id vi zh ja ko
 """
 
+_DAY_AS_WRITTEN = re.compile(
+    r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
+    r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
+    re.IGNORECASE,
+)
+_FIRST_MOMENT = date(1800, 1, 1)
+#: What programs write that know no date.
+_NO_DATES = frozenset({date(1970, 1, 1)})
+#: Clocks and zones differ: a page of tomorrow is not yet odd.
+_MOMENTS_AHEAD = timedelta(days=2)
+_LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
+_IN_URL = re.compile(
+    r"[/_.-]((?:19|20)\d\d)([/_.-]?)(0[1-9]|1[0-2]|[1-9](?=[/_.-])|[a-z]{3,9}(?=[/_.-]))\2"
+    r"(0[1-9]|[12]\d|3[01]|[1-9](?!\d))(?=[/_.?-]|\Z)",
+    re.IGNORECASE,
+)
+_URL_CHARS = 2_000
+
+#: Plain keys of ``meta`` tags (metas.py), the most certain first.
+_PUBLISHED_GRAPH = """
+articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogpubdate ogpublishdate
+ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
+shareaholicarticlepublishedtime videoreleasedate bookreleasedate datepublished dcdate dctermscreated dctermsissued
+dcissued schemadatepublished articlepostdate articlecreated btpubdate ogregdate
+"""
+_PUBLISHED_NAMES = """
+articlepublishedtime parselypubdate sailthrudate datepublished publisheddate publishdate publicationdate pubdate
+dcdateissued dctermsissued dcissued dctermscreated dccreated dcdatecreated dctermsdate dcdatepublication dcdate
+citationpublicationdate citationdate citationonlinedate originalpublicationdate articlepublished articlecreated
+articledateoriginal btpubdate rbpubdate cxenseparserecspublishtime mediatorpublishedtime publishedtime publishtime
+published datecreated dateposted displaydate docdate creationdate created articlepubdate contentcreatedate
+dcsextarticlefirstpublished analyticsattributesarticledate shareaholicarticlepublishedtime ogpublishedtime pdate
+ptime releasedate twtpublishedat date postdate newsdate issuedate firstpublished firstpublisheddate
+"""
+_MODIFIED_GRAPH = """
+articlemodifiedtime ogarticlemodifiedtime ogmodifiedtime ogupdatedtime articlemodified articlemodifieddate
+modifiedtime updatedtime datemodified dctermsmodified dcmodified schemadatemodified articlepostmodified btmoddate
+"""
+_MODIFIED_NAMES = """
+articlemodifiedtime datemodified dctermsmodified dcmodified dcdatemodified lastmodified lastmod modificationdate
+modified modifieddate modifiedtime dateupdated updated updatedtime lastupdate lastupdated revised revisiondate
+rbmoddate btmoddate ogupdatedtime utime
+"""
+_PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
+_MODIFIED_LD = ("dateModified",)
+_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
+_PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
+_MODIFIED_KIND = ("modif", "updated", "update")
+#: ``time`` elements of what is not the page's own article.
+_OTHER_KIND = ("comment", "related", "event")
+#: A page with more of them is a list of other pages.
+_MOST_TIMES = 12
+
 
 @lru_cache(maxsize=1)
 def _find_date() -> Any:
@@ -85,25 +138,6 @@ def bound_texts(tree: html.HtmlElement) -> None:
                 count += 1
                 if count > _MOST_TEXTS:
                     setattr(element, place, None)
-
-
-_DAY_AS_WRITTEN = re.compile(
-    r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
-    r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
-    re.IGNORECASE,
-)
-_FIRST_MOMENT = date(1800, 1, 1)
-#: What programs write that know no date.
-_NO_DATES = frozenset({date(1970, 1, 1)})
-#: Clocks and zones differ: a page of tomorrow is not yet odd.
-_MOMENTS_AHEAD = timedelta(days=2)
-_LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
-_IN_URL = re.compile(
-    r"[/_.-]((?:19|20)\d\d)([/_.-]?)(0[1-9]|1[0-2]|[1-9](?=[/_.-])|[a-z]{3,9}(?=[/_.-]))\2"
-    r"(0[1-9]|[12]\d|3[01]|[1-9](?!\d))(?=[/_.?-]|\Z)",
-    re.IGNORECASE,
-)
-_URL_CHARS = 2_000
 
 
 class Stated(NamedTuple):
@@ -157,42 +191,6 @@ def on_day(day: date, guessed: bool) -> Stated:
     if guessed and day.day == 1:
         precision = "year" if day.month == 1 else "month"
     return Stated(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
-
-
-#: Plain keys of ``meta`` tags (metas.py), the most certain first.
-_PUBLISHED_GRAPH = """
-articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogpubdate ogpublishdate
-ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
-shareaholicarticlepublishedtime videoreleasedate bookreleasedate datepublished dcdate dctermscreated dctermsissued
-dcissued schemadatepublished articlepostdate articlecreated btpubdate ogregdate
-"""
-_PUBLISHED_NAMES = """
-articlepublishedtime parselypubdate sailthrudate datepublished publisheddate publishdate publicationdate pubdate
-dcdateissued dctermsissued dcissued dctermscreated dccreated dcdatecreated dctermsdate dcdatepublication dcdate
-citationpublicationdate citationdate citationonlinedate originalpublicationdate articlepublished articlecreated
-articledateoriginal btpubdate rbpubdate cxenseparserecspublishtime mediatorpublishedtime publishedtime publishtime
-published datecreated dateposted displaydate docdate creationdate created articlepubdate contentcreatedate
-dcsextarticlefirstpublished analyticsattributesarticledate shareaholicarticlepublishedtime ogpublishedtime pdate
-ptime releasedate twtpublishedat date postdate newsdate issuedate firstpublished firstpublisheddate
-"""
-_MODIFIED_GRAPH = """
-articlemodifiedtime ogarticlemodifiedtime ogmodifiedtime ogupdatedtime articlemodified articlemodifieddate
-modifiedtime updatedtime datemodified dctermsmodified dcmodified schemadatemodified articlepostmodified btmoddate
-"""
-_MODIFIED_NAMES = """
-articlemodifiedtime datemodified dctermsmodified dcmodified dcdatemodified lastmodified lastmod modificationdate
-modified modifieddate modifiedtime dateupdated updated updatedtime lastupdate lastupdated revised revisiondate
-rbmoddate btmoddate ogupdatedtime utime
-"""
-_PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
-_MODIFIED_LD = ("dateModified",)
-_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
-_PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
-_MODIFIED_KIND = ("modif", "updated", "update")
-#: ``time`` elements of what is not the page's own article.
-_OTHER_KIND = ("comment", "related", "event")
-#: A page with more of them is a list of other pages.
-_MOST_TIMES = 12
 
 
 class When(NamedTuple):

@@ -31,6 +31,18 @@ _workers: list[Worker] = []
 #: What they are for: the process that started them, the options and the reader.
 _wanted: list[object] = []
 
+T = TypeVar("T")
+RecordBatches = dict[str, pa.RecordBatch]
+
+#: Batches that are held per worker at any time; bounds memory.
+_AHEAD_PER_WORKER = 3
+#: Seconds between two looks at workers that do not answer.
+_WATCH_SECONDS = 0.5
+#: Seconds a worker may take before its first page. It imports the parsers in that time.
+_START_SECONDS = 120.0
+#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
+_FRUITLESS_STARTS = 3
+
 
 def take(many: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
     """At most ``many`` of the waiting workers that do what is wanted. Those that do something else are ended."""
@@ -68,19 +80,6 @@ def _only(wanted: list[object]) -> None:
 
 
 atexit.register(end)
-
-
-T = TypeVar("T")
-RecordBatches = dict[str, pa.RecordBatch]
-
-#: Batches that are held per worker at any time; bounds memory.
-_AHEAD_PER_WORKER = 3
-#: Seconds between two looks at workers that do not answer.
-_WATCH_SECONDS = 0.5
-#: Seconds a worker may take before its first page. It imports the parsers in that time.
-_START_SECONDS = 120.0
-#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
-_FRUITLESS_STARTS = 3
 
 
 def as_it_is(page: PageInput) -> Input:

@@ -33,6 +33,29 @@ _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d
 _ARC_NAME = re.compile(r"/(\d{10,})/(\d{10,})_(\d+)\.arc\.gz\Z|/(\d{10,})_(\d+)\.arc\.gz\Z")
 _SEGMENT = re.compile(r"/(\d{10,})(?:\.\d+)?/")
 
+Compat = Literal["2012"] | None
+
+#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
+_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
+
+#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
+TYPE_ATTRIBUTE = "type_attribute"
+
+_ON_SUCCESS = (
+    "mime_type",
+    "download_size",
+    "download_truncated",
+    "content_is_gzip",
+    "gunzip_content_len",
+    "gunzip_failed",
+    "md5",
+    "charset_detected",
+    "charset_detector",
+    "text_simhash",
+    "parsed_as",
+)
+_ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
+
 
 class Verdict(NamedTuple):
     """``failure_reason`` and ``failure_detail`` are ``None`` exactly on SUCCESS."""
@@ -177,30 +200,6 @@ def _milliseconds(stamp: str) -> int | None:
         return int(datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:
         return None
-
-
-Compat = Literal["2012"] | None
-
-#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
-_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
-
-#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
-TYPE_ATTRIBUTE = "type_attribute"
-
-_ON_SUCCESS = (
-    "mime_type",
-    "download_size",
-    "download_truncated",
-    "content_is_gzip",
-    "gunzip_content_len",
-    "gunzip_failed",
-    "md5",
-    "charset_detected",
-    "charset_detector",
-    "text_simhash",
-    "parsed_as",
-)
-_ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
 
 
 def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None) -> str:

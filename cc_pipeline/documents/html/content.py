@@ -65,6 +65,19 @@ WEIGHTS: dict[str, float] = {
     "near_the_end": -1.34,
 }
 
+_WEIGHTS = np.array(list(WEIGHTS.values()))
+
+Extractor = Literal["fast", "auto", "quality"]
+
+#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
+#: ten megabytes of plain markup, and far longer for odd ones.
+_AUTO_CHARS = 2_000_000
+#: A main content of fewer characters is believed by nobody.
+_FEW_CHARS = 200
+_HREF = re.compile(r'<a href="([^"]*)"')
+#: The writer of Markdown takes a text with a few of them for no text at all.
+_NO_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127))
+
 
 class Block(NamedTuple):
     """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked``
@@ -217,21 +230,6 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
     text = "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)
     dropped = frozenset(block.line for block, keep in zip(blocks, kept, strict=True) if not keep)
     return Article(text, share, doubt, dropped)
-
-
-_WEIGHTS = np.array(list(WEIGHTS.values()))
-
-
-Extractor = Literal["fast", "auto", "quality"]
-
-#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
-#: ten megabytes of plain markup, and far longer for odd ones.
-_AUTO_CHARS = 2_000_000
-#: A main content of fewer characters is believed by nobody.
-_FEW_CHARS = 200
-_HREF = re.compile(r'<a href="([^"]*)"')
-#: The writer of Markdown takes a text with a few of them for no text at all.
-_NO_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127))
 
 
 class MainContent(NamedTuple):

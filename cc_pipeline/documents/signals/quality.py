@@ -17,6 +17,15 @@ from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.signals import plain
 
+#: The eight words of Gopher's rule.
+_STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
+_SYMBOLS = ("#", "\u2026", "...")
+_BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
+_ELLIPSES = ("...", "\u2026")
+#: C4's end marks, and those of other scripts.
+_END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
+_SHORT_LINE = 5
+
 
 class Fingerprint(NamedTuple):
     """The columns; ``None`` where the text has no word."""
@@ -49,16 +58,6 @@ def fingerprint(text: str | None) -> Fingerprint:
 def likeness(one: Sequence[int], other: Sequence[int]) -> float:
     """The share of five-word runs that two texts have in common, estimated from their ``content_minhash``."""
     return float(np.mean(np.asarray(one) == np.asarray(other)))
-
-
-#: The eight words of Gopher's rule.
-_STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
-_SYMBOLS = ("#", "\u2026", "...")
-_BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
-_ELLIPSES = ("...", "\u2026")
-#: C4's end marks, and those of other scripts.
-_END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
-_SHORT_LINE = 5
 
 
 class Quality(NamedTuple):

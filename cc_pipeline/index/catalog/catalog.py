@@ -52,6 +52,10 @@ _SCHEMAS: Final = {
 _MEMORY: Final = "1GB"
 _ADVICE: Final = "Build the catalog again: delete what is named here, then materialize row_groups."
 
+#: Rows in a page as Common Crawl's writer cuts them, and pages a small target touches.
+_PAGE_ROWS: Final = 20_000
+_LIKELY_PAGES: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class RowGroupMatches:
@@ -300,11 +304,6 @@ def _filter(
 def _pairs(names: Sequence[str], target: np.ndarray, row: np.ndarray) -> pa.Table:
     dictionary = pa.DictionaryArray.from_arrays(pa.array(target, pa.int32()), pa.array(names, pa.string()))
     return pa.table({"target": dictionary, "row": pa.array(row, pa.int64())})
-
-
-#: Rows in a page as Common Crawl's writer cuts them, and pages a small target touches.
-_PAGE_ROWS: Final = 20_000
-_LIKELY_PAGES: Final = 2
 
 
 def plan_lookup(

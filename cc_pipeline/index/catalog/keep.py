@@ -32,6 +32,11 @@ _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _KNOWN: Final = f"({_LOW} IS NOT NULL AND {_HIGH} IS NOT NULL)"
 
+#: Crawls that may change before all are merged again, which takes some 0.1 s a crawl.
+MOST_UNMERGED: Final = 9
+#: Of them, those not yet in the file of recent ones: a question about all crawls asks so many files beside the two.
+MOST_LOOSE: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class _Source:
@@ -126,12 +131,6 @@ def _cuts(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> list[by
         row[0] for source in sources for row in con.execute(f"SELECT lowest FROM {source.name}.key_blocks").fetchall()
     )
     return sorted(set(lowest[:: max(1, _SLICE_ROWS // BLOCK_ROWS)][1:]))
-
-
-#: Crawls that may change before all are merged again, which takes some 0.1 s a crawl.
-MOST_UNMERGED: Final = 9
-#: Of them, those not yet in the file of recent ones: a question about all crawls asks so many files beside the two.
-MOST_LOOSE: Final = 2
 
 
 class CrawlSources(TypedDict):

@@ -41,6 +41,36 @@ from cc_pipeline.index.footers.walk_py import (
     FooterWalk,
 )
 
+TRAILER_BYTES: Final = 8
+SMALLEST_FILE: Final = 12
+#: A footer beyond this is refused: real ones are 30 to 350 KB.
+MAX_FOOTER_BYTES: Final = 16 * 2**20
+
+DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
+#: What a look-up reads first: the key to find rows, then the pointer into the archive.
+DEFAULT_LOOKUP_COLUMNS: Final = (
+    "url_surtkey",
+    "url",
+    "url_host_name",
+    "fetch_time",
+    "fetch_status",
+    "warc_filename",
+    "warc_record_offset",
+    "warc_record_length",
+)
+
+Cells: TypeAlias = npt.NDArray[np.int64]
+
+_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ENCODINGS: Final = {
+    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
+}  # fmt: skip
+#: The fields of a chunk that its statistics depend on: flags and ordinal.
+_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
+_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
+_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
+
 
 class _Compiled(Protocol):
     def __call__(
@@ -77,37 +107,6 @@ def compiled_walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, li
         return FooterWalk._make(_walk_c(metadata, names, stat_count, limit))
     except ValueError as error:
         raise FooterFault(*error.args) from None
-
-
-TRAILER_BYTES: Final = 8
-SMALLEST_FILE: Final = 12
-#: A footer beyond this is refused: real ones are 30 to 350 KB.
-MAX_FOOTER_BYTES: Final = 16 * 2**20
-
-DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: What a look-up reads first: the key to find rows, then the pointer into the archive.
-DEFAULT_LOOKUP_COLUMNS: Final = (
-    "url_surtkey",
-    "url",
-    "url_host_name",
-    "fetch_time",
-    "fetch_status",
-    "warc_filename",
-    "warc_record_offset",
-    "warc_record_length",
-)
-
-Cells: TypeAlias = npt.NDArray[np.int64]
-
-_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-_ENCODINGS: Final = {
-    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
-}  # fmt: skip
-#: The fields of a chunk that its statistics depend on: flags and ordinal.
-_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
-_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
-_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)

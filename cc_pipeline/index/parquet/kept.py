@@ -47,6 +47,9 @@ _COUNT: Final = struct.Struct("<I")
 MOST_BYTES: Final = 32 << 20
 _CODEC: Final = pa.Codec("zstd")
 
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
+
 
 def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
     """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
@@ -383,10 +386,6 @@ def _wanted(footer: bytes, entry: FooterEntry) -> list[Piece]:
         for column in columns.values():
             pieces += index_pieces(entry.path, column, group.rows)
     return pieces
-
-
-#: Rows in a page as the index's writer cuts them.
-_PAGE_ROWS = 20_000
 
 
 def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:

@@ -30,6 +30,24 @@ _RANKS: Final = bytes(bisect_right(_DIGITS, byte) for byte in range(256))
 _DEPTH: Final = 8
 _LAST: Final = b"\xff"
 
+#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
+#: takes as many lines along as it can.
+PROBE = 256 << 10
+#: What is left of the file is read whole from here on.
+WHOLE = 512 << 10
+#: Bytes of the first stretch read behind the lines that are known.
+STRETCH = 64 << 10
+#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
+_CLOSE = 1
+#: No line is longer: keys of the index have a few kilobytes at most.
+_LONGEST_LINE = 1 << 20
+#: Each further stretch is twice as long as the last one, up to this many bytes.
+_MOST_STRETCH = 4 << 20
+#: Bytes of lines held in memory.
+_MOST_HELD = 32 << 20
+#: Spans that wait to be kept.
+_MOST_LEARNT = 64
+
 
 class Marks:
     """Keys with their places, in any order; where they contradict each other, later keys do not lie before earlier."""
@@ -61,25 +79,6 @@ def _number(text: bytes) -> int:
     for rank in text.translate(_RANKS).ljust(_DEPTH, b"\0"):
         number = number * (len(_DIGITS) + 1) + rank
     return number
-
-
-#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
-#: takes as many lines along as it can.
-PROBE = 256 << 10
-#: What is left of the file is read whole from here on.
-WHOLE = 512 << 10
-#: Bytes of the first stretch read behind the lines that are known.
-STRETCH = 64 << 10
-#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
-_CLOSE = 1
-#: No line is longer: keys of the index have a few kilobytes at most.
-_LONGEST_LINE = 1 << 20
-#: Each further stretch is twice as long as the last one, up to this many bytes.
-_MOST_STRETCH = 4 << 20
-#: Bytes of lines held in memory.
-_MOST_HELD = 32 << 20
-#: Spans that wait to be kept.
-_MOST_LEARNT = 64
 
 
 @dataclass(frozen=True, slots=True)
