@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from cc_pipeline.archive.members import DEFAULT_LIMIT
-from cc_pipeline.codings import DecodedPayload, dechunked, dechunked_prefix, decoded
+from cc_pipeline.codings import DecodedPayload, decoded
 
 #: As records spell it, and bare as the index does.
 _SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
@@ -156,7 +156,7 @@ class ArchivedRecord:
     ``container`` is ``warc`` or ``arc``. ``record_type`` is a WARC type (``response``, ``revisit`` ...), ``arc``,
     or ``filedesc`` for the version block of an ARC file. ``url`` is decoded as UTF-8 where its bytes are UTF-8.
     ``payload`` is the body as stored: Common Crawl stores bodies already decoded, so nothing here is
-    decompressed a second time (``decoding.decoded_payload`` does where bodies are still encoded); it is the whole
+    decompressed a second time (``decoded_payload`` does where bodies are still encoded); it is the whole
     block of records that are no HTTP message. ``fetch_time`` is aware UTC, ``None`` where the record's own date
     cannot be read. ``http_status`` is ``None`` where there is no readable status line; ``http_status_line`` is the
     request line of a request. ``payload_digest`` is ``sha1`` in base32 without a prefix, computed from
@@ -186,6 +186,3 @@ class ArchivedRecord:
 def decoded_payload(record: ArchivedRecord, limit: int = DEFAULT_LIMIT) -> DecodedPayload:
     """The record's payload without the codings its HTTP headers name, at most ``limit`` bytes. Never raises."""
     return decoded(record.payload, record.http_headers, limit)
-
-
-__all__ = ["DecodedPayload", "dechunked", "dechunked_prefix", "decoded_payload"]

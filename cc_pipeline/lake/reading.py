@@ -23,6 +23,7 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
+from cc_pipeline.stores.answer import S3Options
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
@@ -92,7 +93,7 @@ def _packaged_extension() -> Path | None:
 
 
 def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
-    from cc_pipeline.stores.s3 import S3Options, find_credentials  # noqa: PLC0415  # takes a while, and few need it
+    from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
     found = find_credentials(S3Options(), lake.root).get_frozen_credentials()

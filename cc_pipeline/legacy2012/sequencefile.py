@@ -7,7 +7,6 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO, Final, Literal, Self
 
 from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource, Window, open_window
@@ -392,8 +391,6 @@ class SequenceFileWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.flush()

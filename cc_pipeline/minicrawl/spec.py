@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from cc_pipeline.errors import UserInputError
@@ -85,9 +84,7 @@ class MemberFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from cc_pipeline.errors import EnvironmentFault
@@ -276,7 +275,7 @@ class Exclusive:
     def __enter__(self) -> None:
         self._db.execute("begin immediate")
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._db.execute("rollback" if kind else "commit")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pycld2
+
+from cc_pipeline import compiled
 
 _PAIRS = """
 aa:aar ab:abk af:afr ak:aka am:amh ar:ara as:asm ay:aym az:aze ba:bak be:bel bg:bul bh:bih bi:bis bn:ben bo:bod
@@ -40,16 +41,8 @@ def collapsed_plainly(text: str) -> str:
     return " ".join(text.split())
 
 
-def _compiled() -> Callable[[str], str] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.html._whitespace")
-    except ImportError:
-        return None
-    return cast("Callable[[str], str]", module.collapsed)
-
-
 #: A text with each run of white space (what ``str.isspace`` says it is) made one space, and none at either end.
-collapsed: Callable[[str], str] = _compiled() or collapsed_plainly
+collapsed: Callable[[str], str] = compiled("documents.html._whitespace", "collapsed") or collapsed_plainly
 
 #: Whether the compiled one is in use.
 COMPILED = collapsed is not collapsed_plainly

@@ -7,16 +7,22 @@ those of ``main_content`` with anything on them, words are what white space part
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
+from cc_pipeline import compiled
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.signals import plain
 
+_SIGNALS = "documents.signals._signals"
+_minhash: Callable[[str], list[int] | None] = compiled(_SIGNALS, "minhash") or plain.minhash
+_repetition: Callable[[str], tuple[int, ...]] = compiled(_SIGNALS, "repetition") or plain.repetition
+_sentences: Callable[[str], int] = compiled(_SIGNALS, "sentences") or plain.sentences
+#: Whether the compiled ones are in use.
+COMPILED = _minhash is not plain.minhash
 #: The eight words of Gopher's rule.
 _STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
 _SYMBOLS = ("#", "\u2026", "...")
@@ -32,20 +38,6 @@ class Fingerprint(NamedTuple):
 
     content_simhash: int | None
     content_minhash: list[int] | None
-
-
-def _compiled_minhash() -> Callable[[str], list[int] | None] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.signals._signals")
-    except ImportError:
-        return None
-    return cast("Callable[[str], list[int] | None]", module.minhash)
-
-
-_minhash = _compiled_minhash() or plain.minhash
-
-#: Whether the compiled one is in use.
-COMPILED = _minhash is not plain.minhash
 
 
 def fingerprint(text: str | None) -> Fingerprint:
@@ -91,19 +83,6 @@ class Quality(NamedTuple):
     lorem_ipsum: int
 
 
-def _compiled(name: str) -> Any:
-    """A function of the compiled module, or Python's where it was not built or is of an older source."""
-    try:
-        module = importlib.import_module("cc_pipeline.documents.signals._signals")
-    except ImportError:
-        module = plain
-    return getattr(module, name, getattr(plain, name))
-
-
-_repetition: Callable[[str], tuple[int, ...]] = _compiled("repetition")
-_sentences: Callable[[str], int] = _compiled("sentences")
-
-
 def quality(text: str | None) -> Quality | None:
     """The figures of a main text, ``None`` where it has no word."""
     if not text:
@@ -117,7 +96,7 @@ def quality(text: str | None) -> Quality | None:
     spaced = f" {collapsed(lowered)} "
     once = set(lines)
     twice = sum(map(len, lines)) - sum(map(len, once))
-    return Quality(
+    figures = (
         len(lines),
         words,
         len(text),
@@ -129,15 +108,7 @@ def quality(text: str | None) -> Quality | None:
         sum(map(spaced.__contains__, _STOP_WORDS)),
         (len(lines) - len(once)) / len(lines),
         twice / sum(map(len, lines)),
-        shares[0],
-        shares[1],
-        shares[2],
-        shares[3],
-        shares[4],
-        shares[5],
-        shares[6],
-        shares[7],
-        shares[8],
+        *shares,
         _sentences(text),
         sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
         sum(len(line.split(None, _SHORT_LINE)) < _SHORT_LINE for line in lines) / len(lines),
@@ -145,3 +116,4 @@ def quality(text: str | None) -> Quality | None:
         text.count("{") + text.count("}"),
         lowered.count("lorem ipsum"),
     )
+    return Quality._make(figures)

@@ -6,19 +6,19 @@ Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, `
 
 from __future__ import annotations
 
-import importlib
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cc_pipeline import compiled
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers import walk_py
@@ -72,24 +72,10 @@ _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[
 _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
 
-class _Compiled(Protocol):
-    def __call__(
-        self, metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int
-    ) -> tuple[object, ...]: ...
-
-
-def _compiled() -> _Compiled | None:
-    try:
-        module = importlib.import_module("cc_pipeline.index.footers._footerwalk")
-    except ImportError:
-        return None
-    return cast(_Compiled, module.walk)
-
-
-_walk_c = _compiled()
-
+_Walk: TypeAlias = Callable[[bytes, tuple[bytes, ...], int, int], tuple[object, ...]]
+_walk_c: _Walk | None = compiled("index.footers._footerwalk", "walk")
 #: Whether the compiled walk is in use.
-COMPILED = _walk_c is not None
+COMPILED: Final = _walk_c is not None
 
 
 def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
@@ -173,12 +159,7 @@ class FooterRows:
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
         """Every row group as an object; for one file. Tables of many files come from ``catalog.from_footers``."""
-        return tuple(self.chosen_groups(range(self.group_count)))
-
-    @property
-    def group_count(self) -> int:
-        """How many row groups there are."""
-        return len(self.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+        return tuple(self.chosen_groups(range(len(self.row_counts()))))
 
     def row_counts(self) -> list[int]:
         """Rows of each row group."""
