@@ -198,28 +198,6 @@ def _sunday(year: int, month: int, nth: int) -> int:
     return 1 + (6 - first.weekday()) % 7 + 7 * (nth - 1)
 
 
-__all__ = [
-    "ArcFile",
-    "ArcPointer",
-    "IndexFile",
-    "PathList",
-    "WarcFile",
-    "arc_key",
-    "clean_key",
-    "cluster_key",
-    "current_key",
-    "inflated",
-    "listed_keys",
-    "parse_arc_key",
-    "parse_keys",
-    "parse_path_list",
-    "parse_valid_segments",
-    "path_list_key",
-    "published_key",
-    "segments_key",
-]
-
-
 def path_list_key(crawl: str, name: PathList) -> str:
     """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``.
 

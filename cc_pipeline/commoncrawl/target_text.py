@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, merge_ranges, url_of_btree_key
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -49,8 +48,6 @@ def set_slug(name: str) -> str:
 def _is_safe(value: str) -> bool:
     return len(value) <= _SPEAKING and _AS_IT_IS.fullmatch(value) is not None and ".." not in value
 
-
-__all__ = ["KeyRange", "Target", "btree_key", "merge_ranges", "parse_target", "parse_target_lines", "url_of_btree_key"]
 
 _MAX_URL = 8192
 _KIND = re.compile(r"([a-z]+):(?!//)(.*)", re.IGNORECASE | re.DOTALL)

@@ -42,19 +42,10 @@ _PROLOGUE_BYTES = 8192
 
 #: What the 2012 writer left out of its headers object.
 NOT_KEPT_IN_2012 = frozenset(
-    {
-        "proxy-connection",
-        "connection",
-        "keep-alive",
-        "transfer-encoding",
-        "te",
-        "trailer",
-        "proxy-authorization",
-        "proxy-authenticate",
-        "upgrade",
-        "set-cookie",
-        "content-encoding",
-    }
+    """
+proxy-connection connection keep-alive transfer-encoding te trailer proxy-authorization proxy-authenticate upgrade
+set-cookie content-encoding
+""".split()
 )
 _REWRITTEN = "x-crawler-"
 _MAX_LENGTH_DIGITS = 18

@@ -22,19 +22,10 @@ from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import serving_address
 
 REQUIRED: frozenset[str] = frozenset(
-    {
-        "url_surtkey",
-        "url",
-        "url_host_name",
-        "url_protocol",
-        "url_path",
-        "fetch_time",
-        "fetch_status",
-        "warc_filename",
-        "warc_record_offset",
-        "warc_record_length",
-        "warc_segment",
-    }
+    """
+url_surtkey url url_host_name url_protocol url_path fetch_time fetch_status warc_filename warc_record_offset
+warc_record_length warc_segment
+""".split()
 )
 #: Columns stored without a dictionary, as published: nearly every value is its own.
 PLAIN_COLUMNS: frozenset[str] = frozenset(

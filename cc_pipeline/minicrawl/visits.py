@@ -53,20 +53,7 @@ NAMED_SITES: tuple[Site, ...] = (
     Site("example.net", "spa", ("https://www2.example.net", "https://example.net")),
 )
 
-_FIRST = (
-    "amber",
-    "birch",
-    "copper",
-    "delta",
-    "ember",
-    "fjord",
-    "garnet",
-    "hazel",
-    "indigo",
-    "juniper",
-    "kelp",
-    "linden",
-)
+_FIRST = tuple("amber birch copper delta ember fjord garnet hazel indigo juniper kelp linden".split())
 _SECOND = ("bakery", "cycles", "dental", "farm", "gallery", "hostel", "institute", "journal", "kiosk", "law", "music")
 _ENDINGS = (
     (".com", "eng"),
@@ -153,23 +140,11 @@ def server_address(seed: int, origin: str, *, newer: bool) -> str:
 
 
 #: Page numbers 1, 2, ... of the largest site are of these kinds in this order, so that even a tiny bucket has them all.
-CERTAIN_KINDS: tuple[str, ...] = (
-    "redirect",
-    "notfound",
-    "rss",
-    "duplicate",
-    "duplicate",
-    "atom",
-    "truncated",
-    "empty",
-    "pdf",
-    "rdf",
-    "notmodified",
-    "image",
-    "servererror",
-    "text",
-    "untyped",
-    "json",
+CERTAIN_KINDS: tuple[str, ...] = tuple(
+    """
+redirect notfound rss duplicate duplicate atom truncated empty pdf rdf notmodified image servererror text untyped
+json
+""".split()
 )
 
 #: Kinds of all other pages, in percent.

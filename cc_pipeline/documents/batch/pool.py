@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker, unpack
-from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.page import PageInput, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
 
 #: Bytes of memory with which a process is not kept: a large page has left it so.
@@ -204,6 +204,3 @@ class _Pool:
         for worker in self._workers:
             if self._tasks.get(worker) or not keep(worker, self._options, self._read):
                 worker.end()
-
-
-__all__ = ["Input", "PageInput", "ParsedPage", "parse_batches"]

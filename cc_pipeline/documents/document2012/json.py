@@ -41,18 +41,11 @@ _KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "goph
 #: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
 TYPE_ATTRIBUTE = "type_attribute"
 
-_ON_SUCCESS = (
-    "mime_type",
-    "download_size",
-    "download_truncated",
-    "content_is_gzip",
-    "gunzip_content_len",
-    "gunzip_failed",
-    "md5",
-    "charset_detected",
-    "charset_detector",
-    "text_simhash",
-    "parsed_as",
+_ON_SUCCESS = tuple(
+    """
+mime_type download_size download_truncated content_is_gzip gunzip_content_len gunzip_failed md5 charset_detected
+charset_detector text_simhash parsed_as
+""".split()
 )
 _ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
 

@@ -30,15 +30,7 @@ _MAX_TYPES = 64
 #: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
 _MOST_VALUES = 200_000
 
-_TITLE = (
-    "dc:title",
-    "dcterm:title",
-    "dcterms:title",
-    "og:title",
-    "weibo:article:title",
-    "parsely-title",
-    "twitter:title",
-)
+_TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
 _DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
 _DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
 _SITE = ("og:site_name", "application-name")

@@ -48,15 +48,10 @@ MAX_FOOTER_BYTES: Final = 16 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
 #: What a look-up reads first: the key to find rows, then the pointer into the archive.
-DEFAULT_LOOKUP_COLUMNS: Final = (
-    "url_surtkey",
-    "url",
-    "url_host_name",
-    "fetch_time",
-    "fetch_status",
-    "warc_filename",
-    "warc_record_offset",
-    "warc_record_length",
+DEFAULT_LOOKUP_COLUMNS: Final = tuple(
+    """
+url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
+""".split()
 )
 
 Cells: TypeAlias = npt.NDArray[np.int64]
