@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
+_prefix_parts = lru_cache(maxsize=4096)(resolved_parts)
 #: Hosts whose answer is remembered: rows of an index come host by host.
 _REMEMBERED: Final = 65_536
 #: The number of a target, and the port it is restricted to.
@@ -50,11 +51,6 @@ def _authority(url: str) -> str:
     for mark in "/?#":
         rest = rest.partition(mark)[0]
     return rest
-
-
-@lru_cache(maxsize=4096)
-def _prefix_parts(value: str) -> tuple[str, str, str | None] | None:
-    return resolved_parts(value)
 
 
 def starts_with(url: str, prefix: str) -> bool:

@@ -28,11 +28,6 @@ def place_slug(kind: str, place: Place) -> str:
     return speaking if place.port is None else f"{speaking}_{place.port}"
 
 
-def value_slug(kind: str, value: str) -> str:
-    """Slug of any other value, with a hash only where it needs one: ``rev_com.nytimes.blogs``."""
-    return f"{kind}_{value}" if _is_safe(value) else hashed_slug(kind, value)
-
-
 def hashed_slug(kind: str, value: str) -> str:
     """Slug of any value: what can be shown of it, and a hash."""
     speaking = _ODD.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
@@ -240,7 +235,7 @@ def _one_rev(value: str) -> Target:
     if not _REVERSED.fullmatch(name + slash + path):
         raise UserInputError(f"{shown(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
     text = name + slash + path
-    return Target("rev", text, value_slug("rev", text))
+    return Target("rev", text, f"rev_{text}" if _is_safe(text) else hashed_slug("rev", text))
 
 
 def _set(value: str) -> Target:

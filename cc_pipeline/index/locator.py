@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,16 +36,12 @@ CHEAP = 64 << 20
 _ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
-def surt_ranges(target: Target) -> Sequence[KeyRange]:
-    """Where a target's keys are in an index sorted by SURT keys."""
-    return target.ranges
-
-
 class Takers:
-    """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are."""
+    """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are
+    (default: in an index sorted by SURT keys)."""
 
     def __init__(
-        self, targets: Sequence[Target], ranges_of: Callable[[Target], Sequence[KeyRange]] = surt_ranges
+        self, targets: Sequence[Target], ranges_of: Callable[[Target], Sequence[KeyRange]] = attrgetter("ranges")
     ) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
@@ -182,9 +179,7 @@ def choose(
     if there[0] == UNION:
         return first, f"{UNION}, each of which knows captures that the other lacks"
     if there[:2] != ["parquet", "zipnum"]:
-        return first, f"{first.name}, the only one" if len(
-            there
-        ) == 1 else f"{first.name}, which tells more of a capture"
+        return first, f"{first.name}, " + ("the only one" if len(there) == 1 else "which tells more of a capture")
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"parquet, {_estimate(price)}"

@@ -192,8 +192,8 @@ def publish(
             else:
                 # beyond that it writes to a folder beside the file, and removes it
                 connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
-            if copying is None and s3 is not None:
-                let_read(connection, s3)
+                if s3 is not None:
+                    let_read(connection, s3)
             connection.execute("CREATE SCHEMA lake")
 
             def ask(query: str) -> list[tuple[Any, ...]]:

@@ -125,11 +125,11 @@ def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
         if isinstance(record, DataFault):
             yield record
         elif record.record_type == "response":
-            yield _page(file, record, described) if record.url else _nameless(file, record)
-
-
-def _nameless(file: SourceFile, record: WatRecord) -> DataFault:
-    return DataFault(DataKind.MALFORMED, file.location, record.offset, "a response without an address")
+            yield (
+                _page(file, record, described)
+                if record.url
+                else DataFault(DataKind.MALFORMED, file.location, record.offset, "a response without an address")
+            )
 
 
 def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedPage:

@@ -120,18 +120,13 @@ def write_header(
     sync: bytes,
 ) -> bytes:
     """A version 6 header."""
-    parts = [MAGIC, b"\x06", _string(key_class), _string(value_class)]
+    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
     parts += [bytes((compression != "none", compression == "block"))]
     if codec is not None:
-        parts.append(_string(codec))
+        parts.append(encode_text(codec))
     parts.append(len(metadata).to_bytes(4))
-    parts += [_string(text) for entry in metadata for text in entry]
+    parts += [encode_text(text) for entry in metadata for text in entry]
     return b"".join((*parts, sync))
-
-
-def _string(text: str) -> bytes:
-    data = text.encode("utf-8")
-    return encode_vint(len(data)) + data
 
 
 def _text(data: bytes, position: int) -> tuple[str, int]:

@@ -31,14 +31,14 @@ def _derived(seed: int, labels: tuple[object, ...], size: int) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
-def number(seed: int, *labels: object) -> int:
+def drawn_number(seed: int, *labels: object) -> int:
     """A whole number from 0 to 2**64 - 1 for these labels (numbers and text only: their ``str`` is hashed)."""
     return int.from_bytes(_derived(seed, labels, 8), "big")
 
 
 def generator(seed: int, *labels: object) -> Random:
     """A fresh random generator for these labels."""
-    return Random(number(seed, *labels))
+    return Random(drawn_number(seed, *labels))
 
 
 def identifier(seed: int, *labels: object) -> uuid.UUID:

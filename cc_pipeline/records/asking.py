@@ -55,13 +55,10 @@ def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
-    workers = max(0, min(_MOST, _cores() - 2)) if threads is None else threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(0, min(_MOST, cores - 2)) if threads is None else threads
     with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
         yield pool, max(1, workers * _AHEAD)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class FetchRun:

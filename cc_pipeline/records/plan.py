@@ -18,8 +18,6 @@ from cc_pipeline.records.witness import Search
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
-
-
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 

@@ -64,8 +64,9 @@ class RecordStorage:
 
     def open_folder(self, crawl: str) -> Path:
         """Where files of a crawl are written; on the same file system as their place when the lake is local."""
-        base = self._local.root / self.folder(crawl) if self._local is not None else self._spooled(crawl)
-        path = base / "open"
+        base = self._local.root if self._local is not None else self._spool
+        assert base is not None
+        path = base / self.folder(crawl) / "open"
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
         return path
@@ -91,10 +92,6 @@ class RecordStorage:
             for listed in self.transport.listing(prefix)
             if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
         )
-
-    def _spooled(self, crawl: str) -> Path:
-        assert self._spool is not None
-        return self._spool / self.folder(crawl)
 
 
 class StoredSizes:

@@ -46,7 +46,7 @@ create table if not exists no_suffixes (host text primary key, until real not nu
 """
 #: In the place of a host in ``lent``: all of them.
 EVERY_HOST = "*"
-#: Seconds from now until which shares are lent at most (``sharing.py``); a later time was written before the clock was
+#: Seconds from now until which shares are lent at most (``lent``); a later time was written before the clock was
 #: set back.
 LENT_LIFE = 240.0
 

@@ -227,7 +227,7 @@ def judge_range(
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
-    ``etag`` (one of several, see ``etags.any_of``) and ``length`` are what the object is expected to be; an answer of
+    ``etag`` (one of several, see ``any_of``) and ``length`` are what the object is expected to be; an answer of
     another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
     was asked for without that, and a suffix ends where the object does, unless it begins where the object does: then
     it may be the first bytes of one that is longer.
@@ -330,9 +330,8 @@ def error_document(body: bytes) -> Finding | None:
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None
-    if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES:
-        return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", 1.0)
-    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}")
+    wait = 1.0 if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES else None
+    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", wait)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -2,7 +2,7 @@
 
 Each request goes to the first place in the order of preference that may have an answer; what one does not give, the
 next is asked for. What is known of a place decides whether it is asked at all: its breaker and its outages (shared by
-all processes, ``outage.py``), and what it turned out to lack (``doubts.py``).
+all processes, ``outage.py``), and what it turned out to lack.
 
 Nothing that one place says settles anything for the others: an object is not there when every place says so, and
 whatever was not answered everywhere is unknown.

@@ -57,7 +57,7 @@ _IN_URL = re.compile(
 )
 _URL_CHARS = 2_000
 
-#: Plain keys of ``meta`` tags (metas.py), the most certain first.
+#: Plain keys of ``meta`` tags (``Metas``), the most certain first.
 _PUBLISHED_GRAPH = """
 articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogpubdate ogpublishdate
 ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
@@ -110,9 +110,10 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
 
     The text is searched for an ``article`` only: other pages are full of dates that are not their own. Never raises.
     """
+    parser = html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
     latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
     with contextlib.suppress(Exception):  # whatever a page makes of it, there is no date then
-        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=_parser())
+        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=parser)
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
                 bound_texts(tree)
@@ -122,10 +123,6 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
             if found:
                 return date.fromisoformat(found), source
     return None
-
-
-def _parser() -> html.HTMLParser:
-    return html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
 
 
 def bound_texts(tree: html.HtmlElement) -> None:
@@ -176,11 +173,8 @@ def in_url(url: str, fetched: datetime | None) -> Stated | None:
     """The day that a URL's path has, as news sites write it."""
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
-        if month.isdigit():
-            found = stated(f"{year}-{month:0>2}-{day:0>2}", fetched)
-        else:
-            found = stated(f"{day} {month} {year}", fetched)
-        if found:
+        day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
+        if found := stated(day_in_path, fetched):
             return found
     return None
 
@@ -227,7 +221,7 @@ def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, 
     yield from _of_nodes(nodes, _PUBLISHED_LD)
     yield from _of_metas(metas, _PUBLISHED_GRAPH.split(), _PUBLISHED_NAMES.split())
     yield from _of_items(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
-    yield from _of_times(marks.times, _PUBLISHED_KIND, ())
+    yield from _of_times(marks.times, _PUBLISHED_KIND)
     yield from _near_heading(marks.times)
 
 
@@ -235,7 +229,7 @@ def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, A
     yield from _of_nodes(nodes, _MODIFIED_LD)
     yield from _of_metas(metas, _MODIFIED_GRAPH.split(), _MODIFIED_NAMES.split())
     yield from _of_items(marks, _MODIFIED_LD, ("modified",))
-    yield from _of_times(marks.times, _MODIFIED_KIND, ())
+    yield from _of_times(marks.times, _MODIFIED_KIND)
 
 
 def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -268,10 +262,9 @@ def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str,
             yield from properties.get(name, ())
 
 
-def _of_times(times: list[Time], wanted: tuple[str, ...], other: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _of_times(times: list[Time], wanted: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for time in times:
-        kind = time.kind
-        if any(word in kind for word in wanted) and not any(word in kind for word in (*_OTHER_KIND, *other)):
+        if any(word in time.kind for word in wanted) and not any(word in time.kind for word in _OTHER_KIND):
             yield "time", time.datetime
 
 

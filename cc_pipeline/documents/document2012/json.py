@@ -239,7 +239,9 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
         del out["parsed_as"]  # a text without content to the writer
         return
     if content["type"] == "html-doc":
-        own = _own_links(links) if links is not None else content.get("links")
+        own = content.get("links")
+        if links is not None:
+            own = [link._asdict() for link in links if link.item_index is None and link.in_document]
         out["content"] = html_doc(content, own, compat)
     else:
         out["content"] = _feed(content, compat)
@@ -276,10 +278,6 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
         if name in headers:
             headers[name] = each["value"]
     return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
-
-
-def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    return [link._asdict() for link in links if link.item_index is None and link.in_document]
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:

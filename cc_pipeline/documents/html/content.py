@@ -38,7 +38,7 @@ _USUAL_DOUBT = 0.35
 #: A block is doubtful between these likelihoods.
 _DOUBT = (0.15, 0.85)
 
-#: Every feature of a block and its weight, fitted on the gold articles (see the module's text).
+#: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
 WEIGHTS: dict[str, float] = {
     "bias": 0.20,
     "paragraph": 1.13,
@@ -246,7 +246,7 @@ class MainContent(NamedTuple):
 def extracted(markup: str, extractor: Extractor, *, url: str = "", markdown: bool = False) -> MainContent:
     """The main content of a page. ``url`` is what relative links of the Markdown are relative to.
 
-    ``fast`` is resiliparse's extractor with the furniture it leaves taken out (see article.py), ``quality`` is
+    ``fast`` is resiliparse's extractor with the furniture it leaves taken out, ``quality`` is
     trafilatura's, ten times slower. ``auto`` is ``fast``, and ``quality`` where the fast one's result looks unlike an
     article's. Readers' comments, by-lines and alternative texts of pictures are furniture to all.
 

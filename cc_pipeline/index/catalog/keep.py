@@ -180,11 +180,11 @@ def update_catalog(
     for number, crawl in enumerate(stale):
         progress.report("catalog", number, len(stale), crawl)
         build_catalog(crawl_file(folder, crawl), **read(crawl))
-        contents = contents.with_crawl(crawl, wanted[crawl])
+        contents = Contents({**contents.crawls, crawl: wanted[crawl]})
         write_contents(folder, contents)
     dropped = [crawl for crawl in contents.crawls if crawl not in wanted]
     for crawl in dropped:
-        contents = contents.without(crawl)
+        contents = Contents({name: made for name, made in contents.crawls.items() if name != crawl})
         write_contents(folder, contents)
     _sweep_crawls(folder, contents)
     if wanted.keys() <= contents.crawls.keys():

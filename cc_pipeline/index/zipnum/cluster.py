@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
@@ -101,6 +102,11 @@ class Span:
     first: bytes
     last: bytes
     data: bytes | None = None
+
+
+_at = attrgetter("at")
+_first = attrgetter("first")
+_first_key = attrgetter("first_key")
 
 
 class Cluster:
@@ -319,7 +325,8 @@ class Cluster:
         with self._lock:
             if self._size is None:
                 answer = self._reader.read(self.key, 0, 1)
-                self.reads, self.bytes_read = self.reads + 1, self.bytes_read + len(answer.data)
+                self.reads += 1
+                self.bytes_read += len(answer.data)
                 if answer.total is None:
                     raise EnvironmentFault(
                         f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
@@ -330,27 +337,12 @@ class Cluster:
     def _read(self, offset: int, length: int) -> bytes:
         answer = self._reader.read(self.key, offset, length)
         if len(answer.data) != length or answer.total not in (None, self._size):
-            raise DataFault(
-                DataKind.LENGTH_MISMATCH,
-                self.key,
-                offset,
-                f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for",
-            )
+            came = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
+            raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, came)
         with self._lock:
-            self.reads, self.bytes_read = self.reads + 1, self.bytes_read + length
+            self.reads += 1
+            self.bytes_read += length
         return answer.data
-
-
-def _at(span: Span) -> int:
-    return span.at
-
-
-def _first(span: Span) -> bytes:
-    return span.first
-
-
-def _first_key(member: Member) -> bytes:
-    return member.first_key
 
 
 def _has(window: Sequence[Member], start: bytes) -> bool:
