@@ -1,4 +1,5 @@
-"""One archived HTTP exchange, whatever container it came from."""
+"""WARC and ARC differ, and no reader further on should know: one archived HTTP exchange, whatever container it came
+from, with its digests and flags for all that was odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Crawls: their ids, the list of them (``collinfo.json``), and what is peculiar about some."""
+"""Commands, partitions and indexes name crawls by id, and much hangs on the id alone: when a crawl was made, which
+index it has, what is odd about it. Ids, the published list (``collinfo.json``), and what a selection such as
+``2018..2024`` means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Many key ranges at once: in order, disjoint, and asked by bisection, so that a question costs little."""
+"""Indexes are sorted by key, so a target is a few ranges of keys: in order, disjoint, and asked by bisection. With them
+the keys of the 2012 B-tree, which are written in another way than SURT keys."""
 
 from __future__ import annotations
 

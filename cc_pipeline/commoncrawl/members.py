@@ -1,4 +1,5 @@
-"""Which of many targets a capture is of: a question to dictionaries, whatever their number."""
+"""A look-up for thousands of targets must not ask each of them about each row. Which of them a capture is of is a
+question to dictionaries, whatever their number."""
 
 from __future__ import annotations
 

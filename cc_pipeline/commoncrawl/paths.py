@@ -1,4 +1,5 @@
-"""Keys in the bucket: path lists, index files, WARC files, and the ARC files of 2008 to 2012.
+"""Every object in the bucket is found by its key, and the layouts of eighteen years are still in use. Path lists, index
+files, WARC files and the ARC files of 2008 to 2012, by their names.
 
 Addresses of all years (``s3n://``, ``https://``) are read as keys of the bucket of today.
 """

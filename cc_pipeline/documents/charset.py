@@ -1,4 +1,5 @@
-"""The charset of a page: from header, mark or meta tag where they can be believed, else detected."""
+"""A wrong charset spoils all that is read of a page. It is taken from header, mark or ``meta`` tag where they can be
+believed, else detected; labels are those of the WHATWG."""
 
 from __future__ import annotations
 

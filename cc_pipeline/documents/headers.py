@@ -1,4 +1,5 @@
-"""HTTP headers of a page as the 2012 document has them, and media types."""
+"""Headers say what a page is, and are often wrong: media types, the parser they mean, feeds that are labelled as pages;
+and headers as the 2012 document has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document of another type gives, and who reads which."""
+"""Texts, JSON, XML and sitemaps are pages too, though no HTML: what each of them gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows of the columnar index from an archive file that is read from begin to end.
+"""Of some crawls nobody publishes an index. Rows of the columnar index are made from an archive file that is read from
+begin to end, and written as its shard.
 
 The columns are those of Common Crawl's own index. Three of them stay null, since they say what its crawler found out in
 ways of its own: ``content_mime_detected``, ``content_charset`` and ``content_languages``.

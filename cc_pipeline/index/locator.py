@@ -1,4 +1,5 @@
-"""What every locator answers, and which one a look-up uses."""
+"""Three kinds of index know where captures are, and a look-up must not care which one answers: what every locator
+answers, for whom, at which price, and which one is chosen."""
 
 from __future__ import annotations
 

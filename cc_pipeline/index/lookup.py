@@ -1,4 +1,5 @@
-"""Looks targets up in a crawl, in the cheapest index there is, and compares the answers of two indexes."""
+"""Callers want captures and not indexes. Targets are looked up in a crawl in the cheapest index there is, and the
+answers of two indexes can be compared."""
 
 from __future__ import annotations
 

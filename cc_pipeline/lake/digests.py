@@ -1,4 +1,5 @@
-"""Input digests: a hash of what a slice was made from, small enough to be stored inside the commit of its rows."""
+"""Whether work has to be done again is decided by what its input was, and not by times. A hash of it, small enough to
+be stored inside the commit of its rows, and numbers that say what rows say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Opening a published file: read-only, and with what DuckDB needs where its views read files on S3.
+"""Analysts open a file that was published elsewhere, before, or over S3: read-only, with what DuckDB needs to read its
+lake, wherever that lies now.
 
 DuckDB reads S3 by its extension ``httpfs``, which is no part of its wheel. It is taken from a Python package or from
 where DuckDB keeps installed ones, and never fetched from the internet. The credentials live as long as the connection:

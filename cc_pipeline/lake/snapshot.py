@@ -1,4 +1,5 @@
-"""The published DuckDB file: a snapshot that readers open read-only and writers never open again.
+"""Readers keep the published file open for days while runs go on. So it is a snapshot that they open read-only and
+writers never open again, and the versions it names are pinned.
 
 It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
 it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows

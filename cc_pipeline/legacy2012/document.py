@@ -1,4 +1,4 @@
-"""The 2012 metadata JSON read into the same rows as today's pages."""
+"""Who has 2012's documents wants them beside today's pages: that JSON read into the same rows."""
 
 from __future__ import annotations
 

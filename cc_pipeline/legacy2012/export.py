@@ -1,4 +1,5 @@
-"""Exporting: parsed pages of a slice as numbered SequenceFiles, the same bytes for the same records."""
+"""Programs of 2012 read SequenceFiles: parsed pages of a slice as numbered ones, the same bytes for the same
+records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files read whole: turns the name that a person gives into a kind, a place, a crawl and a partition key."""
+"""A person names a file by where it lies. From the name come its kind, place, crawl and partition key; from the place a
+local copy."""
 
 from __future__ import annotations
 

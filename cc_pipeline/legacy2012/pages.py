@@ -1,4 +1,4 @@
-"""Pages out of files read whole, and out of SequenceFiles of 2012 (and those exported here)."""
+"""SequenceFiles, WAT and WET hold pages without records: each becomes pages like those that are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hadoop SequenceFiles of every kind: the header, then pairs of key and value."""
+"""The 2012 crawl's texts and metadata are Hadoop SequenceFiles, which few programs read any more: header, pairs of key
+and value, and a writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file.
+"""Files that are read whole go into the tables of parsed pages (2012 SequenceFiles, WAT, WET): one slice a file, so
+that an unchanged one is not read again.
 
 A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
 stage. A file is complete only when all tables have the same digest.

@@ -1,4 +1,5 @@
-"""WAT files: one JSON document a record, with the links of its HTML page."""
+"""WAT and WET files have what Common Crawl extracted itself: a JSON document a record with the links of its page, and
+texts."""
 
 from __future__ import annotations
 

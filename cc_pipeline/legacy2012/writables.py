@@ -1,4 +1,5 @@
-"""Hadoop's ``Writable`` types and variable-length integers, as SequenceFiles have them."""
+"""SequenceFiles hold Hadoop's own types and codecs: ``Writable`` values, variable-length integers, and the codings
+around them."""
 
 from __future__ import annotations
 

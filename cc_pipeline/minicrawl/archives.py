@@ -1,4 +1,5 @@
-"""Writes a crawl's WARC or ARC files and tells where every capture lies."""
+"""Tests need archives of which every byte is known: a crawl's servers, the WARC or ARC files of their answers, and
+where every capture lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bodies as the web has them: HTML, feeds, documents, pictures, text, and nothing at all."""
+"""Parsers meet every kind of body on the web, so a mini crawl has all of them: HTML in many languages, feeds, pictures,
+PDF, text, and nothing at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What to generate: frozen specifications, presets, and a scaled one."""
+"""The same specification gives the same bucket, byte for byte: what to generate, presets, and everything that is drawn
+from seed and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One run over the captures of a crawl: what is known so far about each of them."""
+"""A source fails in many ways, and each capture is to get exactly one outcome all the same. One run over the captures
+of a crawl: what is known so far about each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Captures of a run that have no outcome yet: under way, arrived, not read, read and bad, or not asked for."""
+"""What did not come is asked for again, in an order that learns most from each request: captures of a run without an
+outcome, and whose turn it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From captures to the ranges to request, their price, and the gate that refuses a price above the limit."""
+"""A request costs as much as 256 KiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+to request, their price, and the gate that refuses it."""
 
 from __future__ import annotations
 

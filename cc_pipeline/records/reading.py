@@ -1,4 +1,5 @@
-"""Stored records read back: neighbours in a stored file in one request, given in the order of the rows.
+"""Parsing reads millions of stored records, so neighbours in a stored file are read in one request, in the order of the
+rows; and made the pages that parsers take.
 
 Members of one fetch lie next to each other, and rows are mostly asked for in that order. So a stretch of rows (a
 window) is planned as a fetch is, its ranges are read side by side, and on a lake that is not a folder the next

@@ -1,4 +1,5 @@
-"""Where stored records lie: files below ``records/`` in the lake's root, a folder or an S3 prefix.
+"""Stored records outlive every run, on a disk or in a bucket: files below ``records/`` in the lake's root, and how
+large each is.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
 Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table.

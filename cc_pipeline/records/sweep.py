@@ -1,4 +1,5 @@
-"""Deleting stored files that nothing needs any more, while fetches and other upkeep run.
+"""Refetching leaves files that no row names. They are deleted while fetches and other upkeep run, so that nothing goes
+that somebody may still need.
 
 A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
 as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a

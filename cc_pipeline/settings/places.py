@@ -1,4 +1,5 @@
-"""Places that a person names: a folder, a web address, a bucket; and which of them is Common Crawl's own."""
+"""A person names places in many ways: a folder, a web address, a bucket with settings of its own. What they mean, and
+which of them is Common Crawl's own."""
 
 from __future__ import annotations
 

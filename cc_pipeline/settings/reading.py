@@ -1,4 +1,5 @@
-"""Reads the settings from flags, the environment and what a home remembers."""
+"""Flags, the environment and the home each say something; one reading of all of them gives checked settings, and texts
+that another process reads the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The answer of any place, be it a folder, a web server or S3: a status, headers and a bounded body."""
+"""Whoever verifies bytes must not care where they came from. What any place answers, be it a folder, a web server or
+S3: a status, headers and a bounded body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Objects in an S3 bucket. Our HTTP client reads ranges, with signatures by botocore; s3fs writes, lists, deletes."""
+"""The bucket is public, a lake may be in one of one's own. Our HTTP client reads ranges, with signatures by botocore;
+s3fs writes, lists, deletes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The request budget all processes of a machine share: leases by host, refusals, pauses."""
+"""Common Crawl blocks machines and not processes. So all processes of one share a budget of requests in a file: slots
+by host, pauses, refusals, and what is lent to workers elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The closed list of ways in which a range can fail, and the functions that tell them apart."""
+"""What is done about a failed range depends on how it failed, so there is a closed list of ways, and functions that
+tell them apart by status, headers, lengths and ETags."""
 
 from __future__ import annotations
 

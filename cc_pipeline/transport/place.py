@@ -1,4 +1,5 @@
-"""One place inside a transport's loop: asked within its host's budget, its answers judged."""
+"""A source is one place or several alike: one of them inside a transport's loop, asked within its host's budget, its
+answers judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One look at a page's tree for what its facts are made of, taken while the tree is whole."""
+"""Facts about a page stand all over it, and parsing takes the tree apart. So one look at the whole tree collects what
+their readers need: headings, times, items, and ``meta`` tags by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Microdata items, as the WHATWG's JSON of them: ``type``, ``id`` and ``properties``, a list of values a name.
+"""Pages describe themselves in two syntaxes, microdata and RDFa. Both become one shape, the WHATWG's JSON of items:
+``type``, ``id`` and ``properties``, a list of values a name.
 
 The elements come from one look at the tree (``marks.py``). Whose property an element is is found by going up to the
 nearest item; what was found on the way is kept, so that a page costs no more than its nodes.

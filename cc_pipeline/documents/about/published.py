@@ -1,4 +1,5 @@
-"""When a page says it was published and changed, and where it says so.
+"""A page states its dates in many places, and many are not its own: when it was published and changed, and where it
+says so.
 
 Readers are tried from the most to the least certain; one whose text cannot be read gives way to the next.
 """

@@ -1,4 +1,5 @@
-"""Rows of page_metadata written as the 2012 JSON document.
+"""Who has the 2012 metadata documents wants today's pages in the same form: verdicts, pointers and JSON as that crawl
+wrote them.
 
 The default is what that document was meant to hold; ``compat="2012"`` is what its writer wrote, bugs included
 (docs/formats.md lists them).

@@ -1,4 +1,5 @@
-"""XML of feeds, read safely: no entity is expanded but the characters HTML names, nothing is fetched."""
+"""Feeds are often broken, and some are hostile. Their XML is read safely (no entity but the characters HTML names,
+nothing fetched), and repaired where it is not well-formed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The main content of a page: its text, on request as Markdown, and who found it."""
+"""Menus and footers drown what a page has to say. The main content of a page: its text, on request as Markdown, and who
+found it; a small model takes out what the extractor left."""
 
 from __future__ import annotations
 

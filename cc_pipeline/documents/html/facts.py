@@ -1,7 +1,4 @@
-"""Title, description and site of a page, its OpenGraph and JSON-LD.
-
-Read from OpenGraph, JSON-LD and plain tags, whichever says it best. Dates, authors and all else are in ``about/``.
-"""
+"""Title, description and site stand in OpenGraph, JSON-LD and plain tags, and are taken from whichever says it best."""
 
 from __future__ import annotations
 

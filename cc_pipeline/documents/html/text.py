@@ -1,4 +1,5 @@
-"""The full text of a page, as in 2012, and the languages of a text."""
+"""Search and dataset builders want the words of a page and their language: the full text as in 2012, and CLD2's
+guess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A page as a tree of bounded depth, walked once: title, meta tags, links, text."""
+"""All that is read of HTML comes from one walk over one tree, since making it costs most: title, meta tags, links,
+text. XHTML is brought to HTML before."""
 
 from __future__ import annotations
 

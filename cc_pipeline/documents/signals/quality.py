@@ -1,4 +1,5 @@
-"""Figures of a main text that dataset builders filter by: the published rules of Gopher and C4, each as a figure.
+"""Dataset builders filter main texts by published rules, and want to find the same article again. The figures of
+Gopher's and C4's rules, and fingerprints.
 
 Gopher: Rae and others 2021, "Scaling Language Models", appendix A. C4: Raffel and others 2020, "Exploring the Limits
 of Transfer Learning", section 2.2. Their thresholds are in docs/documents.md; nothing is decided here. Lines are

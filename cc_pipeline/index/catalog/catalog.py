@@ -1,4 +1,5 @@
-"""Which row groups of which index files may hold a key: answered from DuckDB files, with no network.
+"""A crawl's index has hundreds of files, and a target is in a few row groups of them. Which ones is answered from
+DuckDB files, with no network.
 
 A question about one crawl opens that crawl's file alone, however many there are. A question about many is answered
 by the merged files, and by the files of the crawls that changed since those were merged.

@@ -1,4 +1,5 @@
-"""Brings a catalog's folder up to date crawl by crawl: adds, replaces, drops, and merges when it is due.
+"""Building the catalog of all crawls takes minutes, and a harvest changes one of them. So it is brought up to date
+crawl by crawl: adds, replaces, drops, and merges when it is due.
 
 One process at a time, which the caller sees to. Each step leaves a catalog that can be read; one that was killed goes
 on where it stopped.

@@ -1,4 +1,4 @@
-"""From the last bytes of a Parquet index file to what look-ups need: one row for each row group.
+"""A footer says where each row group lies and which keys it holds; decoded, it is one row for each row group.
 
 This module checks all of a footer before any library reads it: Arrow ends the whole process on some files.
 Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).

@@ -1,4 +1,5 @@
-"""Page indexes that a harvest has kept: a look-up that finds them knows its pages before its first request.
+"""A look-up spends its first requests on page indexes. A harvest can keep them, so that a look-up knows its pages
+before its first request, and its price.
 
 They lie in one SQLite file a crawl, beside its footers; a row is an index file. Each says which file it is of: its size
 and the digest of its footer. The SQLite file can be deleted at any time: look-ups then ask for page indexes themselves.

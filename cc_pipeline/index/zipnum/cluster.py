@@ -1,4 +1,5 @@
-"""Searches a ZipNum ``cluster.idx``: one line for each gzip member of the CDXJ shards, sorted by key.
+"""A ``cluster.idx`` has one line for each gzip member of the CDXJ shards, sorted by key, and some hundred megabytes: it
+is searched, never downloaded.
 
 A line is ``<surt> <timestamp>\\t<shard>\\t<offset>\\t<length>[\\t<number>]`` and names the member's first capture.
 The file has about a hundred megabytes for a crawl, so it is searched by range reads and never downloaded whole. What
