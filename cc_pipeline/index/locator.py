@@ -91,8 +91,7 @@ class LookupPrice:
 
     ``likely_bytes`` is an estimate for a small target, given where the bound is far above it. ``index`` is the index
     that was chosen, and ``why`` the reason in words for a person. Both are ``None`` when a locator gives its own price,
-    because none has been chosen yet. ``unbounded_row_groups`` counts row groups that are read only because their key
-    bounds are unknown; ``cc-pipeline repair`` computes them. ``notes`` are sentences for a person.
+    because none has been chosen yet. ``notes`` are sentences for a person.
     """
 
     files: int
@@ -103,7 +102,6 @@ class LookupPrice:
     likely_bytes: int | None = None
     index: str | None = None
     why: str | None = None
-    unbounded_row_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
