@@ -86,9 +86,9 @@ def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length:
     return out.getvalue()
 
 
-def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord], gzipped: bool = True) -> None:
+def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord]) -> None:
     """Append records to a binary stream, one gzip member each."""
-    writer = WARCWriter(stream, gzip=gzipped)
+    writer = WARCWriter(stream, gzip=True)
     for record in records:
         writer.write_record(record)
 

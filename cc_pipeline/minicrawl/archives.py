@@ -12,6 +12,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, has
 from cc_pipeline.commoncrawl.domains import registered_domain
@@ -335,50 +336,36 @@ def _warc_capture(
     crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], record_id: str | None
 ) -> Capture:
     revisit = exchange.record_type == "revisit"
-    digest = sha1_base32(exchange.body)
     languages_known = bool(has(crawl.id, "content_languages"))
     redirects_known = bool(has(crawl.id, "fetch_redirect"))
-    return Capture(
-        crawl=crawl.id,
+    return _capture(
+        crawl,
+        exchange,
+        key,
+        place,
         subset=exchange.subset,
         archive_format="warc",
-        kind=exchange.kind,
-        domain=_domain(exchange.url),
-        url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
-        fetch_time=exchange.fetched,
-        fetch_status=exchange.status,
         fetch_redirect=exchange.redirect if redirects_known else None,
-        content_digest=None if revisit and languages_known else digest,
+        content_digest=None if revisit and languages_known else sha1_base32(exchange.body),
         content_mime_type="warc/revisit" if revisit else exchange.mime or "unk",
         content_mime_detected=exchange.mime_detected,
         content_charset=exchange.charset if languages_known else None,
         content_languages=exchange.languages if languages_known else None,
         content_truncated=exchange.truncated if redirects_known else None,
-        warc_filename=key,
-        warc_record_offset=place[0],
-        warc_record_length=place[1],
         warc_segment=key.partition("/segments/")[2].split("/")[0],
         warc_record_id=record_id,
-        payload_digest=digest,
-        payload_length=len(exchange.body),
-        title=exchange.title,
         btree_key=None,
     )
 
 
 def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int]) -> Capture:
-    body = exchange.body
-    return Capture(
-        crawl=crawl.id,
+    return _capture(
+        crawl,
+        exchange,
+        key,
+        place,
         subset="warc",
         archive_format="arc",
-        kind=exchange.kind,
-        domain=_domain(exchange.url),
-        url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
-        fetch_time=exchange.fetched,
-        fetch_status=exchange.status,
         fetch_redirect=None,
         content_digest=None,
         content_mime_type=exchange.mime,
@@ -386,18 +373,28 @@ def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[in
         content_charset=exchange.charset,
         content_languages=None,
         content_truncated="length" if exchange.truncated else None,
-        warc_filename=key,
-        warc_record_offset=place[0],
-        warc_record_length=place[1],
         warc_segment=segment_of(key) or "",
         warc_record_id=None,
-        payload_digest=sha1_base32(body),
-        payload_length=len(body),
-        title=exchange.title,
         btree_key=btree_key(exchange.url).decode("ascii"),
     )
 
 
-def _domain(url: str) -> str:
-    host = url.split("/", 3)[2].partition(":")[0]
-    return registered_domain(host) or host
+def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], **told: Any) -> Capture:
+    """A capture of either format; ``told`` are the columns in which they differ."""
+    host = exchange.url.split("/", 3)[2].partition(":")[0]
+    return Capture(
+        crawl=crawl.id,
+        kind=exchange.kind,
+        domain=registered_domain(host) or host,
+        url=exchange.url,
+        url_surtkey=surt_key(exchange.url),
+        fetch_time=exchange.fetched,
+        fetch_status=exchange.status,
+        warc_filename=key,
+        warc_record_offset=place[0],
+        warc_record_length=place[1],
+        payload_digest=sha1_base32(exchange.body),
+        payload_length=len(exchange.body),
+        title=exchange.title,
+        **told,
+    )

@@ -253,7 +253,7 @@ TEST = MiniCrawlSpec(
 PRESETS: dict[str, MiniCrawlSpec] = {"demo": DEMO, "test": TEST}
 
 
-def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
+def spec_for(pages: int, *, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
     """A specification whose files, parts, row groups and sites grow with ``pages`` (distinct page URLs).
 
     ``crawls`` are crawl ids, newest first; by default the demo's three with data.
@@ -271,7 +271,6 @@ def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | Non
         zipnum_lines=max(20, min(3000, pages // 20)),
     )
     return MiniCrawlSpec(
-        seed=seed,
         pages=pages,
         sites=max(1, min(pages, 10 + pages // 60)),
         crawls=tuple(

@@ -87,9 +87,9 @@ class Transport:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
-    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes:
+    def read_suffix(self, key: str, length: int) -> RangeBytes:
         """The last ``length`` bytes (all, when the object is shorter). Raises ``RangeFault``."""
-        return self._value(ByteRange(key, None, length, etag))
+        return self._value(ByteRange(key, None, length))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
@@ -105,11 +105,11 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, place.etag(found), attempts, None, place.source)
 
-    def read_parsed(self, key: str, parse: Callable[[bytes], T], limit: int = _WHOLE_LIMIT) -> T:
+    def read_parsed(self, key: str, parse: Callable[[bytes], T]) -> T:
         """What ``parse`` makes of a whole object. Where it refuses the bytes of one place (``DataFault``), the next is
         asked. Raises ``RangeFault`` as :meth:`read_all`, and what ``parse`` raises."""
         while True:
-            data = self.read_all(key, limit).data
+            data = self.read_all(key).data
             try:
                 return parse(data)
             except DataFault:

@@ -62,15 +62,13 @@ class Languages(NamedTuple):
     reliable: bool
 
 
-def detect_languages(text: str, *, content_language: str | None = None, tld: str | None = None) -> Languages:
-    """Looks at the first 64 Ki characters. The hints (a Content-Language header, a top-level domain) only weigh
-    where the text leaves room. Never raises."""
+def detect_languages(text: str, *, content_language: str | None = None) -> Languages:
+    """Looks at the first 64 Ki characters. ``content_language``, a header, only weighs where the text leaves room.
+    Never raises."""
     sample = _REFUSED.sub(" ", text[:_SAMPLE_CHARS])
     hints: dict[str, str] = {}
     if content_language and content_language.isascii():
         hints["hintLanguageHTTPHeaders"] = content_language
-    if tld and tld.isascii():
-        hints["hintTopLevelDomain"] = tld
     try:
         reliable, _, details = pycld2.detect(sample, isPlainText=True, **hints)
     except (pycld2.error, UnicodeError, ValueError):

@@ -64,7 +64,7 @@ def merged_crawls(path: Path) -> dict[str, str]:
         con.close()
 
 
-def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str], *, threads: int | None = None) -> None:
+def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str]) -> None:
     """Replaces the merged file ``path`` by one of ``crawls`` (each with its digest).
 
     Rows come from the old one where it has them, else from the crawls' own files in ``folder``.
@@ -74,7 +74,7 @@ def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str], *, threads
     here = merged_crawls(path)
     kept = [crawl for crawl, digest in crawls.items() if here.get(crawl) == digest]
     # one thread: each has buffers of its own, and sorting a slice takes less time than reading it
-    with building(path, threads or 1) as con:
+    with building(path, threads=1) as con:
         sources = []
         if kept:
             con.execute(f"ATTACH '{quoted(path)}' AS before (READ_ONLY)")
@@ -175,7 +175,8 @@ def update_catalog(
     ``EnvironmentFault`` when the disk does not take it; what was built before stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
+    for left in folder.glob(".*.part*"):  # what killed builders left
+        left.unlink(missing_ok=True)
     contents = read_contents(folder)
     stale = [crawl for crawl in stale_crawls(folder, wanted) if crawl not in held_back]
     for number, crawl in enumerate(stale):
@@ -187,7 +188,9 @@ def update_catalog(
     for crawl in dropped:
         contents = Contents({name: made for name, made in contents.crawls.items() if name != crawl})
         write_contents(folder, contents)
-    _sweep_crawls(folder, contents)
+    for path in folder.glob("*.duckdb"):  # also those that a killed drop or a killed build left
+        if path not in (base_file(folder), recent_file(folder)) and path.stem not in contents.crawls:
+            path.unlink(missing_ok=True)
     if wanted.keys() <= contents.crawls.keys():
         for old in (file_of_before(folder), file_of_before(folder).with_suffix(".versions.json")):
             old.unlink(missing_ok=True)
@@ -211,16 +214,3 @@ def _merge_when_due(folder: Path, contents: Contents, most_unmerged: int) -> boo
         merge_crawls(folder, recent_file(folder), unmerged)
         return True
     return False
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what killed builders left."""
-    for left in folder.glob(".*.part*"):
-        left.unlink(missing_ok=True)
-
-
-def _sweep_crawls(folder: Path, contents: Contents) -> None:
-    """Removes the files of crawls that are not listed, also those that a killed drop or a killed build left."""
-    for path in folder.glob("*.duckdb"):
-        if path not in (base_file(folder), recent_file(folder)) and path.stem not in contents.crawls:
-            path.unlink(missing_ok=True)

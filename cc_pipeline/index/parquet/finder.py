@@ -35,7 +35,7 @@ _SUFFIX = 128 << 10
 class SuffixReader(Protocol):
     """The part of ``Transport`` that is needed to read a footer."""
 
-    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes: ...
+    def read_suffix(self, key: str, length: int) -> RangeBytes: ...
 
 
 class RowGroupFinder(Protocol):
