@@ -7,8 +7,8 @@ nearest item; what was found on the way is kept, so that a page costs no more th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from selectolax.lexbor import LexborNode
 
@@ -17,6 +17,7 @@ from cc_pipeline.documents.about.nodes import alone, is_article, is_other, kinds
 from cc_pipeline.documents.html.urls import Resolved
 
 Item = dict[str, Any]
+T = TypeVar("T")
 
 #: The attribute that holds the value of such an element, as an address.
 URL_ATTRIBUTE = {
@@ -64,6 +65,21 @@ _PREFIXES = {
 _MAX_PREFIXES = 64
 #: What an element has that states something in RDFa, or changes how others are read.
 RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
+
+
+def _above(node: LexborNode, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
+    """What the nearest element around ``node`` holds; for those on the way it is kept in ``nearest``."""
+    passed, found = [], outside
+    above = node.parent
+    while above is not None:
+        place = above.mem_id
+        if place in held or place in nearest:
+            found = held[place] if place in held else nearest[place]
+            break
+        passed.append(place)
+        above = above.parent
+    nearest.update(dict.fromkeys(passed, found))
+    return found
 
 
 class Microdata:
@@ -121,29 +137,12 @@ class Microdata:
 
     def _owners(self, node: LexborNode) -> list[Item]:
         found = []
-        nearest = self._item_above(node)
+        nearest: Item | None = _above(node, self._by_node, self._nearest, None)
         if nearest is not None:
             found.append(nearest)
         if self._referenced:
             found += [item for item in self._referring(node) if item is not nearest]
         return found
-
-    def _item_above(self, node: LexborNode) -> Item | None:
-        passed = []
-        above = node.parent
-        item = None
-        while above is not None:
-            place = above.mem_id
-            item = self._by_node.get(place)
-            if item is not None:
-                break
-            if place in self._nearest:
-                item = self._nearest[place]
-                break
-            passed.append(place)
-            above = above.parent
-        self._nearest.update(dict.fromkeys(passed, item))
-        return item
 
     def _referring(self, node: LexborNode) -> list[Item]:
         """Items that point to the element or to one around it, up to the nearest item."""
@@ -239,7 +238,7 @@ class Rdfa:
 
     def add(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
         """An element with one of ``RDFA_ATTRIBUTES``."""
-        around = self._scope_above(node)
+        around = _above(node, self._scopes, self._nearest, _OUTSIDE)
         vocab, prefixes = around.vocab, around.prefixes
         if "vocab" in attributes:
             vocab = (attributes["vocab"] or "").strip() or None
@@ -337,23 +336,6 @@ class Rdfa:
         ):
             return self._reading.take(self._address(named, prefixes))
         return self._reading.text(node)
-
-    def _scope_above(self, node: LexborNode) -> _Scope:
-        passed = []
-        above = node.parent
-        scope = _OUTSIDE
-        while above is not None:
-            place = above.mem_id
-            if place in self._scopes:
-                scope = self._scopes[place]
-                break
-            if place in self._nearest:
-                scope = self._nearest[place]
-                break
-            passed.append(place)
-            above = above.parent
-        self._nearest.update(dict.fromkeys(passed, scope))
-        return scope
 
 
 def _iri(name: str, vocab: str | None, prefixes: dict[str, str]) -> str | None:
