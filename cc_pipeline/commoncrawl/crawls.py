@@ -39,14 +39,6 @@ FIRST_WITH: Final = {
 
 _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
 
-
-def has(crawl_id: str, feature: str) -> bool | None:
-    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id does not
-    tell its week."""
-    weekly = _WEEKLY_ID.fullmatch(crawl_id)
-    return weekly[1] >= FIRST_WITH[feature] if weekly else None
-
-
 Era = Literal["columnar", "arc", "built"]
 
 #: The parts of a crawl that the columnar index keeps apart.
@@ -73,6 +65,42 @@ _MAX_ID = 64
 MAX_CRAWLS: Final = 10_000
 #: Common Crawl began in 2007; a crawl of a year far from now would pass for the newest or the oldest.
 _YEARS: Final = range(2007, 2101)
+
+Span = tuple[datetime, datetime]
+
+_YEAR = re.compile(r"\d{4}")
+_IN_ID = re.compile(r"(?<![0-9])(?:20\d\d)(?![0-9])")
+_WEEK = re.compile(r".*-(\d{4})-(\d{2})")
+_BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+#: A crawl of which only the week is known took about this long.
+_DAYS = 14
+
+#: The last day on which this list was compared with what is published.
+KNOWN_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
+
+_WEEKS: Final = """
+2013 20 48
+2014 10 15 23 35 41 42 49 52
+2015 06 11 14 18 22 27 32 35 40 48
+2016 07 18 22 26 30 36 40 44 50
+2017 04 09 13 17 22 26 30 34 39 43 47 51
+2018 05 09 13 17 22 26 30 34 39 43 47 51
+2019 04 09 13 18 22 26 30 35 39 43 47 51
+2020 05 10 16 24 29 34 40 45 50
+2021 04 10 17 21 25 31 39 43 49
+2022 05 21 27 33 40 49
+2023 06 14 23 40 50
+2024 10 18 22 26 30 33 38 42 46 51
+2025 05 08 13 18 21 26 30 33 38 43 47 51
+2026 04 08 12 17 21 25 30 34 39 43
+"""
+
+
+def has(crawl_id: str, feature: str) -> bool | None:
+    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id does not
+    tell its week."""
+    weekly = _WEEKLY_ID.fullmatch(crawl_id)
+    return weekly[1] >= FIRST_WITH[feature] if weekly else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +205,7 @@ def unlisted_crawl(crawl_id: str) -> Crawl | None:
         started = datetime(*month, 1, tzinfo=UTC)
         ended = (started + timedelta(days=31)).replace(day=1) - timedelta(seconds=1)
         return Crawl(crawl_id, f"CC-NEWS of {started:%B %Y}", started, ended, None)
-    return Crawl(crawl_id, crawl_id, None, None, None) if index_is_built(crawl_id) else None
+    return crawl_of(crawl_id) if index_is_built(crawl_id) else None
 
 
 def validate_crawl_id(text: str) -> str:
@@ -247,16 +275,6 @@ def age(crawl: Crawl) -> tuple[datetime, str]:
     except ValueError:
         moment = None
     return moment.replace(tzinfo=UTC) if moment else datetime(1, 1, 1, tzinfo=UTC), crawl.id
-
-
-Span = tuple[datetime, datetime]
-
-_YEAR = re.compile(r"\d{4}")
-_IN_ID = re.compile(r"(?<![0-9])(?:20\d\d)(?![0-9])")
-_WEEK = re.compile(r".*-(\d{4})-(\d{2})")
-_BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-#: A crawl of which only the week is known took about this long.
-_DAYS = 14
 
 
 def is_selection(text: str, listed: Sequence[Crawl]) -> bool:
@@ -338,27 +356,6 @@ def _last(crawl: Crawl) -> tuple[int, datetime, str]:
 def _years(crawl: Crawl) -> list[int]:
     weekly = _WEEK.fullmatch(crawl.id)
     return [int(weekly[1])] if weekly else sorted(int(year) for year in _IN_ID.findall(crawl.id))
-
-
-#: The last day on which this list was compared with what is published.
-KNOWN_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
-
-_WEEKS: Final = """
-2013 20 48
-2014 10 15 23 35 41 42 49 52
-2015 06 11 14 18 22 27 32 35 40 48
-2016 07 18 22 26 30 36 40 44 50
-2017 04 09 13 17 22 26 30 34 39 43 47 51
-2018 05 09 13 17 22 26 30 34 39 43 47 51
-2019 04 09 13 18 22 26 30 35 39 43 47 51
-2020 05 10 16 24 29 34 40 45 50
-2021 04 10 17 21 25 31 39 43 49
-2022 05 21 27 33 40 49
-2023 06 14 23 40 50
-2024 10 18 22 26 30 33 38 42 46 51
-2025 05 08 13 18 21 26 30 33 38 43 47 51
-2026 04 08 12 17 21 25 30 34 39 43
-"""
 
 
 def crawl_of(crawl_id: str) -> Crawl:
