@@ -16,12 +16,9 @@ from typing import Any, Final
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import LONGEST_WAIT
-from cc_pipeline.transport.outage import TABLE as _OUTAGES
-from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
-from cc_pipeline.transport.rates import KEPT, Pace, SourceLimits, shared_among, slot_spacing
-from cc_pipeline.transport.rates import TABLE as _PACES
-from cc_pipeline.transport.refusals import CLOCK_JUMP, SHORT_PAUSE, RefusalPolicy, Refusals
-from cc_pipeline.transport.refusals import TABLE as _REFUSALS
+from cc_pipeline.transport.outage import OUTAGES_TABLE, Closed, OutagePolicy, Outages
+from cc_pipeline.transport.rates import KEPT, PACES_TABLE, Pace, SourceLimits, shared_among, slot_spacing
+from cc_pipeline.transport.refusals import CLOCK_JUMP, REFUSALS_TABLE, SHORT_PAUSE, RefusalPolicy, Refusals
 
 #: A slot is void when this many seconds have passed.
 SLOT_LIFE = 0.025
@@ -98,7 +95,7 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
-        for statement in (_TABLES + _OUTAGES + _REFUSALS + _PACES).split(";"):
+        for statement in (_TABLES + OUTAGES_TABLE + REFUSALS_TABLE + PACES_TABLE).split(";"):
             db.execute(statement)
     return db
 
