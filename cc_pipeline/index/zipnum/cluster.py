@@ -1,9 +1,8 @@
-"""A ``cluster.idx`` has one line for each gzip member of the CDXJ shards, sorted by key, and some hundred megabytes: it
-is searched, never downloaded.
+"""A ``cluster.idx`` has one line for each gzip member of the CDXJ shards, sorted by key, and some hundred megabytes.
+So it is searched by range reads, and never downloaded whole.
 
 A line is ``<surt> <timestamp>\\t<shard>\\t<offset>\\t<length>[\\t<number>]`` and names the member's first capture.
-The file has about a hundred megabytes for a crawl, so it is searched by range reads and never downloaded whole. What
-was read is known from then on as spans of whole lines, which bound every later search.
+What was read is known from then on as spans of whole lines, which bound every later search.
 """
 
 from __future__ import annotations
