@@ -23,9 +23,10 @@ from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
-from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_records
+from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
+from cc_pipeline.records.plan import Order
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -21,8 +21,6 @@ from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
 
-__all__ = ["HttpClient", "HttpStore", "Timeouts"]
-
 _OK = 200
 _PARTIAL = 206
 #: Bytes of a line of an answer's head; some sites send policies far longer than aiohttp's 8 KiB.

@@ -29,11 +29,11 @@ from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_planned
+from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.plan import RecordOptions
+from cc_pipeline.records.plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import Opening, openings
