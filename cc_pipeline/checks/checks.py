@@ -35,6 +35,16 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.workspace.workspace import Workspace
 
+#: Partitions that are looked up again: each costs a second look-up.
+_SAMPLE = 3
+#: Partitions that are tried for it: not every crawl has a second index.
+_TRIED = 50
+#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
+#: so many keys are compared in memory.
+_MOST_COMPARED = 50_000
+#: Partitions that a verdict names.
+_NAMED = 5
+
 
 def crawl_list_verdict(workspace: Workspace) -> CheckResult:
     """Whether the table has the crawls of the list as it is published now (or as it was read in the last day)."""
@@ -105,17 +115,6 @@ def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
     """The crawls whose path list was read, of those to look at."""
     made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
     return sorted(made if look.crawls is None else made & look.crawls)
-
-
-#: Partitions that are looked up again: each costs a second look-up.
-_SAMPLE = 3
-#: Partitions that are tried for it: not every crawl has a second index.
-_TRIED = 50
-#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
-#: so many keys are compared in memory.
-_MOST_COMPARED = 50_000
-#: Partitions that a verdict names.
-_NAMED = 5
 
 
 def index_verdict(workspace: Workspace, name: str, look: Look) -> CheckResult:

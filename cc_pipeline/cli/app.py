@@ -80,6 +80,11 @@ app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 
+_INCOMPLETE = 3
+#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
+_GC_EVERY = 50_000
+_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
+
 
 def _flowing(text: str) -> str:
     """Help whose paragraphs flow: lines are broken where the terminal ends, not where the source code did. What is
@@ -91,11 +96,6 @@ def _flowing(text: str) -> str:
 for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
     for _command in _each.registered_commands:
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
-
-_INCOMPLETE = 3
-#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
-_GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def main() -> None:

@@ -27,57 +27,6 @@ _MOST_COMPARED = 20_000
 _ALIKE = 0.85
 _ENDINGS_ALIKE = 0.6
 
-
-def meant(host: str, known: Iterable[str]) -> str | None:
-    """The name of ``known`` that is most like ``host``, else ``host`` with a common ending that its own is like."""
-    from cc_pipeline.commoncrawl.domains import has_known_suffix
-
-    near = get_close_matches(host, [name for name in known if name != host], 1, _ALIKE)
-    if near:
-        return near[0]
-    stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _ENDINGS_ALIKE)
-    return f"{stem}.{endings[0]}" if stem and endings else None
-
-
-def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
-    """Those of the targets that this home has captures of in any crawl: no typos, and not to be forgotten."""
-    import duckdb
-
-    from cc_pipeline.lake.reading import open_settled
-
-    if not slugs:
-        return frozenset()
-    try:
-        with open_settled(settings) as connection:
-            asked = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
-            return frozenset(row[0] for row in connection.execute(asked, [list(slugs)]).fetchall())
-    except (CcPipelineError, duckdb.Error):
-        return frozenset()
-
-
-@lru_cache(maxsize=1)
-def known_names(settings: Settings) -> tuple[str, ...]:
-    """Names of the home's watch list and targets, and domains it has pages of; what cannot be read is left out."""
-    import duckdb
-
-    from cc_pipeline.automation import watch_list
-    from cc_pipeline.lake.reading import open_settled
-
-    names: dict[str, None] = {}
-    try:
-        for target in watch_list.read(settings.watch_list_path):
-            names.update(dict.fromkeys(one.value for one in (target.members or (target,))))
-        with open_settled(settings) as connection:
-            asked = (
-                "SELECT slug FROM targets WHERE kind = 'domain' UNION SELECT DISTINCT domain FROM page_metadata LIMIT ?"
-            )
-            names.update((row[0], None) for row in connection.execute(asked, [_MOST_COMPARED]).fetchall())
-    except (CcPipelineError, duckdb.Error):
-        pass
-    return tuple(name for name in names if name)[:_MOST_COMPARED]
-
-
 #: Wrong lines that an error names.
 _MOST_WRONG = 50
 #: What stands for standard input where a file could be named.
@@ -158,6 +107,56 @@ Yes = Annotated[
         "what a changed setting asks for.",
     ),
 ]
+
+
+def meant(host: str, known: Iterable[str]) -> str | None:
+    """The name of ``known`` that is most like ``host``, else ``host`` with a common ending that its own is like."""
+    from cc_pipeline.commoncrawl.domains import has_known_suffix
+
+    near = get_close_matches(host, [name for name in known if name != host], 1, _ALIKE)
+    if near:
+        return near[0]
+    stem, _, ending = host.rpartition(".")
+    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _ENDINGS_ALIKE)
+    return f"{stem}.{endings[0]}" if stem and endings else None
+
+
+def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
+    """Those of the targets that this home has captures of in any crawl: no typos, and not to be forgotten."""
+    import duckdb
+
+    from cc_pipeline.lake.reading import open_settled
+
+    if not slugs:
+        return frozenset()
+    try:
+        with open_settled(settings) as connection:
+            asked = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
+            return frozenset(row[0] for row in connection.execute(asked, [list(slugs)]).fetchall())
+    except (CcPipelineError, duckdb.Error):
+        return frozenset()
+
+
+@lru_cache(maxsize=1)
+def known_names(settings: Settings) -> tuple[str, ...]:
+    """Names of the home's watch list and targets, and domains it has pages of; what cannot be read is left out."""
+    import duckdb
+
+    from cc_pipeline.automation import watch_list
+    from cc_pipeline.lake.reading import open_settled
+
+    names: dict[str, None] = {}
+    try:
+        for target in watch_list.read(settings.watch_list_path):
+            names.update(dict.fromkeys(one.value for one in (target.members or (target,))))
+        with open_settled(settings) as connection:
+            asked = (
+                "SELECT slug FROM targets WHERE kind = 'domain' UNION SELECT DISTINCT domain FROM page_metadata LIMIT ?"
+            )
+            names.update((row[0], None) for row in connection.execute(asked, [_MOST_COMPARED]).fetchall())
+    except (CcPipelineError, duckdb.Error):
+        pass
+    return tuple(name for name in names if name)[:_MOST_COMPARED]
 
 
 def read_targets(given: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:

@@ -33,6 +33,12 @@ from cc_pipeline.workspace.workspace import Workspace
 _SHOWN = 50
 _MINUTE = "%Y-%m-%d %H:%M"
 
+#: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
+Unit = Literal["partition", "crawl", "file", "whole"]
+Verdict = Callable[[Workspace, Look], CheckResult]
+#: Metadata of a result: the note for the next look.
+_NOTE = "looked at"
+
 
 # on what is made seldom: a check of a table would be a step of every run over its partitions
 @dg.asset_check(
@@ -94,13 +100,6 @@ def _said(failed: int, given_up: int, untried: int) -> str:
             f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
         )
     return words
-
-
-#: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
-Unit = Literal["partition", "crawl", "file", "whole"]
-Verdict = Callable[[Workspace, Look], CheckResult]
-#: Metadata of a result: the note for the next look.
-_NOTE = "looked at"
 
 
 @dataclass(frozen=True)

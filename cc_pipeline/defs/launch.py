@@ -47,6 +47,17 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import behind, clear_debris
 from cc_pipeline.workspace.workspace import Workspace
 
+# a person watches progress bars; Dagster's own lines go to the event log
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_NOT_RECORDED = (
+    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
+    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
+)
+#: Seconds between two looks at runs that are waited for.
+_LOOK_AGAIN_SECONDS = 2.0
+#: Partition keys that one call to Dagster adds.
+_ADD_AT_ONCE = 1_000
+
 
 def unchanged(
     instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
@@ -84,18 +95,6 @@ def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | No
     silent = {key for key, version in here.items() if version is None}
     known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
     return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
-
-
-# a person watches progress bars; Dagster's own lines go to the event log
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_NOT_RECORDED = (
-    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
-    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
-)
-#: Seconds between two looks at runs that are waited for.
-_LOOK_AGAIN_SECONDS = 2.0
-#: Partition keys that one call to Dagster adds.
-_ADD_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,13 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
+#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
+#: Parts of a large set of which rows are shown.
+_PARTS_LOOKED_AT = 4
+#: What a step over partitions yields: a record of each, then an output of each asset.
+Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
+
 
 @contextmanager
 def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
@@ -46,16 +53,6 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
 
     with progress.progress_to(sink):
         yield
-
-
-#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
-BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
-
-#: Parts of a large set of which rows are shown.
-_PARTS_LOOKED_AT = 4
-
-#: What a step over partitions yields: a record of each, then an output of each asset.
-Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
 
 
 def extract_partitions(

@@ -30,6 +30,9 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Lowest key, the key behind the highest (``None``: to the end), slug.
 _Range = tuple[bytes, bytes | None, str]
 
+#: A file of a crawl's archive and the offset in it.
+Place = tuple[str, int]
+
 
 def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     """Slugs of all targets that can have captures of ``slugs``: these themselves, and others. Parts of sets are
@@ -81,10 +84,6 @@ def _meant(definition: str) -> tuple[KeyRange, ...]:
         return parse_target(definition).ranges
     except UserInputError:
         return (KeyRange(b"", None),)  # what nobody can read may be anything
-
-
-#: A file of a crawl's archive and the offset in it.
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

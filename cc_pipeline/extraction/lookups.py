@@ -23,6 +23,12 @@ from cc_pipeline.lake.targets import definitions
 from cc_pipeline.records.plan import price_of
 from cc_pipeline.workspace.workspace import Workspace
 
+#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
+_MEMBERS_AT_ONCE: Final = 16_384
+_SLICES_AT_ONCE: Final = 256
+#: Rows whose URLs are Python's own texts at a time.
+_AS_TEXTS: Final = 8_192
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -111,13 +117,6 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
             )
         notes.append(f"{gaps.what} could not be read: {means} ({gaps.named})")
     return notes
-
-
-#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
-_MEMBERS_AT_ONCE: Final = 16_384
-_SLICES_AT_ONCE: Final = 256
-#: Rows whose URLs are Python's own texts at a time.
-_AS_TEXTS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,14 @@ from cc_pipeline.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from cc_pipeline.documents.html.content import Extractor
 
+#: Rows of a page table, batch by batch, as often as they are opened.
+OpenPages = Callable[[], Iterator[pa.RecordBatch]]
+#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
+BATCH_ROWS = 64
+_BATCH_BYTES = 16 << 20
+_PARSERS = "cc_pipeline.documents.batch.worker"
+_SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
+
 
 class PagesBefore:
     """The pages of slices of sets (of one crawl, about to be parsed again) that can be kept. Of other slices there are
@@ -112,15 +120,6 @@ def _among(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
 
 def _name(slice_: Slice) -> str:
     return f"parsed_with:{slice_.crawl}:{slice_.target}"
-
-
-#: Rows of a page table, batch by batch, as often as they are opened.
-OpenPages = Callable[[], Iterator[pa.RecordBatch]]
-#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
-BATCH_ROWS = 64
-_BATCH_BYTES = 16 << 20
-_PARSERS = "cc_pipeline.documents.batch.worker"
-_SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
 
 
 def options_of(settings: Settings) -> ParseOptions:

@@ -37,6 +37,12 @@ Counts = dict[str, dict[str, int]]
 #: Of the fetched records, those that have another payload than the index names.
 _MISMATCHED: Final = "mismatched"
 
+#: The tables of a partition, in the order in which they are made.
+TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+_Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
+#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
+Change: TypeAlias = Literal["new", "updated", "same", "undone"]
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -95,12 +101,6 @@ def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
 
 def _right(counts: Mapping[str, int]) -> int:
     return counts["fetched"] - counts[_MISMATCHED]
-
-
-#: The tables of a partition, in the order in which they are made.
-TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
-
-_Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +302,6 @@ def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], 
     found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
     unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
     return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
-
-
-#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
-Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 
 
 @dataclass(frozen=True, slots=True)

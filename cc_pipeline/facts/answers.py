@@ -39,6 +39,15 @@ HOST: Final = "surt_host_name"
 #: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
 _FEW: Final = 64
 
+#: Columns of an answer about hosts that are no dataset's.
+HOST_FIELDS = (
+    pa.field("crawl", pa.string(), nullable=False),
+    pa.field(HOST, pa.string(), nullable=False),
+    pa.field("host", pa.string(), nullable=False),
+    pa.field("domain", pa.string()),
+)
+_Ask = Callable[[Dataset, HostRanges], Answer | None]
+
 
 class OfHosts:
     """What ``dataset`` says of ``hosts``: see ``asking.Question``."""
@@ -91,17 +100,6 @@ class OfHosts:
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     return found
-
-
-#: Columns of an answer about hosts that are no dataset's.
-HOST_FIELDS = (
-    pa.field("crawl", pa.string(), nullable=False),
-    pa.field(HOST, pa.string(), nullable=False),
-    pa.field("host", pa.string(), nullable=False),
-    pa.field("domain", pa.string()),
-)
-
-_Ask = Callable[[Dataset, HostRanges], Answer | None]
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:

@@ -38,6 +38,8 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
 _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(-?\d+)\)")
 _UNITS: Final = (("MICROS", "us"), ("NANOS", "ns"), ("MILLIS", "ms"))
 
+Bounds = tuple[bytes | None, bytes | None]
+
 
 def arrow_type(physical: str, meaning: str) -> pa.DataType:
     """The type of a column by its physical type and its meaning (as ``footers.thrift`` writes them)."""
@@ -106,9 +108,6 @@ def _decimals(values: pa.Array, scale: int) -> pa.Array:
     numbers = [None if raw is None else int.from_bytes(raw, "big", signed=True) for raw in values.to_pylist()]
     found = [np.nan if number is None else number / 10**scale for number in numbers]
     return pa.array(found, pa.float64(), from_pandas=True)
-
-
-Bounds = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)

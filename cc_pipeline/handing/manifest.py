@@ -41,6 +41,16 @@ _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
 
+#: Bytes that are read at once of a file in the place.
+_BLOCK = 8 << 20
+#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
+_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
+#: Bytes of a list or ledger that are read at most.
+LARGEST_TABLE = 4 << 30
+#: Reasons that are told of one part.
+_MOST_REASONS = 5
+_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
+
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
@@ -217,17 +227,6 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
 def _file(entry: dict[str, Any]) -> FileEntry:
     etag = entry["etag"]
     return FileEntry(str(entry["name"]), int(entry["size"]), str(entry["sha256"]), None if etag is None else str(etag))
-
-
-#: Bytes that are read at once of a file in the place.
-_BLOCK = 8 << 20
-#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
-_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
-#: Bytes of a list or ledger that are read at most.
-LARGEST_TABLE = 4 << 30
-#: Reasons that are told of one part.
-_MOST_REASONS = 5
-_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
 
 
 @dataclass(frozen=True, slots=True)

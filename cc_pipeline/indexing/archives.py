@@ -22,6 +22,11 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 from cc_pipeline.workspace.workspace import Workspace
 
+#: A month has some 350 files; each becomes an object, a row, and a footer to read.
+_MOST_FILES: Final = 100_000
+#: The collection of files for which a person named none.
+DEFAULT_COLLECTION: Final = f"{LOCAL}files"
+
 
 def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, most: int) -> int:
     """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
@@ -63,12 +68,6 @@ def first_own_key(settings: Settings, crawl: str) -> str | None:
 
 def _path(settings: Settings, crawl: str) -> Path:
     return settings.home / "path_lists" / f"{crawl}.cc-index-table.paths.gz"
-
-
-#: A month has some 350 files; each becomes an object, a row, and a footer to read.
-_MOST_FILES: Final = 100_000
-#: The collection of files for which a person named none.
-DEFAULT_COLLECTION: Final = f"{LOCAL}files"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ _ROW_GROUP: Final = (
 #: How many files there are, and how many of them were read: what lacks is no part of an answer.
 _COVERAGE: Final = ("subset", "expected", "harvested")
 
+#: Rows held at a time, and bytes of a column chunk read at a time.
+_BATCH_ROWS: Final = 8_192
+_BUFFER: Final = 1 << 16
+
 
 def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, str], str]:
     """The version of each (crawl, subset) that was harvested. One reading of the log, and no rows.
@@ -80,11 +84,6 @@ def _footers_name(crawl: str, subset: str) -> str:
 def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
     found = lake.digests("row_groups", list(names))
     return {name: digest for name, digest in found.items() if digest is not None and digest != GONE}
-
-
-#: Rows held at a time, and bytes of a column chunk read at a time.
-_BATCH_ROWS: Final = 8_192
-_BUFFER: Final = 1 << 16
 
 
 def follow_catalog(workspace: Workspace, crawl: str) -> bool:

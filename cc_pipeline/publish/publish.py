@@ -38,6 +38,9 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
 
+#: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
+NOT_COPIED = ("index_manifest", "column_chunks")
+
 
 def clear_debris(settings: Settings) -> int:
     """Deletes what processes that are gone left in the home; gives how many files and folders.
@@ -74,10 +77,6 @@ def _is_debris(path: Path, mark: str) -> bool:
         return gone
     alive = mark.isdigit() and started(int(mark)) != ""
     return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED
-
-
-#: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
-NOT_COPIED = ("index_manifest", "column_chunks")
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:

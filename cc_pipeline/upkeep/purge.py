@@ -57,6 +57,14 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _COMMIT: Final = re.compile(r"-([0-9a-f]{32})-")
 _TABLES: Final = ("records", *PAGE_TABLES)
 
+#: Slices that one commit empties.
+_SLICES_AT_ONCE: Final = 2_000
+#: Stored files, and bytes of them, that are dealt with between two commits.
+_FILES_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 4 << 30
+#: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
+_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
+
 
 def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
@@ -93,15 +101,6 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     for key in gone:
         place.delete(key)
     return len(gone)
-
-
-#: Slices that one commit empties.
-_SLICES_AT_ONCE: Final = 2_000
-#: Stored files, and bytes of them, that are dealt with between two commits.
-_FILES_AT_ONCE: Final = 256
-_BYTES_AT_ONCE: Final = 4 << 30
-#: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
-_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _FOLDER: Final = "purges/"
 _LONGEST: Final = 64 << 20
 
+#: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
+SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")
+_STAGE_OF: Final = {"host_facts": FACTS, "captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
+
 
 @dataclass(frozen=True, slots=True)
 class PurgeNote:
@@ -108,11 +112,6 @@ def end(place: Transport, slug: str) -> None:
 
 def _key(slug: str) -> str:
     return f"{_FOLDER}{slug}.json"
-
-
-#: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
-SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")
-_STAGE_OF: Final = {"host_facts": FACTS, "captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
 
 
 @dataclass(frozen=True, slots=True)

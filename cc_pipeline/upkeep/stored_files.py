@@ -38,6 +38,13 @@ _MEMBERS = 2
 _SOURCE = re.compile(rb"^(?:WARC-Source-URI|source): *(\S+)", re.MULTILINE)
 _KINDS = (SUFFIXES["warc"], SUFFIXES["arc"])
 
+#: Stored records that ``verify`` reads unless all are asked for.
+SAMPLE = 1_000
+_JUDGED = (
+    "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
+    "archive_format", "outcome", "digest_check", *STORED,
+)  # fmt: skip
+
 
 def files_with_credentials(workspace: Workspace) -> tuple[list[str], int]:
     """The home's own note and the keys of stored files whose head holds credentials, and how many files of records
@@ -69,14 +76,6 @@ def _addresses(head: bytes) -> Iterator[bytes]:
             return
         yield from _SOURCE.findall(content)
         head = inflater.unused_data
-
-
-#: Stored records that ``verify`` reads unless all are asked for.
-SAMPLE = 1_000
-_JUDGED = (
-    "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
-    "archive_format", "outcome", "digest_check", *STORED,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,16 @@ from cc_pipeline.workspace.workspace import Workspace
 LASTS: Final = timedelta(hours=24)
 _LONGEST: Final = 4_096
 
+#: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
+RETENTION_HOURS = 168
+#: Bytes that a publication merges in one go at most, and seconds after which it begins no more: someone waits for it.
+#: What is left is done by the next ones, and by upkeep.
+_MOST_BYTES = 512 << 20
+_SECONDS = 30
+#: What a publication does of files that lack added columns: readers open all files' footers while there are any.
+_MOST_BYTES_EVENED = 64 << 20
+_MOST_FOOTERS = 500
+
 
 @contextmanager
 def leased(lake: Transport, name: str) -> Iterator[bool]:
@@ -67,17 +77,6 @@ def _has_ended(lake: Transport, key: str) -> bool:
         if fault.kind is FaultKind.NOT_FOUND:
             return False  # another one has just taken the number after it
         raise
-
-
-#: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
-RETENTION_HOURS = 168
-#: Bytes that a publication merges in one go at most, and seconds after which it begins no more: someone waits for it.
-#: What is left is done by the next ones, and by upkeep.
-_MOST_BYTES = 512 << 20
-_SECONDS = 30
-#: What a publication does of files that lack added columns: readers open all files' footers while there are any.
-_MOST_BYTES_EVENED = 64 << 20
-_MOST_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)

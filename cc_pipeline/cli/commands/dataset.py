@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Targets that are named as having brought a domain's pages.
 _NAMED = 3
 
+_FORMATS = ("parquet", "jsonl")
+
 
 @contextmanager
 def published(settings: Settings) -> Iterator[DuckDBPyConnection]:
@@ -130,9 +132,6 @@ def report(
         path = out or report_path(settings, slug)
         write_report(settings, slug, path)
         console.print(f"{path}", soft_wrap=True)
-
-
-_FORMATS = ("parquet", "jsonl")
 
 
 def dataset(

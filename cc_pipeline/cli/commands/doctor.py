@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 _OUTCOMES = {"done": ("ok  ", "green"), "skipped": ("note", "yellow"), "failed": ("bad ", "red")}
 _HELD = {True: ("held        ", "green"), False: ("did not hold", "red"), None: ("not seen    ", "yellow")}
 
+#: What its whole group is told, one after the other, and the seconds it has to end: as Ctrl-C in a terminal first.
+_ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+_LOOK_SECONDS: Final = 0.05
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
 
 def look(settings: Settings, answers: Path | None) -> None:
     """Looks at the source and prints what came of it; writes all answers to the file ``answers``. Ends the command with
@@ -129,12 +134,6 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
         step("cc.duckdb", launcher.publish, console)
     if trouble is not None:
         raise trouble
-
-
-#: What its whole group is told, one after the other, and the seconds it has to end: as Ctrl-C in a terminal first.
-_ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-_LOOK_SECONDS: Final = 0.05
-_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:

@@ -28,6 +28,22 @@ if TYPE_CHECKING:
 #: Keys that are shown.
 _SHOWN = 50
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
+)
+#: Characters of a definition in the list; a set's may have thousands.
+_MOST_SHOWN = 120
+#: Targets of a list that are named one by one when they are added.
+_MOST_NAMED = 100
+_Texts = Annotated[
+    list[str],
+    typer.Argument(
+        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
+    ),
+]
+
 
 def remove_targets(
     settings: Settings,
@@ -174,24 +190,6 @@ def _ask(question: str, *, yes: bool) -> None:
         raise UserInputError("nobody can be asked here, and nothing was changed; say --yes to go on without a question")
     if not typer.confirm(question):
         raise typer.Abort
-
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
-)
-
-#: Characters of a definition in the list; a set's may have thousands.
-_MOST_SHOWN = 120
-#: Targets of a list that are named one by one when they are added.
-_MOST_NAMED = 100
-_Texts = Annotated[
-    list[str],
-    typer.Argument(
-        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
-    ),
-]
 
 
 @app.command()

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from cc_pipeline.facts.known import Known
     from cc_pipeline.facts.ranks import Ranks, RanksPrice
 
+app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
+#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
+_SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
+          "webgraph_outdegree")  # fmt: skip
+
 
 def ranks(
     release: Annotated[
@@ -102,13 +107,6 @@ def _show(one: Ranks) -> None:
         f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
         soft_wrap=True,
     )
-
-
-app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
-
-#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
-_SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
-          "webgraph_outdegree")  # fmt: skip
 
 
 def facts(

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
              "without_statistics", "reason")  # fmt: skip
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
+)
+_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+
 
 def harvest(
     crawl: Annotated[
@@ -191,15 +198,6 @@ WHERE crawl IN ({listed})
 GROUP BY crawl, subset, "$path"
 ORDER BY crawl, {column}_min;
 """
-
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
-)
-
-_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
 @app.command()

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.workspace.workspace import Workspace
 
+_INSTALLED = "cc-pipeline"
+#: Domains of the demo that become a target of their own; all others share one set.
+_DEMO_DOMAINS = 5
+
 
 def replay(
     crawl: options.Crawls,
@@ -90,11 +94,6 @@ def replay(
             "none of the records that were missing, in quarantine or other than indexed came back as indexed",
             "The source has them as before. What it says of each is in the view ledger.",
         )
-
-
-_INSTALLED = "cc-pipeline"
-#: Domains of the demo that become a target of their own; all others share one set.
-_DEMO_DOMAINS = 5
 
 
 def run(

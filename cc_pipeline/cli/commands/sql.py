@@ -36,6 +36,11 @@ _NAMES = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main') ORDER BY 1"
 )
 
+#: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
+_BATCH = 200
+#: Characters that would end a line or a column; no valid URL has them unescaped.
+_ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
+
 
 def converse(
     connection: duckdb.DuckDBPyConnection,
@@ -193,12 +198,6 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
     with explained(settings.published_path), open_settled(settings) as connection:
         yield connection
-
-
-#: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
-_BATCH = 200
-#: Characters that would end a line or a column; no valid URL has them unescaped.
-_ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
 def metadata_json(

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+)
+_Crawl = Annotated[str, typer.Option("--crawl", "-c", show_default=False, help="A crawl id; 'newest' works.")]
+
 
 def build_index(
     crawl: Annotated[
@@ -72,15 +79,6 @@ def build_index(
     if not to_build:
         notice("every archive file is indexed")
     show_coverage(settings, chosen)
-
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
-)
-
-_Crawl = Annotated[str, typer.Option("--crawl", "-c", show_default=False, help="A crawl id; 'newest' works.")]
 
 
 @app.command()

@@ -32,6 +32,13 @@ from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.workspace.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
+#: Assets that no schedule and no other asset asks for: they read gigabytes.
+_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
+#: Metadata of ``row_groups``: the picture, and the digest of what it shows.
+_PICTURE, _SHOWN = "key ranges", "key ranges shown"
+#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
+_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+
 
 class BuildConfig(dg.Config):
     """Whether somebody agreed to the price, and how much is built."""
@@ -66,12 +73,6 @@ def built_index(
     return dg.MaterializeResult()
 
 
-#: Assets that no schedule and no other asset asks for: they read gigabytes.
-_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
-#: Metadata of ``row_groups``: the picture, and the digest of what it shows.
-_PICTURE, _SHOWN = "key ranges", "key ranges shown"
-
-
 @dg.asset(
     group_name="catalog",
     owners=OWNERS,
@@ -92,10 +93,6 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     digest = workspace.lake.digest("crawls", "crawls")
     version = dg.DataVersion(digest) if digest is not None else None
     return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)}, data_version=version)
-
-
-#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
-_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 
 @dg.asset(

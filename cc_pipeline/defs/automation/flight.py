@@ -45,6 +45,13 @@ REMEMBERED: Final = timedelta(days=7)
 #: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
 _MOST_FAILED_RUNS: Final = 1_000
 
+#: How many ended runs the pace is taken from.
+_MEASURED: Final = 50
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME: Final = 2_000
+#: Events that one question asks for.
+_EVENTS_AT_ONCE: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:
@@ -161,10 +168,6 @@ def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
     return {(crawl, domain): place for (crawl, _, domain), place in split}
 
 
-#: How many ended runs the pace is taken from.
-_MEASURED: Final = 50
-
-
 def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
     crawls, domains = _keys(instance)
@@ -214,10 +217,6 @@ def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
     return {run.tags.get("dagster/partition", "") for run in runs}
 
 
-#: Above so many partitions all of an asset's are read, which is one simple question.
-_ASKED_BY_NAME: Final = 2_000
-
-
 def _latest(
     instance: dg.DagsterInstance, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
 ) -> dict[str, Mapping[str, int]]:
@@ -237,10 +236,6 @@ def _latest(
 
 def _asked(keys: AbstractSet[str]) -> set[str] | None:
     return set(keys) if len(keys) <= _ASKED_BY_NAME else None
-
-
-#: Events that one question asks for.
-_EVENTS_AT_ONCE: Final = 1_000
 
 
 def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:

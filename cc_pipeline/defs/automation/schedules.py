@@ -37,6 +37,13 @@ from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
+#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
+_MOST_RUNS = 10
+#: Partitions that a message names.
+_NAMED = 5
+#: In Dagster's queue what a person launches (0) comes first.
+_PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -93,14 +100,6 @@ def _next(one: Instigator, last: datetime | None) -> datetime:
         interval = timedelta(seconds=one.minimum_interval_seconds or 30)
         return max(now, last + interval) if last is not None else now
     return next_tick(one)
-
-
-#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
-_MOST_RUNS = 10
-#: Partitions that a message names.
-_NAMED = 5
-#: In Dagster's queue what a person launches (0) comes first.
-_PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
 @dg.schedule(

@@ -26,6 +26,9 @@ _MOST_FAILURES = 3
 #: How many of the sensor's newest runs are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
 
+#: Harvested crawls whose path lists are compared: lists of older ones are history.
+_NEWEST = 2
+
 
 @dg.sensor(
     job=harvest_crawl,
@@ -166,10 +169,6 @@ def watch_list(
     if watched.note is not None:
         context.log.warning(watched.note)
     return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])
-
-
-#: Harvested crawls whose path lists are compared: lists of older ones are history.
-_NEWEST = 2
 
 
 @dg.sensor(

@@ -44,6 +44,10 @@ _TOLD_EVERY: Final = 1.0
 #: How often Spark runs a task unless it is told otherwise.
 _TRIES: Final = "4"
 
+_YES: Final = "true"
+#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+_NOTES: Final = 20
+
 
 def on_spark(
     spark_context: SparkContext,
@@ -135,9 +139,6 @@ def _first_line(error: Exception) -> str:
     return text.strip().partition("\n")[0]
 
 
-_YES: Final = "true"
-
-
 def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
     """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, which share the
     source's budget evenly, or that speculates: it would ask a slow source twice for the same."""
@@ -179,10 +180,6 @@ def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
             f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
             f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
         )
-
-
-#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
-_NOTES: Final = 20
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 #: ``(stage, done, total, detail)``, as progress is told.
 Told = Callable[[str, int, int | None, str], None]
 
+#: Seconds between two messages of one stage's progress.
+_EVERY: Final = 1.0
+#: The status of a driver that nobody listens to.
+_ALONE: Final = 75
+
 
 def run_job(
     spark_context: SparkContext,
@@ -62,12 +67,6 @@ def run_job(
         engine = SparkEngine(spark_context, workers, refused=refused)
         with open_workspace(chosen) as workspace, progress.progress_to(told):
             yield from extract(workspace, wanted, tables, engine)
-
-
-#: Seconds between two messages of one stage's progress.
-_EVERY: Final = 1.0
-#: The status of a driver that nobody listens to.
-_ALONE: Final = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

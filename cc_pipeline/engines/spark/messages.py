@@ -34,6 +34,11 @@ _FORGOTTEN: Final = timedelta(days=2)
 #: Any S3 client of botocore; it has no type of its own.
 Client = Any
 
+Payload: TypeAlias = dict[str, Any]
+#: The field that says what a message is.
+_WHAT: Final = "cc_pipeline"
+_KIND: Final = "kind of"
+
 
 def s3_client(endpoint: str | None, region: str) -> Client:
     """A client for the lake's place, with credentials from the usual chain."""
@@ -160,13 +165,6 @@ def ends_when_alone(
     finally:
         ended.set()
         watching.join()
-
-
-Payload: TypeAlias = dict[str, Any]
-
-#: The field that says what a message is.
-_WHAT: Final = "cc_pipeline"
-_KIND: Final = "kind of"
 
 
 @dataclass(frozen=True, slots=True)

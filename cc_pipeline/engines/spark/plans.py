@@ -31,6 +31,12 @@ LEAST_ROWS: Final = 500
 #: Tasks for each that can run at a time, where there is enough to do: the slowest then keeps the others waiting less.
 _A_SLOT: Final = 4
 
+#: Plans that are written at the same time.
+_AT_ONCE: Final = 8
+#: Bytes of a plan that is read at most.
+_LARGEST: Final = 1 << 30
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+
 
 def share_of(total: int, slots: int, least: int, most: int) -> int:
     """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
@@ -102,13 +108,6 @@ def cut(
             last_file, last_offset = file, offset
     if waiting is not None and waiting.num_rows:
         yield waiting
-
-
-#: Plans that are written at the same time.
-_AT_ONCE: Final = 8
-#: Bytes of a plan that is read at most.
-_LARGEST: Final = 1 << 30
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class Plans:

@@ -43,6 +43,12 @@ from cc_pipeline.workspace.workspace import Workspace, lake_options
 #: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
 _EVERY: Final = 10.0
 
+J = TypeVar("J", bound="Job")
+D_co = TypeVar("D_co", covariant=True)
+_SPECS: Final = {spec.name: spec for spec in TABLES}
+#: Adds to what is done so far, for whoever watches.
+Count = Callable[[int], None]
+
 
 class Halting:
     """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.asking.run.Halt``)."""
@@ -71,11 +77,6 @@ class Halting:
                 else:
                     self.stopped = self._told = self._storage.transport.exists(self._key)
         return self.stopped
-
-
-J = TypeVar("J", bound="Job")
-D_co = TypeVar("D_co", covariant=True)
-_SPECS: Final = {spec.name: spec for spec in TABLES}
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,6 @@ class Failed:
 
     error: Exception
     cause: Exception | None
-
-
-#: Adds to what is done so far, for whoever watches.
-Count = Callable[[int], None]
 
 
 @dataclass(frozen=True)
