@@ -37,12 +37,9 @@ Source = Annotated[
     typer.Option(
         "--source",
         help="Root of a Common Crawl bucket: a folder, https:// or s3://; several: a comma and a space between them.",
-        show_default=False,
     ),
 ]
-Home = Annotated[
-    str | None, typer.Option("--home", help="Folder of all local state (default: data).", show_default=False)
-]
+Home = Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")]
 Crawls = Annotated[
     list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
 ]
@@ -51,23 +48,19 @@ _DOMAIN = typer.Option(
     "-d",
     help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
     "for standard input; may be repeated.",
-    show_default=False,
 )
 Targets = Annotated[list[str], _DOMAIN]
 MaybeTargets = Annotated[list[str] | None, _DOMAIN]
 Subsets = Annotated[
     list[str] | None,
-    typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.", show_default=False),
+    typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated."),
 ]
-Via = Annotated[
-    str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.", show_default=False)
-]
+Via = Annotated[str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.")]
 Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
         help="Where records are fetched and pages parsed: local, or spark (docs/scale.md).",
-        show_default=False,
     ),
 ]
 AllowGaps = Annotated[
@@ -87,7 +80,6 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="FILTER",
-        show_default=False,
         help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
     ),
 ]
@@ -95,7 +87,6 @@ Wait = Annotated[
     bool | None,
     typer.Option(
         "--wait/--no-wait",
-        show_default=False,
         help="Whether to wait for a source that refuses (default: at a terminal; elsewhere two minutes).",
     ),
 ]

@@ -22,8 +22,7 @@ _HIDDEN = ("source_access", "collinfo_access", "mirror_access")
 
 def settings(
     choice: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME=VALUE…", show_default=False, help=f"A new choice: {', '.join(CHOICES)}."),
+        list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: {', '.join(CHOICES)}.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: options.Home = None,

@@ -31,24 +31,17 @@ _MOST_NAMED = 20
 
 def copy(
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -, as for lookup."
-        ),
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -, as for lookup.")
     ] = None,
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
     ] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", show_default=False, help="Destination: s3://bucket/prefix, or a folder.")
-    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")] = None,
     verify: Annotated[
         str | None,
         typer.Option(
             "--verify",
             metavar="PLACE",
-            show_default=False,
             help="Copy nothing: check the deliveries in PLACE against their manifests, reading every byte.",
         ),
     ] = None,
@@ -61,18 +54,15 @@ def copy(
             "--parallel",
             min=1,
             max=256,
-            show_default=False,
             help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
         ),
     ] = None,
-    convert: Annotated[
-        str | None, typer.Option("--convert", show_default=False, help="warc: also write ARC records as WARC.")
-    ] = None,
+    convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
     part_mb: Annotated[
         int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
     ] = 128,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", show_default=False, help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,

@@ -102,8 +102,7 @@ def told_source(settings: Settings) -> str | None:
 def report(
     targets: options.Targets,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
     ] = None,
     home: options.Home = None,
 ) -> None:
@@ -135,18 +134,15 @@ def report(
 
 
 def dataset(
-    out: Annotated[Path, typer.Option("--out", "-o", show_default=False, help="The folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     domain: Annotated[
-        list[str] | None,
-        typer.Option("--domain", "-d", show_default=False, help="Pages of these targets (default: all there are)."),
+        list[str] | None, typer.Option("--domain", "-d", help="Pages of these targets (default: all there are).")
     ] = None,
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Pages of these crawls (default: all)."),
+        list[str] | None, typer.Option("--crawl", "-c", help="Pages of these crawls (default: all).")
     ] = None,
     language: Annotated[
-        list[str] | None,
-        typer.Option("--language", "-l", show_default=False, help="en, de, eng …; may be repeated (default: all)."),
+        list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
     min_words: Annotated[int, typer.Option("--min-words", min=0, help="Words of a main text at least.")] = 50,
     max_words: Annotated[int, typer.Option("--max-words", min=1, help="Words of a main text at most.")] = 100_000,

@@ -54,7 +54,7 @@ def look(settings: Settings, answers: Path | None) -> None:
         console.print(coloured(_HELD[one.held], " ", (f"{one.name:<14}", "bold"), f" {one.says}{evidence}"))
     console.print(
         f"{found.requests} of at most {found.most} requests to {found.source}, {human_bytes(found.bytes)}, "
-        f"{found.seconds:.0f} s",
+        f"{found.seconds:.0f} s"
     )
     if answers is not None:
         with whole_file(answers) as beside:
@@ -195,7 +195,6 @@ def doctor(
         typer.Option(
             "--reset-breaker",
             metavar="HOST",
-            show_default=False,
             help="Close the circuit breaker of a host, so that requests are sent to it again.",
         ),
     ] = None,
@@ -214,8 +213,7 @@ def doctor(
         bool, typer.Option("--live", help="Only ask the source: which of what this project assumes of it holds.")
     ] = False,
     answers: Annotated[
-        Path | None,
-        typer.Option("--answers", metavar="FILE", show_default=False, help="With --live: write all answers, as JSON."),
+        Path | None, typer.Option("--answers", metavar="FILE", help="With --live: write all answers, as JSON.")
     ] = None,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
@@ -306,10 +304,7 @@ def migrate(
     console.print(f"{settings.home} has layout {LAYOUT} now")
 
 
-def ui(
-    home: options.Home = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
-) -> None:
+def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance, workspace_file
 

@@ -38,10 +38,7 @@ _MOST_SHOWN = 120
 #: Targets of a list that are named one by one when they are added.
 _MOST_NAMED = 100
 _Texts = Annotated[
-    list[str],
-    typer.Argument(
-        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
-    ),
+    list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
 ]
 
 
@@ -229,8 +226,7 @@ def remove(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
     subset: Annotated[
-        str | None,
-        typer.Option("--subset", show_default=False, help="Delete what this subset has of them, and nothing else."),
+        str | None, typer.Option("--subset", help="Delete what this subset has of them, and nothing else.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: options.Home = None,

@@ -29,32 +29,22 @@ _SUFFIXES = {".duckdb": "duckdb", ".db": "duckdb", ".parquet": "parquet", ".json
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", "-o", show_default=False, help="The file or folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
     domain: Annotated[
-        list[str] | None,
-        typer.Option("--domain", "-d", show_default=False, help="Only rows of these targets; may be repeated."),
+        list[str] | None, typer.Option("--domain", "-d", help="Only rows of these targets; may be repeated.")
     ] = None,
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", show_default=False, help="Only rows of these crawls.")
-    ] = None,
+    crawl: Annotated[list[str] | None, typer.Option("--crawl", "-c", help="Only rows of these crawls.")] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "--format",
-            show_default=False,
-            help="duckdb, parquet, jsonl, csv, wacz or sequencefile (default: by the name of --out).",
+            "--format", help="duckdb, parquet, jsonl, csv, wacz or sequencefile (default: by the name of --out)."
         ),
     ] = None,
     table: Annotated[
-        list[str] | None,
-        typer.Option("--table", "-t", show_default=False, help="A published table; may be repeated."),
+        list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
     ] = None,
-    query: Annotated[
-        str | None, typer.Option("--query", "-q", show_default=False, help="One query, as in sql.")
-    ] = None,
-    dataset: Annotated[
-        Path | None, typer.Option("--dataset", show_default=False, help="A folder that the command dataset wrote.")
-    ] = None,
+    query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
+    dataset: Annotated[Path | None, typer.Option("--dataset", help="A folder that the command dataset wrote.")] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not in a wacz.")
     ] = False,

@@ -35,11 +35,7 @@ _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", 
 def ranks(
     release: Annotated[
         str | None,
-        typer.Argument(
-            metavar="RELEASE",
-            show_default=False,
-            help="A release, such as cc-main-2026-may-jun-jul; none: what is here.",
-        ),
+        typer.Argument(metavar="RELEASE", help="A release, such as cc-main-2026-may-jun-jul; none: what is here."),
     ] = None,
     level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -110,9 +106,7 @@ def _show(one: Ranks) -> None:
 
 
 def facts(
-    targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -.")
-    ],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -.")],
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="A crawl id, newest, all, a year, or a range; may be repeated.")
     ],
@@ -120,23 +114,17 @@ def facts(
         list[str] | None,
         typer.Option(
             "--dataset",
-            show_default=False,
             help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
         ),
     ] = None,
     where: options.Where = None,
     action: Annotated[
-        Path | None,
-        typer.Option(
-            "--action", show_default=False, help="An action file of cc-index-annotations: filter and columns."
-        ),
+        Path | None, typer.Option("--action", help="An action file of cc-index-annotations: filter and columns.")
     ] = None,
     argument: Annotated[
-        list[str] | None, typer.Option("--arg", show_default=False, help="An argument of the action; may be repeated.")
+        list[str] | None, typer.Option("--arg", help="An argument of the action; may be repeated.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
-    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Comma-separated columns, or 'all'.")] = None,
     captures: Annotated[
         bool,
         typer.Option(
@@ -358,7 +346,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
 @app.command()
 def add(
     file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
-    name: Annotated[str | None, typer.Option("--name", show_default=False, help="What it is called here.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called here.")] = None,
     home: options.Home = None,
 ) -> None:
     """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.

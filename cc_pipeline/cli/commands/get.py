@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
 
 def get(
-    url: Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The address of a page.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
     at: Annotated[
-        str | None,
-        typer.Option("--at", show_default=False, help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …"),
+        str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
     ] = None,
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Only these crawls: an id, a year, or 2018..2024."),
+        list[str] | None, typer.Option("--crawl", "-c", help="Only these crawls: an id, a year, or 2018..2024.")
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="The page, as UTF-8 text (the default).")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Its main content as Markdown.")] = False,
@@ -44,9 +42,7 @@ def get(
     warc: Annotated[bool, typer.Option("--warc", help="Its WARC record (one gzip member).")] = False,
     record: Annotated[bool, typer.Option("--record", help="The archive's exact bytes, WARC or ARC.")] = False,
     body: Annotated[bool, typer.Option("--body", help="The body's exact bytes.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     most_crawls: Annotated[
         int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
     ] = 10,

@@ -34,15 +34,13 @@ _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 def harvest(
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
     index_files: Annotated[
         Path | None,
         typer.Option(
             "--index-files",
-            show_default=False,
             help="A file with the keys of the crawl's index files, one a line, for a crawl without a path list.",
         ),
     ] = None,
@@ -167,11 +165,7 @@ def _published(workspace: Workspace) -> list[str]:
 
 
 def athena_sql(
-    crawls: Sequence[str],
-    *,
-    subset: str = "warc",
-    column: str = "url_surtkey",
-    table: str = "ccindex.ccindex",
+    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
 ) -> str:
     """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
 
@@ -203,8 +197,7 @@ ORDER BY crawl, {column}_min;
 @app.command()
 def coverage(
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Only this crawl; may be repeated. Default: all."),
+        list[str] | None, typer.Option("--crawl", "-c", help="Only this crawl; may be repeated. Default: all.")
     ] = None,
     output: _Format = "table",
     home: options.Home = None,
@@ -225,9 +218,7 @@ def coverage(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(show_default=False, help="One SQL query.")],
-    output: _Format = "table",
-    home: options.Home = None,
+    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
 ) -> None:
     """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
 
@@ -273,7 +264,6 @@ def sql_(
             "--crawls",
             "--crawl",
             "-c",
-            show_default=False,
             help="Crawls to query, comma-separated or repeated (default: the 13 that have no statistics).",
         ),
     ] = None,

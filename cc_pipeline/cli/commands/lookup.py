@@ -27,7 +27,6 @@ Texts = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET…",
-        show_default=False,
         help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
         "for standard input.",
     ),
@@ -58,33 +57,17 @@ def lookup(
     crawl: Crawls,
     via: options.Via = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--format", show_default=False, help="table, jsonl, csv or parquet (default: by the name of --out)."
-        ),
+        str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     columns: Annotated[
-        str | None,
-        typer.Option("--columns", show_default=False, help="Comma-separated columns; fewer are cheaper to read."),
+        str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--from", show_default=False, help="Only captures from then on: 2018, 2018-05-01 …")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", show_default=False, help="Only captures up to the end of 2018, 2018-05-01 …")
-    ] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", show_default=False, help="HTTP statuses, e.g. 200 or 200,3xx.")
-    ] = None,
-    mime: Annotated[
-        str | None, typer.Option("--mime", show_default=False, help="MIME types, e.g. text/html or image/*.")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", show_default=False, help="ISO 639-3 codes, e.g. eng,deu.")
-    ] = None,
+    since: Annotated[str | None, typer.Option("--from", help="Only captures from then on: 2018, 2018-05-01 …")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Only captures up to the end of 2018, 2018-05-01 …")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="HTTP statuses, e.g. 200 or 200,3xx.")] = None,
+    mime: Annotated[str | None, typer.Option("--mime", help="MIME types, e.g. text/html or image/*.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help="ISO 639-3 codes, e.g. eng,deu.")] = None,
     subset: options.Subsets = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: Harvest = False,

@@ -227,7 +227,7 @@ def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tupl
 
 def demo(
     home: options.Home = None,
-    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.", show_default=False)] = None,
+    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.")] = None,
 ) -> None:
     """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
 

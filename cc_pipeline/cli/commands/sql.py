@@ -135,23 +135,15 @@ def crawls(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(
-            help="Statements, or @FILE with them, or - for standard input; without any a prompt opens.",
-            show_default=False,
-        ),
+        typer.Argument(help="Statements, or @FILE with them, or - for standard input; without any a prompt opens."),
     ] = None,
     home: options.Home = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--format", show_default=False, help="table, csv, jsonl or parquet (default: by --out, or table)."
-        ),
+        str | None, typer.Option("--format", help="table, csv, jsonl or parquet (default: by --out, or table).")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="Write the result to this file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
 ) -> None:
     """Query cc.duckdb, read-only: statements that end with ;, or a prompt.
 
@@ -202,9 +194,7 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def metadata_json(
     where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
-    compat: Annotated[
-        str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.", show_default=False)
-    ] = None,
+    compat: Annotated[str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.")] = None,
     limit: Annotated[int, typer.Option(help="At most this many rows; 0 for all.")] = 0,
     home: options.Home = None,
 ) -> None:
