@@ -52,16 +52,12 @@ _DOMAIN = typer.Option(
 Targets = Annotated[list[str], _DOMAIN]
 MaybeTargets = Annotated[list[str] | None, _DOMAIN]
 Subsets = Annotated[
-    list[str] | None,
-    typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated."),
+    list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
 ]
 Via = Annotated[str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.")]
 Engine = Annotated[
     str | None,
-    typer.Option(
-        "--engine",
-        help="Where records are fetched and pages parsed: local, or spark (docs/scale.md).",
-    ),
+    typer.Option("--engine", help="Where records are fetched and pages parsed: local, or spark (docs/scale.md)."),
 ]
 AllowGaps = Annotated[
     bool,

@@ -170,12 +170,7 @@ class Again:
 
 
 def _look_again(
-    workspace: Workspace,
-    crawl: str,
-    reasons: Mapping[Slice, Reason],
-    before: Mapping[Slice, Standing],
-    *,
-    replay: bool,
+    workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], before: Mapping[Slice, Standing], *, replay: bool
 ) -> Looked:
     """What a few requests find of slices that lost something."""
     looks = {}
@@ -235,10 +230,7 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     sources = workspace.archives(crawl).sources
     witnessed, records = witness.known(_witnesses(workspace), sources)
     # nothing that is counted on from here to the commit may be swept meanwhile
-    with (
-        lease(workspace.storage, crawl, commit, targets) as held_here,
-        workspace.scratch_folder("fetch") as scratch,
-    ):
+    with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
         fetched = state.engine.fetch(

@@ -177,10 +177,7 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 
 
 def what_is_known(
-    workspace: Workspace,
-    targets: Mapping[Slice, Target],
-    carried: Collection[Slice],
-    as_before: Collection[Slice] = (),
+    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice], as_before: Collection[Slice] = ()
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
     as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of

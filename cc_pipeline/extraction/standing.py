@@ -102,11 +102,7 @@ class Standing:
 
 
 def stand(
-    workspace: Workspace,
-    slices: Collection[Slice],
-    stages: Sequence[Stage] = STAGES,
-    *,
-    look_for_bytes: bool = True,
+    workspace: Workspace, slices: Collection[Slice], stages: Sequence[Stage] = STAGES, *, look_for_bytes: bool = True
 ) -> dict[Slice, Standing]:
     """How ``slices`` stand now, in their order, as far as ``stages`` go.
 

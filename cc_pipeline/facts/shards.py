@@ -17,13 +17,7 @@ from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.index.footers.decode import FooterRows, decode_footer
 from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import (
-    FilePlace,
-    RowGroupPlace,
-    checked_row_group,
-    column_place,
-    split_columns,
-)
+from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
 from cc_pipeline.keys import TIMESTAMP
 
 #: What a column may be declared as.

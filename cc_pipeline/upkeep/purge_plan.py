@@ -57,8 +57,7 @@ class PurgeNote:
         """With more files to deal with."""
         crawls = sorted({*self.files, *files})
         return replace(
-            self,
-            files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls},
+            self, files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls}
         )
 
     def dealt_with(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
@@ -306,7 +305,7 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
 def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
     said = [
-        "deliveries (cc-pipeline copy), copies of cc.duckdb and of exports, and backups of the home: delete them there",
+        "deliveries (cc-pipeline copy), copies of cc.duckdb and of exports, and backups of the home: delete them there"
     ]
     if kept:
         named = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")

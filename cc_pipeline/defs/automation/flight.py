@@ -226,9 +226,7 @@ def _latest(
         return {asset: {} for asset in assets}
     return {
         asset: instance.get_latest_storage_id_by_partition(
-            dg.AssetKey(asset),
-            dg.DagsterEventType.ASSET_MATERIALIZATION,
-            _asked(keys),
+            dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
         )
         for asset in assets
     }
