@@ -15,7 +15,6 @@ import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.checks import checks, outputs, pages
-from cc_pipeline.checks import checks as inputs
 from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
@@ -23,10 +22,10 @@ from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.expanding import part_slices
-from cc_pipeline.facts import checks as facts
+from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
-from cc_pipeline.legacy2012 import checks as whole_files_checks
+from cc_pipeline.legacy2012.checks import EXPORTS, exports_verdict, faults_verdict, files_read_verdict
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that the check names.
@@ -221,7 +220,7 @@ def _rows_of_pages(table: str) -> Check:
 
 def _of_files(asset: str, table: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return whole_files_checks.files_read_verdict(workspace, table, look)
+        return files_read_verdict(workspace, table, look)
 
     text = "Each file's tables come from one reading, and the file gave rows."
     return Check(asset, "files_of_one_reading", text, verdict, "file")
@@ -229,7 +228,7 @@ def _of_files(asset: str, table: str) -> Check:
 
 def _of_exports(asset: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return whole_files_checks.exports_verdict(workspace, whole_files_checks.EXPORTS[asset], look)
+        return exports_verdict(workspace, EXPORTS[asset], look)
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
@@ -237,7 +236,7 @@ def _of_exports(asset: str) -> Check:
 
 def _of_annotation(name: str) -> Check:
     def verdict(workspace: Workspace, _: Look) -> CheckResult:
-        return facts.annotation_verdict(workspace, name)
+        return annotation_verdict(workspace, name)
 
     return Check(asset_of(name), "can_be_read", "The files of the dataset can be read.", verdict)
 
@@ -266,7 +265,7 @@ _WHOLE = (
         "crawls",
         "list_is_of_now",
         "The table has the crawls of the published list.",
-        lambda workspace, _: inputs.crawl_list_verdict(workspace),
+        lambda workspace, _: checks.crawl_list_verdict(workspace),
     ),
 )
 _INDEX = (
@@ -274,7 +273,7 @@ _INDEX = (
         "index_manifest",
         "as_the_catalog_expects",
         "A path list names each file once, in its crawl, and as many as the catalog was made of.",
-        inputs.manifest_verdict,
+        checks.manifest_verdict,
         "crawl",
         ("index_manifest", "coverage"),
         (LIST, HARVEST),
@@ -283,7 +282,7 @@ _INDEX = (
         "index_footers",
         "every_footer_is_kept",
         "The home has a footer of each listed index file of the wanted subsets.",
-        inputs.footers_verdict,
+        checks.footers_verdict,
         "crawl",
         ("index_manifest", "coverage"),
         (LIST, HARVEST),
@@ -372,7 +371,7 @@ _SOURCES = (
         "source_faults",
         "files_are_readable",
         "Every stretch of every file could be read.",
-        whole_files_checks.faults_verdict,
+        faults_verdict,
         "file",
     ),
     _of_files("source_metadata", "page_metadata"),
@@ -420,7 +419,7 @@ page_checks = _definitions("page_checks", _PAGES)
 source_checks = _definitions("source_checks", _SOURCES)
 built_index_checks = _definitions("built_index_checks", _BUILT)
 url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
-export_checks = _definitions("export_checks", tuple(map(_of_exports, whole_files_checks.EXPORTS)))
+export_checks = _definitions("export_checks", tuple(map(_of_exports, EXPORTS)))
 report_checks = _definitions(
     "report_checks",
     (
@@ -440,7 +439,7 @@ fact_checks = _definitions(
             "host_facts",
             "hosts_of_their_targets",
             "Every partition has each of its hosts once, and no other's.",
-            facts.host_facts_verdict,
+            host_facts_verdict,
             "partition",
             ("host_facts",),
             (FACTS,),

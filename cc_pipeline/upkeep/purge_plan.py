@@ -67,13 +67,13 @@ class PurgeNote:
         return replace(self, files={**self.files, crawl: left}, old={**self.old, crawl: old})
 
 
-def write(place: Transport, note: PurgeNote) -> None:
+def write_note(place: Transport, note: PurgeNote) -> None:
     """Writes the note down, in the place of the one before. Raises ``EnvironmentFault``."""
     at = None if note.removed_at is None else note.removed_at.isoformat()
     place.put(_key(note.slug), (json.dumps(asdict(note) | {"removed_at": at}) + "\n").encode())
 
 
-def read(place: Transport, slug: str) -> PurgeNote | None:
+def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """The note of a purge that has begun and not ended. Raises ``EnvironmentFault``, also for a note that is none."""
     try:
         noted = json.loads(place.read_all(_key(slug), _LONGEST).data)
@@ -100,11 +100,11 @@ def read(place: Transport, slug: str) -> PurgeNote | None:
 def begun(place: Transport) -> list[PurgeNote]:
     """All purges that have begun and not ended. Raises ``EnvironmentFault``."""
     slugs = [one.key.removeprefix(_FOLDER).removesuffix(".json") for one in place.listing(_FOLDER)]
-    notes = (read(place, slug) for slug in slugs if not slug.startswith("."))
+    notes = (read_note(place, slug) for slug in slugs if not slug.startswith("."))
     return [note for note in notes if note is not None]
 
 
-def end(place: Transport, slug: str) -> None:
+def end_note(place: Transport, slug: str) -> None:
     """Removes the note. Raises ``EnvironmentFault``."""
     place.delete(_key(slug))
 

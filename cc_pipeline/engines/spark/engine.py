@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.engines.spark import plans as cutting
-from cc_pipeline.engines.spark.plans import Plans, written
+from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
 from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
@@ -215,7 +214,7 @@ class SparkEngine:
         storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
         left = Left(storage, crawl, asked.places, asked.scratch)
         asked.holding(left.files)
-        cutter = cutting.fetch_plans(
+        cutter = fetch_plans(
             asked.captures.batches(),
             asked.held.rows.batches(),
             left.rows.batches(),
@@ -244,7 +243,7 @@ class SparkEngine:
         rows = OrderedRows(RECORD_SCHEMA, STORED[:2], asked.folder)
         for batch in asked.records:
             rows.add(batch)
-        cutter = cutting.parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
+        cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
         # it says that plans and uncommitted files of this job are not left by one that has ended
         with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
@@ -271,10 +270,7 @@ class SparkEngine:
         """Bytes and rows of a task, so that there is something to do for every core."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
         slots = max(self.workers, slots_of(self.spark_context))
-        return (
-            cutting.share_of(size, slots, cutting.LEAST_BYTES, cutting.MOST_BYTES),
-            cutting.share_of(rows.rows, slots, cutting.LEAST_ROWS, cutting.MOST_ROWS),
-        )
+        return task_sizes(size, rows.rows, slots)
 
 
 def _refuse_files_here(asked: ToFetch) -> None:

@@ -38,6 +38,11 @@ _LARGEST: Final = 1 << 30
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
+def task_sizes(size: int, rows: int, slots: int) -> tuple[int, int]:
+    """Bytes and rows of a task, where there are so many of both for ``slots`` tasks that run at a time."""
+    return share_of(size, slots, LEAST_BYTES, MOST_BYTES), share_of(rows, slots, LEAST_ROWS, MOST_ROWS)
+
+
 def share_of(total: int, slots: int, least: int, most: int) -> int:
     """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
     return max(least, min(most, -(-total // (_A_SLOT * max(1, slots)))))
