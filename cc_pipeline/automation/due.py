@@ -1,4 +1,5 @@
-"""Which crawls to harvest and which partitions to extract: pure decisions over lists and plans."""
+"""What is due by itself, and how much of it at a time: which crawls to harvest, which partitions to extract, at the
+pace that a person chose. Pure decisions over lists and plans."""
 
 from __future__ import annotations
 

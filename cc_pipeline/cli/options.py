@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options that many commands share, and what a person meant by their words: texts, files of them, names mistyped."""
 
 from __future__ import annotations
 

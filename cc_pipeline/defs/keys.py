@@ -1,6 +1,6 @@
 """The dynamic partition keys of an instance: whether there is room for more, which mean nothing, and taking some away.
 
-Belongs here: reading and changing keys. Not here: what a key means (stages), or asking for runs.
+Belongs here: reading and changing keys. Not here: what a key means (commoncrawl), or asking for runs.
 """
 
 from __future__ import annotations

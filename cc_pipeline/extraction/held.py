@@ -1,4 +1,5 @@
-"""What the lake holds of the captures that a stage wants: rows whose bytes are there, and slices that lost some."""
+"""No record is fetched twice: what the lake holds of the captures that a stage wants, whichever targets had them
+fetched, and which slices lost bytes that they had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How each slice was located: which index answered, and whether files of it could not be read."""
+"""Nothing is looked up twice: how each slice was located, over which holes of the index, and what of its captures is
+carried over, so that only new members of a set are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pages of stored records: read back, parsed in supervised processes, put aside in a file a table."""
+"""Pages of stored records: those of before that can be kept, and the others, read back, parsed in supervised processes
+and put aside in a file a table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
 
 A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
-Belongs here: the choice, and what is said of it. Not here: what a way costs (``extraction/shortest.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What datasets say of the hosts of targets: one row a host."""
+"""What datasets say of the hosts of targets: one row a host, in the shape of the table ``host_facts``."""
 
 from __future__ import annotations
 

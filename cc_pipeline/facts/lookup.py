@@ -1,4 +1,5 @@
-"""Rows of some keys out of the shards of a dataset: its price before, and the pages that can hold them."""
+"""Rows of some keys out of the shards of a dataset: its price before, the pages that can hold them, and one row a key
+of what they gave."""
 
 from __future__ import annotations
 

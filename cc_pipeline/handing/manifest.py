@@ -1,4 +1,5 @@
-"""What a delivery says of itself: the manifest, one JSON file, and the names of the files it vouches for.
+"""What a delivery says of itself, and how its files bear it out: the manifest, one JSON file, the names of the files
+that it vouches for, and the proof of a part.
 
 All files of a delivery lie in one folder of the place, named after the crawl. A part and a ledger are named after the
 SHA-256 of their bytes, so a name never stands for other bytes than those it was given for.

@@ -1,4 +1,5 @@
-"""The archive files of a crawl whose index is built here: a month's path list, or files that a person named."""
+"""What is indexed here because nobody publishes an index of it: a month's path list, or archive files that a person
+named; and a person's own list of index files, for a crawl without a path list."""
 
 from __future__ import annotations
 

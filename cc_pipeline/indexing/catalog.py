@@ -1,4 +1,7 @@
-"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built."""
+"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built.
+
+The version of a crawl's index, by which look-ups tell whether it has changed, comes from the same rows.
+"""
 
 from __future__ import annotations
 

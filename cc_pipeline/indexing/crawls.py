@@ -1,4 +1,5 @@
-"""The list of crawls: finds a crawl by its id, and commits the list as a table."""
+"""Which crawls there are: those of the list, which is committed as a table, and those that no list names, found by
+asking the source for their files."""
 
 from __future__ import annotations
 

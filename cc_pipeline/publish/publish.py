@@ -1,4 +1,4 @@
-"""Publishing: the lake as it stands now, as one DuckDB snapshot."""
+"""Publishing: the lake as it stands now, as one DuckDB snapshot; and how far the published one is behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What purging a target would take away: rows, stored bytes that no other target holds, exports; and what it cannot."""
+"""What purging a target would take away: rows, stored bytes that no other target holds, exports; and what it cannot.
+
+A purge that has begun leaves a note in the lake's place (``PurgeNote``), so that one that was killed goes on.
+"""
 
 from __future__ import annotations
 

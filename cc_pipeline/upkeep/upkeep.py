@@ -1,4 +1,7 @@
-"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more."""
+"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more.
+
+One process merges at a time: a lock among those of a home, a lease among homes on one lake.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``dataset``: main texts of some languages, filtered by published rules, without copies, with a datasheet."""
+"""``dataset`` and ``report``: what is written of published tables: main texts of some languages, filtered by published
+rules, without copies, with a datasheet; and the page about a target."""
 
 from __future__ import annotations
 

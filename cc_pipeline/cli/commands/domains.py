@@ -1,4 +1,4 @@
-"""``domains``: the watch list."""
+"""``domains``: the watch list, and taking away what a home has of a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``facts`` and ``datasets``: what data keyed by host says of sites, and which such data a home knows."""
+"""``facts``, ``datasets`` and ``ranks``: what data keyed by host says of sites, and which such data a home knows."""
 
 from __future__ import annotations
 

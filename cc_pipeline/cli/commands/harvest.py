@@ -1,4 +1,5 @@
-"""``harvest`` and ``repair``: footers and key bounds of the crawls a person names, as Dagster runs."""
+"""``harvest``, ``repair`` and ``catalog``: footers and key bounds of the crawls a person names, and what is known of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run`` and ``demo``: materialize the graph through Dagster in this process, and print what it found."""
+"""``run``, ``demo`` and ``replay``: materialize the graph through Dagster in this process, and print what it found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``url-index``: B-trees over a crawl's URLs, built, searched and verified."""
+"""``build-index`` and ``url-index``: an index of a crawl that nobody publishes one of, and B-trees over a crawl's
+URLs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """From the list of crawls to the row-group catalog.
 
-Belongs here: ``crawls``, the index assets, ``repaired_statistics`` and ``url_index``. Not here: how an index is read.
+Belongs here: ``crawls``, the index assets, ``repaired_statistics``, ``built_index`` and ``url_index``. Not here: how an
+index is read.
 """
 
 from datetime import timedelta

@@ -1,6 +1,6 @@
 """What is known of hosts before anything of them is fetched: the table of facts, and data that a person added.
 
-Belongs here: ``host_facts``, and an asset for each dataset of the home. Not here: how a dataset is read (stages).
+Belongs here: ``host_facts``, and an asset for each dataset of the home. Not here: how a dataset is read (facts).
 """
 
 from collections.abc import Mapping

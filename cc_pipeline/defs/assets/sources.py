@@ -1,6 +1,6 @@
 """Pages out of files read whole: 2012 SequenceFiles, WAT and WET.
 
-Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (stages).
+Belongs here: the assets partitioned by file. Not here: readers of those files and their rows (legacy2012).
 """
 
 import dagster as dg

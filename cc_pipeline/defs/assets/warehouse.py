@@ -1,6 +1,6 @@
-"""The published DuckDB file.
+"""What analysts read: the published DuckDB file, and the report of a target.
 
-Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
+Belongs here: ``warehouse``, the only asset that publishes, and ``report``. Not here: the SQL of the views (publish).
 """
 
 from datetime import timedelta

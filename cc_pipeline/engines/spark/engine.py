@@ -1,4 +1,5 @@
-"""The driver's side: tasks are planned and handed out, and what came is put together for one commit a table."""
+"""The driver's side: tasks are planned and handed out, to no more executors than share the source's budget, and what
+came is put together for one commit a table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a job tells whoever started it, as JSON and back: partitions that are made, progress, errors, its workers,
-who refuses it.
+"""What a job tells whoever started it: partitions that are made, progress, errors, its workers, who refuses it; as JSON
+in the job's mailbox in the lake's place, and back.
 
 Nothing is pickled: messages lie in a bucket, and reading one must not run what somebody has put there. An error comes
 back as an error of its own class, with its kind and fields, where the class is one of ours.
