@@ -17,8 +17,6 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.settings import Settings
-
 
 #: Endings that are tried in the place of one that does not exist, the commonest first.
 _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")

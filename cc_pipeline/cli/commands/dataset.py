@@ -4,9 +4,7 @@ rules, without copies, with a datasheet; and the page about a target."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +12,9 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, console, notice, warn, write_rows
-from cc_pipeline.commoncrawl.target_text import slug_meant
+from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in, slug_meant
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.settings import Settings, load_settings, remembered_source
+from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,24 +28,13 @@ _NAMED = 3
 _FORMATS = ("parquet", "jsonl")
 
 
-@contextmanager
-def published(settings: Settings) -> Iterator[DuckDBPyConnection]:
-    """The published file, read-only. Raises ``EnvironmentFault`` where there is none."""
-    from cc_pipeline.lake.reading import open_settled
-
-    with open_settled(settings) as connection:
-        yield connection
-
-
 def chosen_targets(texts: Sequence[str]) -> list[Target]:
     """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
     members are in the home."""
-    from cc_pipeline.cli.options import lines_meant
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
 
     found: dict[str, Target] = {}
-    for text in lines_meant(texts):
+    for text in options.lines_meant(texts):
         named = set_slug_in(text)
         target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
         found[target.slug] = target
@@ -70,7 +57,6 @@ def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: 
 
 
 def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
-    from cc_pipeline.cli.options import known_names, meant
     from cc_pipeline.keys import CAPTURE
 
     run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
@@ -84,7 +70,7 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
     others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
     if others:
         return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
-    guess = meant(target.place.host, known_names(settings))
+    guess = options.meant(target.place.host, options.known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 
 
@@ -93,11 +79,6 @@ def crawl_ids(texts: Sequence[str]) -> list[str]:
     from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 
     return [validate_crawl_id(text) for text in texts]
-
-
-def told_source(settings: Settings) -> str | None:
-    """The source that the home's rows came from, without credentials."""
-    return remembered_source(settings.home)
 
 
 def report(
@@ -168,7 +149,8 @@ def dataset(
     """
     from cc_pipeline.handing import tables as handing
     from cc_pipeline.handing.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.handing.whole import README, Origin, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.handing.whole import README, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.lake.reading import open_settled
 
     checked_format(output, _FORMATS)
     named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
@@ -182,7 +164,7 @@ def dataset(
     )
     settings = load_settings(home=home)
     targets = chosen_targets(domain or [])
-    with published(settings) as connection, scratch_beside(out) as scratch:
+    with open_settled(settings) as connection, scratch_beside(out) as scratch:
         handing.bound_memory(connection, scratch)
         slugs = [target.slug for target in targets]
         refuse_unknown(connection, settings, targets)
@@ -191,12 +173,8 @@ def dataset(
         asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
         asked.append(f"recipe: {recipe}")
         sieved = sieve(connection, pages.sql, recipe, scratch)
-        versions, when = handing.publication(connection)
-        source = told_source(settings)
-        origin = Origin(str(settings.home), source, asked, versions, when if isinstance(when, datetime) else None)
-        about = [("home", origin.home), ("source", source or ""), *(("asked", one) for one in asked)]
-        about += [(f"version of {name}", str(version)) for name, version in sorted(versions.items())]
-        sheet, told = datasheet(sieved, recipe, about)
+        origin = handing.published_origin(connection, settings.home, asked)
+        sheet, told = datasheet(sieved, recipe, origin.as_rows())
         with whole_folder(out) as folder:
             data = folder / f"texts{handing.SUFFIX[output]}"
             handed = handing.write_table(connection, handing.Selection("texts", sieved.sql), output, data)

@@ -19,7 +19,6 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 if TYPE_CHECKING:
     import dagster as dg
 
-    from cc_pipeline.settings import Settings
     from cc_pipeline.upkeep.purge import PurgeReport
     from cc_pipeline.upkeep.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
@@ -55,7 +54,6 @@ def remove_targets(
 ) -> None:
     """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
     watch list, by slug."""
-    from cc_pipeline.automation import watch_list
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import targets

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, published, refuse_unknown, told_source
+from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -101,7 +100,7 @@ def _export_rows(
     dataset: Path | None,
 ) -> None:
     from cc_pipeline.handing import tables as handing
-    from cc_pipeline.handing.whole import Origin, scratch_beside
+    from cc_pipeline.handing.whole import scratch_beside
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
@@ -120,10 +119,7 @@ def _export_rows(
         else:
             refuse_unknown(connection, settings, targets)
             selections = handing.select_tables(connection, tables, slugs, crawl_ids(crawls))
-        versions, when = handing.publication(connection)
-        origin = Origin(
-            str(settings.home), told_source(settings), asked, versions, when if isinstance(when, datetime) else None
-        )
+        origin = handing.published_origin(connection, settings.home, asked)
         handed = _write(connection, selections, chosen, out, origin)
     write_rows(
         f"handed on in {out}", ["name", "rows", "columns"], [(one.name, one.rows, one.columns) for one in handed]
@@ -141,12 +137,10 @@ def _write(
 
     title = f"{out.name}: pages of Common Crawl"
     if chosen == "duckdb":
-        about = [("home", origin.home), ("source", origin.source or ""), *(("asked", one) for one in origin.asked)]
-        about += [(f"version of {name}", str(version)) for name, version in sorted(origin.versions.items())]
         with whole_file(out) as path:
             # macros read several tables: they go along where all tables do
             macros = MACROS if {one.table for one in selections} >= set(handing.OF_TARGETS) else ()
-            handed = handing.write_duckdb(connection, selections, path, about, macros)
+            handed = handing.write_duckdb(connection, selections, path, origin.as_rows(), macros)
         write_readme(readme_beside(out), title, origin, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:
@@ -227,12 +221,14 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
     """The published file; of a data set nothing but DuckDB."""
     import duckdb
 
+    from cc_pipeline.lake.reading import open_settled
+
     if dataset is not None:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
         return
-    with published(settings) as connection:
+    with open_settled(settings) as connection:
         yield connection
 
 

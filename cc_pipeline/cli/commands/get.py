@@ -12,7 +12,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import notice, warn, whole_file
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
@@ -65,7 +65,6 @@ def get(
 
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
-    from cc_pipeline.errors import EnvironmentFault
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.handing.one_page import rendered
     from cc_pipeline.workspace.workspace import open_workspace

@@ -86,7 +86,7 @@ class Failed:
 def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
     """What is in flight now; ``but_made``: without runs that have made what they make (``MADE_TAG``), and what they
     were for."""
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     pairs: set[Pair] = set()
     made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
@@ -126,7 +126,7 @@ def left_failed(
     records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
     if not records:
         return {}
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     # one that goes on from another leaves out what that one recorded
     first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
     began = _places_of_runs(instance, {*first, *first.values()}, since)
@@ -170,7 +170,7 @@ def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
 
 def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name="extract_domain")
     return [
         (one.end_time - one.start_time, len(run_partitions(one.dagster_run.tags, crawls, domains)))
@@ -188,7 +188,8 @@ def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
     return tuple(asset for asset in EXTRACTED if asset in selected)
 
 
-def _keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    """Crawls and domains in the order in which ranges of runs go by."""
     return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
 
 
