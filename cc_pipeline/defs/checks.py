@@ -2,8 +2,6 @@
 
 A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
-Belongs here: which checks there are, what each looks at, and turning verdicts into Dagster results. Not here: how a
-verdict is reached (checks).
 """
 
 from collections.abc import Callable, Iterable, Sequence

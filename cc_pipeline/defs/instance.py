@@ -1,8 +1,4 @@
-"""The Dagster instance that lives in the home.
-
-Belongs here: making the instance's folder and its dagster.yaml, and ending what killed processes left in it.
-Not here: launching runs.
-"""
+"""The Dagster instance that lives in the home: its folder, its dagster.yaml, and what killed processes left in it."""
 
 from __future__ import annotations
 

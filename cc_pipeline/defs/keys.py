@@ -1,7 +1,4 @@
-"""The dynamic partition keys of an instance: whether there is room for more, which mean nothing, and taking some away.
-
-Belongs here: reading and changing keys. Not here: what a key means (commoncrawl), or asking for runs.
-"""
+"""The dynamic partition keys of an instance: is there room for more, which mean nothing, and taking some away."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs of the jobs in this process, on the home's own instance: what the command line calls.
-
-Belongs here: turning "these crawls, these domains" into runs. Not here: printing, or what a stage does.
-"""
+"""Runs of the jobs in this process, on the home's own instance: what the command line calls."""
 
 from __future__ import annotations
 

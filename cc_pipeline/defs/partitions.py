@@ -1,7 +1,4 @@
-"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table.
-
-Belongs here: partition definitions and pure arithmetic on their keys. Not here: which keys exist or are missing.
-"""
+"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
 
 from __future__ import annotations
 

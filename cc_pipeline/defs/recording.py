@@ -1,7 +1,7 @@
 """A step over many partitions records each when it is done, and each fails by itself.
 
 Dagster's own way, a result for each asset, records all partitions of the run at its end, with the same figures, and
-none when one fails. Belongs here: which partitions a run is for, and what becomes of each. Not here: how one is made.
+none when one fails.
 """
 
 from __future__ import annotations

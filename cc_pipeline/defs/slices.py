@@ -1,8 +1,4 @@
-"""How the assets over crawl × domain run: many partitions at once, each recorded when it is done, with its own figures.
-
-Belongs here: what such a partition shows in the UI, progress in a run's log. Not here: what a stage does, or how events
-are recorded (recording).
-"""
+"""How the assets over crawl × domain run: many at once, each recorded when it is done, with its own figures."""
 
 from __future__ import annotations
 

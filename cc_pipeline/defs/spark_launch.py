@@ -1,8 +1,4 @@
-"""Starts a job on Spark with spark-submit and waits for its end, through Dagster Pipes.
-
-Belongs here: how a job is started and ended, and what a cluster is told. Not here: what a job says (spark), or does
-(engines/spark).
-"""
+"""Starts a job on Spark with spark-submit and waits for its end, through Dagster Pipes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""From the list of crawls to the row-group catalog.
-
-Belongs here: ``crawls``, the index assets, ``repaired_statistics``, ``built_index`` and ``url_index``. Not here: how an
-index is read.
-"""
+"""From the list of crawls to the row-group catalog."""
 
 from datetime import timedelta
 

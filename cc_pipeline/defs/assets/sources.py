@@ -1,7 +1,4 @@
-"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET.
-
-Belongs here: the assets partitioned by file. Not here: readers of those files and their rows (legacy2012).
-"""
+"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
 
 import dagster as dg
 import pyarrow as pa

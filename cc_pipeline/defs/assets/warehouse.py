@@ -1,7 +1,4 @@
-"""What analysts read: the published DuckDB file, and the report of a target.
-
-Belongs here: ``warehouse``, the only asset that publishes, and ``report``. Not here: the SQL of the views (publish).
-"""
+"""What analysts read: the published DuckDB file, and the report of a target."""
 
 from datetime import timedelta
 

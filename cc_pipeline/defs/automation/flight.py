@@ -1,8 +1,4 @@
-"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed.
-
-Belongs here: answers for the whole instance, whoever asked: the UI, a schedule, a sensor, the command line. Not here:
-what to do about it (schedules, checks), or which partitions are missing (automation/due).
-"""
+"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed."""
 
 from __future__ import annotations
 

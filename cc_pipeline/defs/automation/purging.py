@@ -1,8 +1,5 @@
 """Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
-and a job that does it from the UI.
-
-Belongs here: the order in which instance, watch list and lake forget a target. Not here: how the lake does (upkeep).
-"""
+and a job that does it from the UI."""
 
 from collections.abc import Sequence
 

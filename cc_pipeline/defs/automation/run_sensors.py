@@ -1,8 +1,5 @@
-"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship stopped.
-
-Belongs here: saying so, in the tick, the log and to a webhook, and asking for a publication. Not here: asking for
-partitions (schedules), or publishing (publication, publish/publish).
-"""
+"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship
+stopped."""
 
 import http.client
 import json

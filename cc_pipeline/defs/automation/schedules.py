@@ -1,9 +1,5 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions, which ships stopped; and turning it, and the
-other sensors and schedules that keep a home up to date by themselves, on and off.
-
-Belongs here: asking for runs of what is missing. Not here: what is to be done (extraction/plan), what of it by itself
-(automation/due), and which partitions are in flight or failed (flight).
-"""
+other sensors and schedules that keep a home up to date by themselves, on and off."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

@@ -1,7 +1,4 @@
-"""Sensors: new crawls, changed path lists and the watch list. They ship stopped.
-
-Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (automation/due).
-"""
+"""Sensors: new crawls, changed path lists and the watch list. They ship stopped."""
 
 import json
 from datetime import UTC, datetime, timedelta
