@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
@@ -69,13 +68,12 @@ def captures_of(
     *,
     subsets: Sequence[str] | None = None,
     via: str | None = None,
-    filters: Filters | None = None,
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
     chosen = settings.subsets if subsets is None else subsets
-    return look_up(crawl, chosen, targets, sources, via=via or settings.via, filters=filters)
+    return look_up(crawl, chosen, targets, sources, via=via or settings.via)
 
 
 def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:

@@ -108,16 +108,14 @@ def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
     return Flight(frozenset(pairs), dict(runs))
 
 
-def left_failed(
-    instance: dg.DagsterInstance, *, now: datetime | None = None, within: timedelta = REMEMBERED
-) -> dict[Pair, Failed]:
-    """The partitions that failed ``within`` the time before ``now`` and were not made since, whoever asked.
+def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) -> dict[Pair, Failed]:
+    """The partitions that failed in the time before ``now`` that is remembered and were not made since, whoever asked.
 
     A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
     bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
     tried, because it ended early, have not failed: they are among the answer with ``times`` 0.
     """
-    since = (now or datetime.now(UTC)) - within
+    since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
     records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
     if not records:
