@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from cc_pipeline.checks.scope import Look, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.extraction.brought import share
+from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
 from cc_pipeline.index.catalog.checks import (

@@ -165,7 +165,7 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
 
 
 def _say_shortfall(done: Mapping[Slice, Done]) -> None:
-    from cc_pipeline.extraction.brought import share
+    from cc_pipeline.extraction.fetch_counts import share
 
     planned = sum(one.after.planned for one in done.values())
     unsettled = sum(one.after.unsettled for one in done.values())

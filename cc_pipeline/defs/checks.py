@@ -12,14 +12,14 @@ from typing import Literal
 import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
-from cc_pipeline.checks import checks, outputs, pages
+from cc_pipeline.checks import checks, outputs, page_tables
 from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.expanding import part_slices
+from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
@@ -211,7 +211,7 @@ def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Chec
 
 def _rows_of_pages(table: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return pages.places_verdict(workspace, table, look)
+        return page_tables.places_verdict(workspace, table, look)
 
     return _of_pages(table, "rows_of_pages", "Every row is about a page that is in page_metadata.", verdict)
 
@@ -338,7 +338,7 @@ _PAGES = (
         "page_metadata",
         "a_page_per_record",
         "Every partition that was parsed has a page for each record.",
-        pages.complete_verdict,
+        page_tables.complete_verdict,
         "partition",
         ("records", "page_metadata"),
         (FETCH, PARSE),
@@ -354,13 +354,13 @@ _PAGES = (
         "page_metadata",
         "tables_of_one_run",
         "The four tables of a partition come from one run.",
-        pages.one_run_verdict,
+        page_tables.one_run_verdict,
     ),
     _of_pages(
         "page_text",
         "texts_are_there",
         "Each HTML page has its text, and most of a partition's have a main text.",
-        pages.texts_verdict,
+        page_tables.texts_verdict,
     ),
     *map(_rows_of_pages, ("page_text", "page_links", "feed_items")),
 )

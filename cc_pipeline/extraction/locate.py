@@ -15,8 +15,6 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.expanding import expand, retire_others, wishes
-from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.lookups import (
     Found,
     Known,
@@ -27,7 +25,9 @@ from cc_pipeline.extraction.lookups import (
     what_is_known,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
+from cc_pipeline.extraction.price_gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up

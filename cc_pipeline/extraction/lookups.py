@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be
+from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.indexing.catalog import catalog_gaps

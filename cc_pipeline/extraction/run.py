@@ -19,13 +19,13 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.expanding import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
+from cc_pipeline.extraction.target_slices import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.lake import targets as definitions
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows

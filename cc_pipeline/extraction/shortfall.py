@@ -16,7 +16,7 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.extraction.brought import Brought, Fetch, Shortfall, of_targets, share
+from cc_pipeline.extraction.fetch_counts import Brought, Fetch, Shortfall, of_targets, share
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS
 

@@ -17,7 +17,7 @@ from cc_pipeline import progress
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault
-from cc_pipeline.extraction.held import Place, lost_rows
+from cc_pipeline.extraction.reusable_records import Place, lost_rows
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.home import NOTE, read_note
 from cc_pipeline.lake.lake import Lake

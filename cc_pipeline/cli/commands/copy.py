@@ -169,8 +169,8 @@ def _deliver(
     question: Question, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
 ) -> DeliveryReport:
     from cc_pipeline import progress
-    from cc_pipeline.extraction.expanding import expand
     from cc_pipeline.extraction.standing import stand
+    from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.handing.delivery import Order, deliver, with_planned
     from cc_pipeline.keys import RECORD_KEY_NAMES
     from cc_pipeline.lake.slice import LOCATE

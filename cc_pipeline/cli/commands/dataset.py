@@ -147,9 +147,9 @@ def dataset(
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
-    from cc_pipeline.handing import tables as handing
+    from cc_pipeline.handing import table_files
     from cc_pipeline.handing.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.handing.whole import README, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.handing.handed_files import README, scratch_beside, whole_folder, write_readme
     from cc_pipeline.lake.reading import open_settled
 
     checked_format(output, _FORMATS)
@@ -165,19 +165,19 @@ def dataset(
     settings = load_settings(home=home)
     targets = chosen_targets(domain or [])
     with open_settled(settings) as connection, scratch_beside(out) as scratch:
-        handing.bound_memory(connection, scratch)
+        table_files.bound_memory(connection, scratch)
         slugs = [target.slug for target in targets]
         refuse_unknown(connection, settings, targets)
-        [pages] = handing.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
+        [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
         asked = [f"targets: {', '.join(domain)}"] if domain else []
         asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
         asked.append(f"recipe: {recipe}")
         sieved = sieve(connection, pages.sql, recipe, scratch)
-        origin = handing.published_origin(connection, settings.home, asked)
+        origin = table_files.published_origin(connection, settings.home, asked)
         sheet, told = datasheet(sieved, recipe, origin.as_rows())
         with whole_folder(out) as folder:
-            data = folder / f"texts{handing.SUFFIX[output]}"
-            handed = handing.write_table(connection, handing.Selection("texts", sieved.sql), output, data)
+            data = folder / f"texts{table_files.SUFFIX[output]}"
+            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), output, data)
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
             files = [data, folder / "datasheet.json"]

@@ -104,8 +104,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
 
 def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.expanding import part_slices
     from cc_pipeline.extraction.fetch import fetch_captures
+    from cc_pipeline.extraction.target_slices import part_slices
     from cc_pipeline.lake.slice import slices_of
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.cli.question import Question
     from cc_pipeline.facts.annotations import Action
-    from cc_pipeline.facts.asking import Facts
+    from cc_pipeline.facts.dataset_question import Facts
     from cc_pipeline.facts.known import Known
     from cc_pipeline.facts.ranks import Ranks, RanksPrice
 
@@ -155,8 +155,8 @@ def facts(
 
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.facts.asking import refuse_gaps
     from cc_pipeline.facts.choosing import facts_of, known_for
+    from cc_pipeline.facts.dataset_question import refuse_gaps
 
     checked_format(output)
     acting = _action(action, argument or (), where)
@@ -197,10 +197,10 @@ def _of_captures(
     question: Question, named: Sequence[str], acting: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
-    from cc_pipeline.extraction.expanding import part_slices
-    from cc_pipeline.facts.asking import refuse_gaps
+    from cc_pipeline.extraction.target_slices import part_slices
     from cc_pipeline.facts.captures import facts_of_captures
     from cc_pipeline.facts.choosing import known_for
+    from cc_pipeline.facts.dataset_question import refuse_gaps
     from cc_pipeline.facts.datasets import no_such
     from cc_pipeline.lake.slice import LOCATE, Slice
 
@@ -306,8 +306,8 @@ def _known_column(table: pa.Table, name: str) -> None:
 
 
 def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
-    from cc_pipeline.facts.answers import price_of_hosts
     from cc_pipeline.facts.harvest import price_harvest
+    from cc_pipeline.facts.host_facts import price_of_hosts
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:

@@ -13,7 +13,7 @@ from typing import IO, Final
 import dagster as dg
 
 from cc_pipeline.addresses import host_of
-from cc_pipeline.automation.standing import breaker
+from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
 from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of

@@ -23,7 +23,7 @@ from cc_pipeline.automation.due import (
     spoken,
 )
 from cc_pipeline.automation.reparse import is_agreed, outdated, price_in_words
-from cc_pipeline.automation.standing import trouble_of_source
+from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.internals import Instigator, definitions_in, is_on, last_tick, next_tick, switch

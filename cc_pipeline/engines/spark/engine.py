@@ -20,8 +20,8 @@ from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, tas
 from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
+from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE

@@ -23,8 +23,8 @@ from cc_pipeline.engines.spark.ambient import at_work, storage_in
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.worker_facts import here, refuse_others
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.extraction.brought import Tally
-from cc_pipeline.extraction.paging import options_of, spill_pages
+from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows

@@ -13,7 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.handing.whole import Handed, Origin
+from cc_pipeline.handing.handed_files import Handed, Origin
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros

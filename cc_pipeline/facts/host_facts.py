@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.asking import (
+from cc_pipeline.facts.dataset_question import (
     Answer,
     Columns,
     Facts,
@@ -31,7 +31,7 @@ from cc_pipeline.facts.asking import (
 )
 from cc_pipeline.facts.datasets import Dataset
 from cc_pipeline.facts.host_keys import HostForm, HostRanges, WwwRule, host_key, host_of_surt
-from cc_pipeline.facts.lookup import Endings, KeyedPrice, folded
+from cc_pipeline.facts.keyed_lookup import Endings, KeyedPrice, folded
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The column by which hosts are joined.
