@@ -45,10 +45,10 @@ _NOTE = "looked at"
 )
 def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Looks at runs of all jobs and backfills."""
-    return verdict(context.instance)
+    return left_failed_result(context.instance)
 
 
-def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
+def left_failed_result(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
     """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
     Those that are in flight now are being tried."""
     going_on = flight(instance).pairs
@@ -67,14 +67,14 @@ def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
             "partitions left failed": len(failed),
             "tried often enough": len(given_up),
             "never tried": untried,
-            **({"partitions": _table((pair, one.times, one) for pair, one in worst)} if failed else {}),
-            **({"not tried": _table((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
+            **({"partitions": _partitions((pair, one.times, one) for pair, one in worst)} if failed else {}),
+            **({"not tried": _partitions((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
             "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
 
 
-def _table(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
+def _partitions(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
     cells = (
         (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
         for pair, times, one in rows
