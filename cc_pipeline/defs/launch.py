@@ -56,44 +56,6 @@ _LOOK_AGAIN_SECONDS = 2.0
 _ADD_AT_ONCE = 1_000
 
 
-def unchanged(
-    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
-) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
-    the very rows that are there, in all assets, and that did not fail since.
-
-    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
-    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
-    were just taken at some of the crawls.
-    """
-    looked = {look.asked.crawl: look.current for look in looks}
-    by_crawl: dict[str, list[str]] = {}
-    for key in keys:
-        crawl, _, slug = key.partition("|")
-        by_crawl.setdefault(crawl, []).append(slug)
-    versions: dict[str, dict[str, str]] = {}
-    for done, (crawl, slugs) in enumerate(by_crawl.items()):
-        progress.report("look", done, len(by_crawl), crawl)
-        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
-        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
-    if versions:
-        for crawl, slug in left_failed(instance):
-            versions.pop(partition_key(crawl, slug), None)
-    for asset in EXTRACTED if versions else ():
-        here = {key: own.get(asset) for key, own in versions.items()}
-        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
-    return set(versions)
-
-
-def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
-    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
-    where nothing is."""
-    found = recorded_versions(instance, asset, here)
-    silent = {key for key, version in here.items() if version is None}
-    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
-    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchedRun:
     """One finished run."""
@@ -403,6 +365,44 @@ class Launcher:
         if not result.success:
             raise _failure(job, shown, result)
         return LaunchedRun(job, result.run_id, shown)
+
+
+def unchanged(
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
+) -> set[str]:
+    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
+    the very rows that are there, in all assets, and that did not fail since.
+
+    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
+    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
+    were just taken at some of the crawls.
+    """
+    looked = {look.asked.crawl: look.current for look in looks}
+    by_crawl: dict[str, list[str]] = {}
+    for key in keys:
+        crawl, _, slug = key.partition("|")
+        by_crawl.setdefault(crawl, []).append(slug)
+    versions: dict[str, dict[str, str]] = {}
+    for done, (crawl, slugs) in enumerate(by_crawl.items()):
+        progress.report("look", done, len(by_crawl), crawl)
+        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
+        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
+    if versions:
+        for crawl, slug in left_failed(instance):
+            versions.pop(partition_key(crawl, slug), None)
+    for asset in EXTRACTED if versions else ():
+        here = {key: own.get(asset) for key, own in versions.items()}
+        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
+    return set(versions)
+
+
+def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
+    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
+    where nothing is."""
+    found = recorded_versions(instance, asset, here)
+    silent = {key for key, version in here.items() if version is None}
+    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
+    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
 
 
 def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:

@@ -74,43 +74,6 @@ _BYTES_AT_ONCE: Final = 4 << 30
 _STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
 
 
-def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
-    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
-
-    Raises ``EnvironmentFault``.
-    """
-    place, storage = workspace.place, workspace.storage
-    plans: dict[str, list[str]] = {}
-    tables: dict[str, dict[str, str]] = {}
-    alive: set[str] = set()
-    for crawl in crawls:
-        prefix = f"{storage.folder(crawl)}/{PLANS}/"
-        for one in place.listing(prefix):
-            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
-        for table in _TABLES:
-            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
-    # behind the listings
-    for crawl in crawls:
-        alive |= {held.commit for held in living(storage, crawl)}
-    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
-    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
-    for table, by_name in tables.items():
-        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
-        ended = {name for name, commit in of_jobs.items() if commit not in alive}
-        if not ended:
-            continue
-        # files that are named now are nearly all; what others may be costs a listing of all crawls
-        now = workspace.lake.pin(table)
-        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
-        if ended:
-            left = never_committed(workspace.lake, table, pinned.get(table, ()))
-            gone += [by_name[name] for name in sorted(ended & left)]
-    for key in gone:
-        place.delete(key)
-    return len(gone)
-
-
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
     """What a purge did. ``waiting`` stored files, with the records, are deleted at ``gone_after`` (``None``: all is
@@ -201,6 +164,43 @@ def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS)
     """Ends the purges that have nothing left to delete, for upkeep, when it has deleted what is older than
     ``retention`` (seconds); gives how many. Raises ``EnvironmentFault``."""
     return sum(_end(workspace, note, retention) for note in _waiting(workspace))
+
+
+def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
+    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
+
+    Raises ``EnvironmentFault``.
+    """
+    place, storage = workspace.place, workspace.storage
+    plans: dict[str, list[str]] = {}
+    tables: dict[str, dict[str, str]] = {}
+    alive: set[str] = set()
+    for crawl in crawls:
+        prefix = f"{storage.folder(crawl)}/{PLANS}/"
+        for one in place.listing(prefix):
+            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
+        for table in _TABLES:
+            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
+    # behind the listings
+    for crawl in crawls:
+        alive |= {held.commit for held in living(storage, crawl)}
+    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
+    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
+    for table, by_name in tables.items():
+        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
+        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        if not ended:
+            continue
+        # files that are named now are nearly all; what others may be costs a listing of all crawls
+        now = workspace.lake.pin(table)
+        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
+        if ended:
+            left = never_committed(workspace.lake, table, pinned.get(table, ()))
+            gone += [by_name[name] for name in sorted(ended & left)]
+    for key in gone:
+        place.delete(key)
+    return len(gone)
 
 
 def remove_whole(workspace: Workspace, plan: PurgePlan) -> None:

@@ -46,42 +46,6 @@ _MOST_BYTES_EVENED = 64 << 20
 _MOST_FOOTERS = 500
 
 
-@contextmanager
-def leased(lake: Transport, name: str) -> Iterator[bool]:
-    """Whether this block has the lease ``name``; ``False`` while another one has it. It ends with the block.
-
-    Raises ``RangeFault`` or ``EnvironmentFault`` when the place cannot be read or written.
-    """
-    folder = f"leases/{name}/"
-    # in a folder, files that are being written have other names
-    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
-    if held and not _has_ended(lake, held[-1]):
-        yield False
-        return
-    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
-    key = f"{folder}{number:012}"
-    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
-    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
-        yield False
-        return
-    try:
-        for ended in held:
-            lake.delete(ended)
-        yield True
-    finally:
-        # not deleted: the next one takes the number after it
-        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
-
-
-def _has_ended(lake: Transport, key: str) -> bool:
-    try:
-        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
-    except RangeFault as fault:
-        if fault.kind is FaultKind.NOT_FOUND:
-            return False  # another one has just taken the number after it
-        raise
-
-
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
     """Files merged away and deleted by table, and what processes that are gone had left in the home."""
@@ -158,6 +122,42 @@ def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
         except LockHeld:
             alone = False
         yield alone
+
+
+@contextmanager
+def leased(lake: Transport, name: str) -> Iterator[bool]:
+    """Whether this block has the lease ``name``; ``False`` while another one has it. It ends with the block.
+
+    Raises ``RangeFault`` or ``EnvironmentFault`` when the place cannot be read or written.
+    """
+    folder = f"leases/{name}/"
+    # in a folder, files that are being written have other names
+    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
+    if held and not _has_ended(lake, held[-1]):
+        yield False
+        return
+    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
+    key = f"{folder}{number:012}"
+    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
+    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
+        yield False
+        return
+    try:
+        for ended in held:
+            lake.delete(ended)
+        yield True
+    finally:
+        # not deleted: the next one takes the number after it
+        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
+
+
+def _has_ended(lake: Transport, key: str) -> bool:
+    try:
+        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return False  # another one has just taken the number after it
+        raise
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:

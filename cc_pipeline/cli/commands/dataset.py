@@ -28,93 +28,6 @@ _NAMED = 3
 _FORMATS = ("parquet", "jsonl")
 
 
-def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
-    members are in the home."""
-    from cc_pipeline.commoncrawl.target import Target
-
-    found: dict[str, Target] = {}
-    for text in options.lines_meant(texts):
-        named = set_slug_in(text)
-        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
-        found[target.slug] = target
-    return list(found.values())
-
-
-def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
-    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain."""
-    slugs = [target.slug for target in targets]
-    asked = (
-        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
-        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
-    )
-    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
-    for target in targets:
-        if target.slug not in known:
-            named = f"set:{target.value}" if target.kind == "set" else target.definition
-            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
-
-
-def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
-    from cc_pipeline.keys import CAPTURE
-
-    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
-    if target.place is None:
-        return f". {run}"
-    asked = (
-        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
-        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
-        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED}"
-    )
-    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
-    if others:
-        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
-    guess = options.meant(target.place.host, options.known_names(settings))
-    return (f"; did you mean {guess}? " if guess else ". ") + run
-
-
-def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
-    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-
-    return [validate_crawl_id(text) for text in texts]
-
-
-def report(
-    targets: options.Targets,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
-    ] = None,
-    home: options.Home = None,
-) -> None:
-    """Write a page about a target: one HTML file with everything in it, from what was published last.
-
-    Captures over time, what changed, languages, link neighbours, feeds, what is missing and why. The file needs nothing
-    beside it and no network, and prints.
-
-    [bold]Examples[/]
-
-      cc-pipeline report -d example.com
-
-      cc-pipeline report -d example.com --out example.html
-
-      cc-pipeline report -d set:press
-
-      cc-pipeline report -d @sites.txt          (a page for each line)
-    """
-    from cc_pipeline.publish.report import report_path, write_report
-
-    slugs = list(dict.fromkeys(map(slug_meant, options.lines_meant(targets))))
-    if out is not None and len(slugs) > 1:
-        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
-    settings = load_settings(home=home)
-    for slug in slugs:
-        path = out or report_path(settings, slug)
-        write_report(settings, slug, path)
-        console.print(f"{path}", soft_wrap=True)
-
-
 def dataset(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     domain: Annotated[
@@ -205,3 +118,90 @@ def _language(text: str) -> str:
     if found not in ISO_639_3.values():
         raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
     return found
+
+
+def report(
+    targets: options.Targets,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
+    ] = None,
+    home: options.Home = None,
+) -> None:
+    """Write a page about a target: one HTML file with everything in it, from what was published last.
+
+    Captures over time, what changed, languages, link neighbours, feeds, what is missing and why. The file needs nothing
+    beside it and no network, and prints.
+
+    [bold]Examples[/]
+
+      cc-pipeline report -d example.com
+
+      cc-pipeline report -d example.com --out example.html
+
+      cc-pipeline report -d set:press
+
+      cc-pipeline report -d @sites.txt          (a page for each line)
+    """
+    from cc_pipeline.publish.report import report_path, write_report
+
+    slugs = list(dict.fromkeys(map(slug_meant, options.lines_meant(targets))))
+    if out is not None and len(slugs) > 1:
+        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
+    settings = load_settings(home=home)
+    for slug in slugs:
+        path = out or report_path(settings, slug)
+        write_report(settings, slug, path)
+        console.print(f"{path}", soft_wrap=True)
+
+
+def chosen_targets(texts: Sequence[str]) -> list[Target]:
+    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
+    members are in the home."""
+    from cc_pipeline.commoncrawl.target import Target
+
+    found: dict[str, Target] = {}
+    for text in options.lines_meant(texts):
+        named = set_slug_in(text)
+        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
+        found[target.slug] = target
+    return list(found.values())
+
+
+def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
+    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
+    answer. It says what may have been meant, and which targets brought pages of a domain."""
+    slugs = [target.slug for target in targets]
+    asked = (
+        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
+        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
+    )
+    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
+    for target in targets:
+        if target.slug not in known:
+            named = f"set:{target.value}" if target.kind == "set" else target.definition
+            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
+
+
+def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
+    from cc_pipeline.keys import CAPTURE
+
+    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
+    if target.place is None:
+        return f". {run}"
+    asked = (
+        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
+        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
+        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED}"
+    )
+    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
+    if others:
+        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
+    guess = options.meant(target.place.host, options.known_names(settings))
+    return (f"; did you mean {guess}? " if guess else ". ") + run
+
+
+def crawl_ids(texts: Sequence[str]) -> list[str]:
+    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
+    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+
+    return [validate_crawl_id(text) for text in texts]

@@ -165,36 +165,6 @@ def _published(workspace: Workspace) -> list[str]:
     return [crawl.id for crawl in known_crawls(workspace).crawls if is_published(workspace, crawl.id)]
 
 
-def athena_sql(
-    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
-) -> str:
-    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
-
-    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
-    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
-    """
-    if subset not in SUBSETS:
-        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
-    for name in (column, *table.split(".")):
-        if not name.isidentifier():
-            raise UserInputError(f"{name!r} is not a valid name in SQL")
-    if not crawls:
-        raise UserInputError("name at least one crawl")
-    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
-    return f"""SELECT crawl,
-       subset,
-       "$path" AS path,
-       count(*) AS row_count,
-       min({column}) AS {column}_min,
-       max({column}) AS {column}_max
-FROM {table}
-WHERE crawl IN ({listed})
-  AND subset = '{subset}'
-GROUP BY crawl, subset, "$path"
-ORDER BY crawl, {column}_min;
-"""
-
-
 @app.command()
 def coverage(
     crawl: Annotated[
@@ -289,3 +259,33 @@ def sql_(
 
     named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]
     sys.stdout.write(athena_sql(named or sorted(WITHOUT_KEY_STATISTICS), subset=subset, column=column, table=table))
+
+
+def athena_sql(
+    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
+) -> str:
+    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
+
+    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
+    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
+    """
+    if subset not in SUBSETS:
+        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
+    for name in (column, *table.split(".")):
+        if not name.isidentifier():
+            raise UserInputError(f"{name!r} is not a valid name in SQL")
+    if not crawls:
+        raise UserInputError("name at least one crawl")
+    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
+    return f"""SELECT crawl,
+       subset,
+       "$path" AS path,
+       count(*) AS row_count,
+       min({column}) AS {column}_min,
+       max({column}) AS {column}_max
+FROM {table}
+WHERE crawl IN ({listed})
+  AND subset = '{subset}'
+GROUP BY crawl, subset, "$path"
+ORDER BY crawl, {column}_min;
+"""
