@@ -28,6 +28,7 @@ from cc_pipeline.defs.partitions import (
     DOMAIN,
     KIND_TAG,
     SOURCE_FILE,
+    by_crawl,
     contiguous_ranges,
     keys_tags,
     partition_key,
@@ -295,7 +296,7 @@ class Launcher:
             raise failures[0]
         if failures:
             every = [one for failure in failures for one in failure.failed]
-            raise _of_partitions(job, failures[-1].run_id, f"{len(keys):,} partitions", every, len(keys))
+            raise _failed(job, failures[-1].run_id, f"{len(keys):,} partitions", said(every, len(keys)), every)
 
     def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
@@ -378,13 +379,10 @@ def unchanged(
     were just taken at some of the crawls.
     """
     looked = {look.asked.crawl: look.current for look in looks}
-    by_crawl: dict[str, list[str]] = {}
-    for key in keys:
-        crawl, _, slug = key.partition("|")
-        by_crawl.setdefault(crawl, []).append(slug)
+    asked = by_crawl(keys)
     versions: dict[str, dict[str, str]] = {}
-    for done, (crawl, slugs) in enumerate(by_crawl.items()):
-        progress.report("look", done, len(by_crawl), crawl)
+    for done, (crawl, slugs) in enumerate(asked.items()):
+        progress.report("look", done, len(asked), crawl)
         found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
         versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
     if versions:
@@ -423,10 +421,6 @@ def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFail
             words = what_was_said(raised.message, raised.cls_name)
             return RunFailed(job, result.run_id, shown, words, raised.cls_name)
     return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")
-
-
-def _of_partitions(job: str, run_id: str, shown: str, failed: Sequence[FailedPartition], asked: int) -> RunFailed:
-    return _failed(job, run_id, shown, said(failed, asked), failed)
 
 
 def _failed(job: str, run_id: str, shown: str, words: str, failed: Sequence[FailedPartition]) -> RunFailed:
