@@ -27,6 +27,8 @@ _ENDINGS_ALIKE = 0.6
 
 #: Wrong lines that an error names.
 _MOST_WRONG = 50
+#: Targets without captures of which it is said what may have been meant.
+_MOST_GUESSED = 5
 #: What stands for standard input where a file could be named.
 STANDARD_INPUT = "-"
 _NO_LIMIT = 1 << 62
@@ -142,6 +144,16 @@ def known_names(settings: Settings) -> tuple[str, ...]:
     except (CcPipelineError, duckdb.Error):
         pass
     return tuple(name for name in names if name)[:_MOST_COMPARED]
+
+
+def guesses(settings: Settings, nowhere: Sequence[Target], beside: Sequence[str] = ()) -> Iterator[tuple[Target, str]]:
+    """The first of the targets that were found ``nowhere`` with the known name that each may be a mistyping of, where
+    there is one. ``beside`` are names that were found."""
+    mistyped = {name for target in nowhere for name in (target.value, target.slug)}
+    known = [name for name in (*beside, *known_names(settings)) if name not in mistyped]
+    for target in nowhere[:_MOST_GUESSED]:
+        if target.place is not None and (guess := meant(target.place.host, known)) is not None:
+            yield target, guess
 
 
 def read_targets(given: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:

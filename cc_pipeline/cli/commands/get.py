@@ -149,10 +149,8 @@ def _guess(settings: Settings, target: Target) -> str:
     """What may have been meant by an address whose host the home does not know, but one that is like it."""
     from urllib.parse import urlsplit
 
-    from cc_pipeline.cli.options import known_names, meant
-
-    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), known_names(settings)
-    guess = None if host in known else meant(host, known)
+    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), options.known_names(settings)
+    guess = None if host in known else options.meant(host, known)
     return f"Did you mean {guess}? " if guess else ""
 
 

@@ -47,8 +47,6 @@ Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the inde
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
-#: Targets without captures of which a note says what may have been meant.
-_MOST_GUESSED = 5
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
@@ -213,18 +211,12 @@ def check(
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
     """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
     typo from a site that was never visited."""
-    from cc_pipeline.cli.options import known_names, meant
-
     nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
     if not nowhere:
         return
     beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
-    mistyped = {target.value for target in nowhere}
-    known = [name for name in (*beside, *known_names(question.settings)) if name not in mistyped]
-    for target in nowhere[:_MOST_GUESSED]:
-        guess = meant(target.place.host, known) if target.place is not None else None
-        if guess is not None:
-            warn(f"{target.definition} has no captures; did you mean {guess}?")
+    for target, guess in options.guesses(question.settings, nowhere, beside):
+        warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 
 def _each(
