@@ -53,7 +53,6 @@ sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}
 """
 
-
 #: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
 #: home's in any case: another one would show the runs of another home.
 DOTENV = """\

@@ -34,7 +34,6 @@ _FREE_SPACE = "Free some space; what is complete is kept and the next run goes o
 FAILED = "failed partitions"
 _TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
 
-
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
 

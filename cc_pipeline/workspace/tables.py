@@ -58,7 +58,6 @@ HOST_FACTS_SCHEMA: Final = pa.schema(
     ]
 )
 
-
 BY_CRAWL = ("crawl",)
 
 CRAWLS_SCHEMA = pa.schema(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-
 #: Targets that are named as having brought a domain's pages.
 _NAMED = 3
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cc_pipeline.upkeep.stored_files import Verified
     from cc_pipeline.workspace.workspace import Workspace
 
-
 _OUTCOMES = {"done": ("ok  ", "green"), "skipped": ("note", "yellow"), "failed": ("bad ", "red")}
 _HELD = {True: ("held        ", "green"), False: ("did not hold", "red"), None: ("not seen    ", "yellow")}
 

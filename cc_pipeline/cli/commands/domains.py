@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cc_pipeline.upkeep.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
 
-
 #: Keys that are shown.
 _SHOWN = 50
 

@@ -21,7 +21,6 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
              "without_statistics", "reason")  # fmt: skip
 

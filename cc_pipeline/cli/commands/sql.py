@@ -18,7 +18,6 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     import duckdb
 
-
 #: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
 _BATCH = 200
 #: Characters that would end a line or a column; no valid URL has them unescaped.

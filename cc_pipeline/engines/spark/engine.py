@@ -36,7 +36,6 @@ from cc_pipeline.workspace.workspace import Workspace, lake_options
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
 
-
 J = TypeVar("J", bound=Job)
 D = TypeVar("D")
 #: Seconds between two words of progress.

@@ -30,7 +30,6 @@ from cc_pipeline.workspace.workspace import open_workspace
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-
 #: ``(stage, done, total, detail)``, as progress is told.
 Told = Callable[[str, int, int | None, str], None]
 
