@@ -19,7 +19,7 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, NoAnswerKind, Span, Timeouts
 
 _OK = 200
 _PARTIAL = 206
@@ -192,7 +192,7 @@ async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
             body += block
     except aiohttp.ClientPayloadError as error:
         broken = connection is not None and isinstance(connection.exception(), aiohttp.ClientOSError)
-        kind = "connection_reset" if broken else "short_body"
+        kind: NoAnswerKind = "connection_reset" if broken else "short_body"
         raise NoAnswer(kind, str(error.__cause__ or error), len(body)) from error
     if not response.content.at_eof():
         response.close()  # the rest is not wanted: give the connection up rather than read it
