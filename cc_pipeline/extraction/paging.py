@@ -22,7 +22,8 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.reading import Row, page_of, read_members
+from cc_pipeline.records.reading import RecordRow as Row
+from cc_pipeline.records.reading import page_of, read_members
 from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
