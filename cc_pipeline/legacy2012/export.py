@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.extraction.expanding import part_slices
+from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
