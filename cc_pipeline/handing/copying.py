@@ -24,7 +24,7 @@ from cc_pipeline.archive.writing import arc_as_warc_member, warcinfo_record, wri
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.handing.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.keys import CAPTURE, PLACE
-from cc_pipeline.records.reading import RecordRow, read_members
+from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description
 from cc_pipeline.records.storage import RecordStorage
@@ -173,7 +173,7 @@ def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[t
             yield number, fault
 
 
-def given_member(kind: str, row: RecordRow, member: bytes, address: Address) -> bytes:
+def given_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
     """A stored record as it is handed on in a file of ``kind`` (warc or arc): an ARC record is converted where needed.
 
     Raises ``DataFault`` for bytes that are no sound gzip member any more, and for a record that has no WARC form.

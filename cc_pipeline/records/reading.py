@@ -33,12 +33,12 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 #: Columns that a page takes from its row of ``records``.
 _KEYS = (*KEY_NAMES, "archive_format")
 
-RecordRow = Mapping[str, Any]
+Row = Mapping[str, Any]
 #: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
 Found = bytes | DataFault | None
 
 #: Rows in their order, each with whether its bytes are wanted.
-_Window = Sequence[tuple[RecordRow, bool]]
+_Window = Sequence[tuple[Row, bool]]
 
 #: Stored bytes of one window, and its rows; whichever is reached first ends it (one record may be larger). Two windows
 #: are held at a time, and at most twice a window's bytes are under way.
@@ -50,7 +50,7 @@ _PARALLEL = 32
 _GAP = 128 << 10
 
 
-def page_of(item: tuple[RecordRow, bytes | None]) -> PageInput | ParsedPage:
+def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
     """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
 
     For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
@@ -80,12 +80,8 @@ def page_of(item: tuple[RecordRow, bytes | None]) -> PageInput | ParsedPage:
 
 
 def read_members(
-    rows: Iterable[RecordRow],
-    storage: RecordStorage,
-    wanted: Callable[[RecordRow], bool] | None = None,
-    *,
-    window: int = WINDOW,
-) -> Iterator[tuple[RecordRow, Found]]:
+    rows: Iterable[Row], storage: RecordStorage, wanted: Callable[[Row], bool] | None = None, *, window: int = WINDOW
+) -> Iterator[tuple[Row, Found]]:
     """Each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as its
     source had it, or what was quarantined.
 
@@ -113,8 +109,8 @@ def read_members(
         stopped.set()
 
 
-def _windows(rows: Iterable[RecordRow], wanted: Callable[[RecordRow], bool], most: int) -> Iterator[_Window]:
-    window: list[tuple[RecordRow, bool]] = []
+def _windows(rows: Iterable[Row], wanted: Callable[[Row], bool], most: int) -> Iterator[_Window]:
+    window: list[tuple[Row, bool]] = []
     size = 0
     for row in rows:
         reads = wanted(row)
@@ -142,12 +138,12 @@ def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
     return future
 
 
-def _given(window: _Window, found: Sequence[Found]) -> Iterator[tuple[RecordRow, Found]]:
+def _given(window: _Window, found: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
     for (row, _), stored in zip(window, found, strict=True):
         yield row, _as_it_was(row, stored)
 
 
-def _as_it_was(row: RecordRow, stored: Found) -> Found:
+def _as_it_was(row: Row, stored: Found) -> Found:
     if not isinstance(stored, bytes) or row["outcome"] != "fetched" or row["archive_format"] != "warc":
         return stored
     try:
@@ -193,7 +189,7 @@ def _planned(window: _Window, bounds: Coalescing) -> list[PlannedRange]:
     return ranges + [_place(window[number][0], number) for number in sorted(left)]
 
 
-def _place(row: RecordRow, number: int) -> PlannedRange:
+def _place(row: Row, number: int) -> PlannedRange:
     return PlannedRange(row["stored_file"], row["stored_offset"], row["stored_length"], (number,))
 
 
@@ -213,7 +209,7 @@ def _asked(
         yield planned, got
 
 
-def _cut(row: RecordRow, planned: PlannedRange, data: bytes) -> bytes:
+def _cut(row: Row, planned: PlannedRange, data: bytes) -> bytes:
     start, length = row["stored_offset"] - planned.offset, row["stored_length"]
     return data if length == len(data) else data[start : start + length]
 
