@@ -23,7 +23,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
-from cc_pipeline.records.reading import RecordRow, page_of, read_members
+from cc_pipeline.records.reading import Row, page_of, read_members
 from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
@@ -145,8 +145,8 @@ def spill_pages(
     return {table: partial(spilled_batches, folder / f"{table}.arrow") for table in _SCHEMAS}
 
 
-def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[RecordRow, bytes | None]]]:
-    task: list[tuple[RecordRow, bytes | None]] = []
+def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
+    task: list[tuple[Row, bytes | None]] = []
     size = 0
     parts = (part for batch in records for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000))
     each = (row for part in parts for row in part.to_pylist())
