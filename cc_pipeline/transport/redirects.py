@@ -197,6 +197,9 @@ class Follower:
     ) -> Answer:
         self._stats.requests += 1
         try:
-            return await self._client_for(address).ask(method, address, headers, hoped_for=hoped_for, bound=bound)
+            client = self._client_for(address)
+            if method == "GET":
+                return await client.get(address, headers, hoped_for=hoped_for, bound=bound)
+            return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound)
         finally:
             gate.leave()

@@ -14,7 +14,8 @@ import pytest
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.stores.answer import NoAnswer, Timeouts
-from cc_pipeline.stores.web import HttpClient, is_public
+from cc_pipeline.stores.connections import is_public
+from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after
 from cc_pipeline.transport.place import PlaceOptions
@@ -103,7 +104,10 @@ def test_names_that_stand_for_private_addresses_are_not_connected_to() -> None:
     async def asked(method: str) -> str:
         client = HttpClient("test", Timeouts(), public_only=True)
         try:
-            await client.ask(method, "http://localhost:9/", {}, hoped_for=200, bound=0)
+            if method == "GET":
+                await client.get("http://localhost:9/", {}, hoped_for=200, bound=0)
+            else:
+                await client.ask(method, "http://localhost:9/", {}, hoped_for=200, bound=0)
         except NoAnswer as refused:
             return refused.kind
         finally:
