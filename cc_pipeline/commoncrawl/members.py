@@ -1,5 +1,5 @@
-"""A look-up for thousands of targets must not ask each of them about each row. Which of them a capture is of is a
-question to dictionaries, whatever their number."""
+"""An index of targets: which of thousands a capture belongs to, by dictionaries. A look-up must not ask each target
+about each row."""
 
 from __future__ import annotations
 

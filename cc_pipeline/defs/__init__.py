@@ -1,1 +1,1 @@
-"""The only room that imports dagster: one noun a file."""
+"""Dagster: one noun a file. No other room imports it, but for types in ``cli/commands/domains.py``."""

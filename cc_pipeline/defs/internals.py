@@ -1,4 +1,4 @@
-"""Everything that reaches behind Dagster's public interface, so that an upgrade breaks one small file.
+"""Everything that reaches behind Dagster's public interface, so that an upgrade breaks one file.
 
 Seven private modules are imported, each for what the public names cannot do:
 

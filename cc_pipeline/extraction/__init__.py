@@ -1,1 +1,1 @@
-"""What is to be done of a slice, and doing it: standing, plan, locate, fetch, parse, run."""
+"""Decides what a crawl x target x subset still needs, and does it: standing, plan, locate, fetch, parse, run."""

@@ -44,7 +44,8 @@ from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS
 _STAGES: Final = (LOCATE, FETCH, PARSE)
 #: Committed with a table's digests of a crawl.
 _DONE: Final = input_digest({"layout": 4})
-#: What ``via`` could be, and how pages could be parsed: the digests do not tell.
+#: What ``via`` could be, and how pages could be parsed: the digests do not tell. Of before layout 4: a later locator or
+#: parser is not added.
 _VIAS: Final = ("auto", "parquet", "btree", "zipnum")
 _PARSED_AS: Final = tuple(product(("2", "1"), EXTRACTORS, (False, True)))
 #: Bytes that are written anew in seconds.

@@ -1,1 +1,2 @@
-"""Finding captures: footers, the row-group catalog, and the locators. Works on bytes and tables it is given."""
+"""Finds captures: footers, the row-group catalog, and the locators. Reads the source through the transport it is given,
+and keeps footers and indexes in the folders it is given."""

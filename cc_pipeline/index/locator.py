@@ -1,5 +1,6 @@
-"""Three kinds of index know where captures are, and a look-up must not care which one answers: what every locator
-answers, for whom, at which price, and which one is chosen."""
+"""Locators: what each kind of index answers, for which targets, at which price, and which one is chosen.
+
+Three kinds of index know where captures are, and a look-up must not care which one answers."""
 
 from __future__ import annotations
 

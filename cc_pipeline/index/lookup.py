@@ -1,5 +1,5 @@
-"""Callers want captures and not indexes. Targets are looked up in a crawl in the cheapest index there is, and the
-answers of two indexes can be compared."""
+"""A look-up: the captures of targets in a crawl, from the cheapest index there is. Answers of two indexes can be
+compared. Callers want captures and not indexes."""
 
 from __future__ import annotations
 

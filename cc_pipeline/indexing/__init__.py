@@ -1,1 +1,1 @@
-"""A crawl's own way: its list, its footers, its catalog, indexes that are built here."""
+"""Prepares a crawl for look-ups: list, footers, catalog, indexes nobody publishes."""

@@ -1,5 +1,5 @@
-"""Analysts open a file that was published elsewhere, before, or over S3: read-only, with what DuckDB needs to read its
-lake, wherever that lies now.
+"""Opens a published DuckDB file read-only, with what DuckDB needs to read its lake, wherever that lies now. The file
+may have been published elsewhere, before its home was moved, or over S3.
 
 DuckDB reads S3 by its extension ``httpfs``, which is no part of its wheel. It is taken from a Python package or from
 where DuckDB keeps installed ones, and never fetched from the internet. The credentials live as long as the connection:

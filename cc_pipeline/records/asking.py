@@ -1,5 +1,5 @@
-"""A source fails in many ways, and each capture is to get exactly one outcome all the same. One run over the captures
-of a crawl: what is known so far about each of them."""
+"""One fetch run over the captures of a crawl: what is asked for, and what is known so far about each capture. A source
+fails in many ways, and each capture gets exactly one outcome all the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
-No other room reads the environment. Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it
-makes sense, a flag of the command line.
+Two modules elsewhere look at these variables themselves: ``engines/spark/ambient.py`` for a worker's own credentials,
+``cli/commands/get.py`` for whether a home is named. Every setting is an environment variable ``CC_PIPELINE_<NAME>``
+and, where it makes sense, a flag of the command line.
 """
 
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source

@@ -29,9 +29,9 @@ class Settings:
     with the same objects, in the order in which they are asked for what the source does not give, ``mirror_access``
     what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``s3_endpoint``,
     ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``places.py``).
-    ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
-    the source's own default. ``wait`` is how many seconds a source that refuses is waited for (0: not at all,
-    ``math.inf``: for ever); ``None`` means as long as a run that nobody watches waits.
+    ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and for all processes of the
+    home; ``None`` means the source's own default. ``wait`` is how many seconds a source that refuses is waited for (0:
+    not at all, ``math.inf``: for ever); ``None`` means as long as a run that nobody watches waits.
     ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the
     share of a partition's captures that may fail to come without failing its run, ``max_lost`` the share of a
     command's captures that the source may have lost before that is doubted, ``accept_losses`` the numbers of losses
@@ -144,7 +144,7 @@ class Settings:
 
     @property
     def budget_path(self) -> Path:
-        """The request budget all processes of this machine share."""
+        """The request budget that all processes of this home share."""
         return self.home / "budget.sqlite"
 
     @property

@@ -1,1 +1,1 @@
-"""Verified byte ranges of a source: retries by kind of fault, one request budget per machine."""
+"""Verified byte ranges of a source: retries by kind of fault, one request budget per home."""

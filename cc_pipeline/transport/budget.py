@@ -1,5 +1,6 @@
-"""Common Crawl blocks machines and not processes. So all processes of one share a budget of requests in a file: slots
-by host, pauses, refusals, and what is lent to workers elsewhere."""
+"""The budget of requests, a file that all processes of a home share: slots by host, pauses, refusals, and what is lent
+to workers elsewhere. Common Crawl blocks machines and not processes: homes on one machine that ask the same source each
+have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from cc_pipeline.stores.opening import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """Per host and machine: ``rate`` in requests per second (``None``: as fast as it goes), ``concurrency`` in
-    requests under way. ``shared`` says whether other processes of this machine count too. ``begin`` is the rate of the
+    """Per host and budget: ``rate`` in requests per second (``None``: as fast as it goes), ``concurrency`` in
+    requests under way. ``shared`` says whether other processes of the home count too. ``begin`` is the rate of the
     first requests where ``rate`` has to be earned (``None``: it has not)."""
 
     rate: float | None

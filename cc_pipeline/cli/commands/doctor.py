@@ -73,7 +73,7 @@ def doctor(
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
-    All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
+    All processes of this home share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
 
     --live sends at most 60 requests, one a second, and says of each assumption whether it held.

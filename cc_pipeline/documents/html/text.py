@@ -1,5 +1,4 @@
-"""Search and dataset builders want the words of a page and their language: the full text as in 2012, and CLD2's
-guess."""
+"""The full text of a page, as in 2012, and its languages, as CLD2 guesses them: for search and for data sets."""
 
 from __future__ import annotations
 

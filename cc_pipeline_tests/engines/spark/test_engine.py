@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.engines.spark import engine, work
 from cc_pipeline.engines.spark import plans as cutting
 from cc_pipeline.engines.spark.engine import SparkEngine
@@ -305,7 +306,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
             if step == "_fetched":
                 fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
             else:
-                patched.setattr(plan, "PARSER_VERSION", "3")
+                patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
                 parse_records(mine, NEW, [goes], engine=spark())
     assert len(list(plans.rglob("*.arrow"))) >= 2
     assert len(not_named(mine)) >= 2
