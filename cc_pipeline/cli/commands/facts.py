@@ -13,7 +13,6 @@ from cc_pipeline.cli.output import checked_format, console, notice, progress_bar
 from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.facts.rank_text import LEVELS, parse_release
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import claim_home, load_settings
 
@@ -55,6 +54,7 @@ def ranks(
 
       cc-pipeline ranks
     """
+    from cc_pipeline.facts.rank_text import LEVELS, parse_release
     from cc_pipeline.facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
     from cc_pipeline.workspace.workspace import open_workspace
 

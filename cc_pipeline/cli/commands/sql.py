@@ -10,22 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import FuzzyWordCompleter
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import options
-from cc_pipeline.cli.answers import is_complete
 from cc_pipeline.cli.output import console, console_err, notice, show_table, warn
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     import duckdb
+    from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output import Output
 
 
@@ -49,6 +45,10 @@ def converse(
     Ctrl-C drops what is typed, or ends the query that runs. ``history`` is a file that what was typed is kept in.
     ``screen`` is another terminal than this process's, for tests.
     """
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import FuzzyWordCompleter
+    from prompt_toolkit.filters import Condition
+
     session: PromptSession[str] = PromptSession(
         history=_kept(history),
         multiline=True,
@@ -80,6 +80,10 @@ def converse(
 
 
 def _keys() -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings
+
+    from cc_pipeline.cli.answers import is_complete
+
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -97,6 +101,8 @@ def _keys() -> KeyBindings:
 
 def _kept(path: Path) -> History:
     """The history in ``path``, which nobody else may read; in memory where it cannot be written."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     except OSError:
