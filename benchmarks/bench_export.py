@@ -29,9 +29,9 @@ import numpy as np
 
 from benchmarks.report import Report, sized
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.handing import tables as handing
+from cc_pipeline.handing import table_files
+from cc_pipeline.handing.handed_files import scratch_beside, whole_file
 from cc_pipeline.handing.near_duplicates import near_duplicates
-from cc_pipeline.handing.whole import scratch_beside, whole_file
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline_tests.peak import own_peak
@@ -85,10 +85,10 @@ def build(folder: Path, pages: int) -> Path:
 def ours(published: Path, format: str, out: Path) -> dict[str, Any]:
     """Hands the table on as ``cc-pipeline export`` does; rows and peak."""
     with duckdb.connect(str(published), read_only=True) as connection, scratch_beside(out) as scratch:
-        handing.bound_memory(connection, scratch)
-        [selection] = handing.select_tables(connection, ["page_text"], [], [])
+        table_files.bound_memory(connection, scratch)
+        [selection] = table_files.select_tables(connection, ["page_text"], [], [])
         with whole_file(out) as path:
-            return {"rows": handing.write_table(connection, selection, format, path).rows}
+            return {"rows": table_files.write_table(connection, selection, format, path).rows}
 
 
 def rival(published: Path, format: str, out: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_faults                        all cells, some ten minutes
     SHORT=1 python -m benchmarks.bench_faults                one cell in each of two places
     python -m benchmarks.bench_faults --places folder http
-    python -m benchmarks.bench_faults --docs                 and its table into docs/faults.md
+    python -m benchmarks.bench_faults --docs                 and its table into faultmatrix.md
 
 Each cell is a home that meets the fault, runs again, runs at the sound source and replays what was settled. There is
 no rival: the goals are those of docs/faults.md.
@@ -21,14 +21,14 @@ from benchmarks.report import SHORT, Report, sized
 from cc_pipeline_tests.faultmatrix import PLACES, Result, cells, place_at, run_cell
 from cc_pipeline_tests.faulttable import BEGIN, END, table
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
+DOCS = Path(__file__).resolve().parents[1] / "cc_pipeline_tests" / "faultmatrix.md"
 
 
 def main() -> None:
     """Runs the cells, prints a line a figure, and writes ``benchmarks/results/faults.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--places", nargs="+", choices=PLACES, default=list(PLACES[: sized(2, len(PLACES))]))
-    parser.add_argument("--docs", action="store_true", help="write the table into docs/faults.md (needs all places)")
+    parser.add_argument("--docs", action="store_true", help="write the table into faultmatrix.md (needs all places)")
     given = parser.parse_args()
     if given.docs and (SHORT or set(given.places) != set(PLACES)):
         parser.error("--docs needs all places")

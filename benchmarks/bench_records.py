@@ -34,8 +34,9 @@ from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.places import PlacesFound
 from cc_pipeline.records.plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.transport import ByteRange, RangeBytes, Transport
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.planned import captures_table, html_record

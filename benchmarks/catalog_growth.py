@@ -101,7 +101,7 @@ def _before(workspace: Workspace) -> None:
 
 
 def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> None:
-    """Adding crawls as a harvest does, disk, one domain in one crawl and in all, a thousand domains in one question."""
+    """Adding crawls as a harvest does, disk, one domain in one crawl and in all."""
     shape = Shape(crawls=crawls or CRAWLS, subsets=sized((("warc", 6, 5),), SUBSETS))
     print(f"# a home that grows to {shape.row_groups:,} row groups in {shape.crawls} crawls", flush=True)
     report.setting |= {"row_groups": shape.row_groups, "crawls": shape.crawls}
@@ -160,15 +160,6 @@ def _ask(report: Report, path: Path, state: str) -> None:
                 report.figure(
                     f"domain_{name}_{state}_{part}", value, None, most, higher_is_better=False, unit="ms", note=note
                 )
-        for name, chosen in (("one_crawl", crawls[-1]), ("all_crawls", None)):
-            targets = {str(number): ranges for number, ranges in enumerate(domains)}
-            started = time.perf_counter()
-            found = catalog.row_groups_for_many(chosen, ["warc"], targets)
-            seconds = time.perf_counter() - started
-            note = f"{len(found.row_groups)} row groups, {len(found.pairs)} pairs"
-            report.figure(
-                f"thousand_domains_{name}_{state}", seconds, None, 3, higher_is_better=False, unit="s", note=note
-            )
 
 
 def ask(catalog: Catalog, crawl: str | None, domains: Sequence[Sequence[KeyRange]]) -> tuple[list[float], float]:

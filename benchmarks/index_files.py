@@ -93,7 +93,7 @@ def generate_index_file(
 
 
 def _chunk_generator(seed: int, start: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(seeded.number(seed, "rows", start)))
+    return np.random.Generator(np.random.PCG64(seeded.drawn_number(seed, "rows", start)))
 
 
 def _narrowed(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -117,7 +117,7 @@ def _hosts_around(seed: int, name: str, domain_rows: int, rows: int, at: float) 
     before = int(others * at)
     on_subdomain = domain_rows // 5
     own = [(name, "", domain_rows - on_subdomain), (name, "blog", on_subdomain)]
-    rng = np.random.Generator(np.random.PCG64(seeded.number(seed, "hosts")))
+    rng = np.random.Generator(np.random.PCG64(seeded.drawn_number(seed, "hosts")))
     hosts = joined_hosts(
         [
             some_hosts(rng, before, "a", chr(ord(name[0]) - 1)),
@@ -150,7 +150,7 @@ def write_files(root: Path, count: int, distinct: int = 64, row_groups: int = 16
 def write_file(path: Path, seed: int, row_groups: int, rows: int = 4) -> None:
     """One index file with ``row_groups`` groups of ``rows`` rows, sorted by key."""
     spec = CrawlSpec(CRAWL)
-    rng = np.random.Generator(np.random.PCG64(seeded.number(1, "file", CRAWL, seed)))
+    rng = np.random.Generator(np.random.PCG64(seeded.drawn_number(1, "file", CRAWL, seed)))
     first = "abcdefghijklmnopqrstuvwxyz"[seed % 26]
     table = index_rows(rng, spec, some_hosts(rng, row_groups * rows, first, first), 0, row_groups * rows)
     schema = published_schema(spec)

@@ -1,6 +1,6 @@
 """What two large jobs would cost, computed: requests, bytes, core hours, dollars, hours. ``docs/scale.md`` shows it.
 
-    python -m benchmarks.scale_model          the tables of that page
+    python -m benchmarks.scale_model          the tables of that page, and what goes in
 
 Every figure that goes in is a measurement of ours or a published one; ``FIGURES`` says which, and whether it is an
 assumption. Nothing here was run at this scale.
@@ -194,7 +194,7 @@ PLACES: Final = (
 
 def tables() -> str:
     """The tables of ``docs/scale.md``, as Markdown."""
-    return "\n\n".join([_volumes(), *(_places(job) for job in JOBS), _figures()])
+    return "\n\n".join([_volumes(), *(_places(job) for job in JOBS)])
 
 
 def _volumes() -> str:
@@ -226,7 +226,8 @@ def _places(job: Job) -> str:
     return _table([job.name, "by requests", "by the line", "by cores", "takes", "cores", "PUTs"], rows)
 
 
-def _figures() -> str:
+def figures() -> str:
+    """What goes in, and where each figure is from, as Markdown."""
     rows = [[figure.what, figure.shown, figure.kind, figure.source] for figure in FIGURES.values()]
     return _table(["what goes in", "", "", "from"], rows)
 
@@ -258,4 +259,4 @@ def _hours(hours: float) -> str:
 
 
 if __name__ == "__main__":
-    print(tables())
+    print(tables(), figures(), sep="\n\n")

@@ -3,7 +3,19 @@
 ``docs/architecture.md`` describes the rooms and what each may import.
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
 
 #: The name under which requests are sent and files are written.
 SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
+
+
+def compiled(module: str, name: str) -> Any:
+    """The function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` where that was not built, or of an older
+    source: a twin in Python then does the same, slower."""
+    try:
+        return getattr(import_module(f"cc_pipeline.{module}"), name, None)
+    except ImportError:
+        return None

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
-from cc_pipeline.extraction.brought import mismatched_rows, unsettled_rows
+from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import replay_records
 from cc_pipeline.extraction.shortfall import LOOKS

@@ -2,7 +2,7 @@
 
 Two ways to run it: ``FaultServer`` on a thread of the test (its ``hits`` can be read at any time), and
 ``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed). All kinds of
-fault are explained in docs/faults.md.
+fault are explained in faultmatrix.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table in docs/faults.md that ``make bench-faults`` makes: written from results, and read again."""
+"""The table in faultmatrix.md that ``make bench-faults`` makes: written from results, and read again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from cc_pipeline_tests.faultmatrix import TIMES, Cell, Result
 
-#: Where the table stands in docs/faults.md.
+#: Where the table stands in faultmatrix.md.
 BEGIN: Final = "<!-- made by make bench-faults -->"
 END: Final = "<!-- end of what make bench-faults made -->"
 _HEAD: Final = ("place", "fault", "of", "once", "one run", "the next run too")

@@ -70,7 +70,9 @@ def _table(columns: Iterable[Column]) -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for name, kind, note in columns:
         rows.setdefault((kind, note), []).append(f"`{name}`")
-    lines = (f"- {', '.join(names)} ({kind}): {note}" for (kind, note), names in rows.items())
+    # most are text, and the page says so once
+    kinds = {kind: "" if kind == "varchar" else f" ({kind})" for kind, _ in rows}
+    lines = (f"- {', '.join(names)}{kinds[kind]}: {note}" for (kind, note), names in rows.items())
     return "\n".join(textwrap.fill(line, 119, subsequent_indent="  ", break_on_hyphens=False) for line in lines) + "\n"
 
 

@@ -13,8 +13,9 @@ from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, scrubbed, sho
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import HomeNote, read_note, write_note
 from cc_pipeline.settings import Settings, claim_home, load_settings, normalise_root
-from cc_pipeline.stores import NoAnswer, S3Options, open_store
-from cc_pipeline.transport import Transport
+from cc_pipeline.stores.answer import NoAnswer, S3Options
+from cc_pipeline.stores.opening import open_store
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import judge_status
 
 

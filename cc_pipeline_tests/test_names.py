@@ -118,6 +118,12 @@ def test_the_names_that_others_hold_stay(tmp_path: Path) -> None:
     )
 
 
+def test_the_page_of_settings_has_every_variable_and_no_other() -> None:
+    page = LIST.parents[1].joinpath("docs", "settings.md").read_text("utf-8")
+    told = {f"variable {name}" for name in re.findall(r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b", page)}
+    assert told == {name for name in of_settings() if name.startswith("variable ")}
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

@@ -1,1 +1,1 @@
-"""Record containers, pure over bytes: WARC, ARC, Hadoop SequenceFile, WAT, WET (see docs/formats.md)."""
+"""Archive files, pure over bytes: WARC, ARC and gzip become records (see docs/formats.md)."""

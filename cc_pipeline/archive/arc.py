@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cc_pipeline.archive import record as digests
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.http import (
     decode_url,
@@ -19,7 +18,7 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.record import ArchivedRecord, Headers, sha1_base32
 from cc_pipeline.archive.runs import inflate_run
 from cc_pipeline.archive.walk import iter_stored
 from cc_pipeline.errors import DataFault, DataKind
@@ -38,6 +37,11 @@ _KNOWN_SCHEME = re.compile(rb"(?<![A-Za-z0-9])(?:https?|ftp|dns|filedesc|metadat
 _MEDIA_TYPE = re.compile(r"-|[a-z]+/[^ /]+|no-type", re.IGNORECASE)
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
+
+#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
+RecordEnd = Literal["apart", "member", "adjacent"]
+
+_STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +149,6 @@ def _is_date(word: str) -> bool:
     return _DATE.fullmatch(word) is not None
 
 
-#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
-RecordEnd = Literal["apart", "member", "adjacent"]
-
-_STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
-
-
 def build_record(
     header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: RecordEnd = "apart"
 ) -> ArchivedRecord:
@@ -193,7 +191,7 @@ def build_record(
         http_status_line=None if message is None else message.start_line,
         http_headers=() if message is None else message.headers,
         payload=payload,
-        payload_digest=digests.sha1_base32(payload),
+        payload_digest=sha1_base32(payload),
         declared_digest=None,
         truncated=http.get("x-commoncrawl-contenttruncated"),
         declared_mime=media_type(http.get("content-type")) or media_type(values["Content-type"]),
@@ -262,12 +260,8 @@ def parse_record(
             return build_record(header, block, (*odd, flag.WRONG_LENGTH))
         if lost_carriage_returns(block, header.block_length):
             return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
-        raise DataFault(
-            DataKind.LENGTH_MISMATCH,
-            source,
-            offset,
-            f"record declares {header.block_length} bytes, {len(block)} are there",
-        )
+        why = f"record declares {header.block_length} bytes, {len(block)} are there"
+        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, why)
     tail = content[end:]
     behind = tail.lstrip(_BLANK)
     if behind and sound and not begins_record(behind):
@@ -280,20 +274,12 @@ def parse_record(
 class ArcGrammar:
     """ARC for ``walk.iter_stored``."""
 
-    def wanted(self, content: bytes) -> int:
-        return wanted(content)
-
     max_header = MAX_LINE
     max_start = MAX_LINE
-
-    def starts(self, data: bytes) -> Iterator[int]:
-        return record_starts(data)
-
-    def begins(self, data: bytes) -> bool:
-        return begins_record(data)
-
-    def parse_header(self, data: bytes, source: str, offset: int) -> ArcHeader:
-        return parse_header(data, source, offset)
+    wanted = staticmethod(wanted)
+    starts = staticmethod(record_starts)
+    begins = staticmethod(begins_record)
+    parse_header = staticmethod(parse_header)
 
     def elastic(self, header: ArcHeader) -> bool:
         return header.block_length < 0 or header.is_filedesc

@@ -19,6 +19,13 @@ _LOOSE = re.compile(
 )
 _DIGITS = re.compile(r"\d{8,20}|(\d{14})[^\s\d]\S{0,20}")
 
+_PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
+
+_STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
+_STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
+_REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
+_FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
+
 
 def warc_date(text: str) -> tuple[datetime | None, bool]:
     """(aware UTC time or ``None``, is the spelling plain?) of a ``WARC-Date``.
@@ -64,9 +71,6 @@ def digits_date(text: str) -> tuple[datetime | None, bool]:
         return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not odd
     except ValueError:
         return None, False
-
-
-_PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 
 
 class FieldLines(NamedTuple):
@@ -158,12 +162,6 @@ def lost_carriage_returns(block: bytes, declared: int) -> bool:
     What ends a record may be counted in ``block``, so a few bytes more than lines are allowed for.
     """
     return b"\r" not in block and 0 < declared - len(block.rstrip(b"\n")) <= block.count(b"\n") + 4
-
-
-_STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
-_STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
-_REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
-_FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
 
 
 class HttpMessage(NamedTuple):

@@ -1,4 +1,5 @@
-"""One archived HTTP exchange, whatever container it came from."""
+"""WARC and ARC differ, and no reader further on should know: one archived HTTP exchange, whatever container it came
+from, with its digests and flags for all that was odd."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from cc_pipeline.archive.members import DEFAULT_LIMIT
-from cc_pipeline.codings import DecodedPayload, dechunked, dechunked_prefix, decoded
+from cc_pipeline.codings import DecodedPayload, decoded
 
 #: As records spell it, and bare as the index does.
 _SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
@@ -19,61 +20,6 @@ _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _SHIFTS: Final = tuple(range(150, -1, -10))
 _ALGORITHMS: Final = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
-
-
-def sha1_base32(payload: bytes) -> str:
-    """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
-    number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
-
-
-def declared(value: str | None) -> str | None:
-    """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
-    if value is None:
-        return None
-    usual = _SHA1.fullmatch(value)
-    if usual is not None:
-        return usual[1]
-    if not value.strip():
-        return None
-    value = value.strip()
-    algorithm, raw = _parse(value)
-    if algorithm == "sha1" and raw is not None:
-        return base64.b32encode(raw).decode("ascii")
-    return value
-
-
-def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
-    """Whether a ``declared`` digest is the payload's; ``None`` where the two cannot be compared."""
-    if value == computed_sha1:
-        return True
-    algorithm, raw = _parse(value)
-    if algorithm is None or raw is None:
-        return None
-    if algorithm == "sha1":
-        return base64.b32encode(raw).decode("ascii") == computed_sha1
-    return hashlib.new(algorithm, payload, usedforsecurity=False).digest() == raw
-
-
-def _parse(value: str) -> tuple[str | None, bytes | None]:
-    """(algorithm, raw digest) of ``algorithm:text``, the text in hexadecimal, base32 or base64, told by its length."""
-    name, colon, text = value.partition(":")
-    algorithm = name.lower().replace("-", "") if colon else "sha1"
-    size = _ALGORITHMS.get(algorithm)
-    if size is None:
-        return None, None
-    bare = (text if colon else value).strip().rstrip("=")
-    try:
-        if len(bare) == 2 * size:
-            raw = bytes.fromhex(bare)
-        elif len(bare) == -(-size * 8 // 5):
-            raw = base64.b32decode(bare.upper() + "=" * (-len(bare) % 8))
-        else:
-            raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_" if set(bare) & {"-", "_"} else None)
-    except (ValueError, binascii.Error):
-        return algorithm, None
-    return algorithm, raw if len(raw) == size else None
-
 
 LF_ONLY: Final = "lf-only-header"
 CR_CR_LF: Final = "cr-cr-lf-header"
@@ -144,8 +90,61 @@ FLAGS: Final[dict[str, str]] = {
     DIGEST_UNKNOWN: "the declared digest cannot be compared (unknown algorithm or spelling)",
 }
 
-
 Headers = tuple[tuple[str, str], ...]
+
+
+def sha1_base32(payload: bytes) -> str:
+    """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
+    number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+
+
+def declared(value: str | None) -> str | None:
+    """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
+    if value is None:
+        return None
+    usual = _SHA1.fullmatch(value)
+    if usual is not None:
+        return usual[1]
+    if not value.strip():
+        return None
+    value = value.strip()
+    algorithm, raw = _parse(value)
+    if algorithm == "sha1" and raw is not None:
+        return base64.b32encode(raw).decode("ascii")
+    return value
+
+
+def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
+    """Whether a ``declared`` digest is the payload's; ``None`` where the two cannot be compared."""
+    if value == computed_sha1:
+        return True
+    algorithm, raw = _parse(value)
+    if algorithm is None or raw is None:
+        return None
+    if algorithm == "sha1":
+        return base64.b32encode(raw).decode("ascii") == computed_sha1
+    return hashlib.new(algorithm, payload, usedforsecurity=False).digest() == raw
+
+
+def _parse(value: str) -> tuple[str | None, bytes | None]:
+    """(algorithm, raw digest) of ``algorithm:text``, the text in hexadecimal, base32 or base64, told by its length."""
+    name, colon, text = value.partition(":")
+    algorithm = name.lower().replace("-", "") if colon else "sha1"
+    size = _ALGORITHMS.get(algorithm)
+    if size is None:
+        return None, None
+    bare = (text if colon else value).strip().rstrip("=")
+    try:
+        if len(bare) == 2 * size:
+            raw = bytes.fromhex(bare)
+        elif len(bare) == -(-size * 8 // 5):
+            raw = base64.b32decode(bare.upper() + "=" * (-len(bare) % 8))
+        else:
+            raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_" if set(bare) & {"-", "_"} else None)
+    except (ValueError, binascii.Error):
+        return algorithm, None
+    return algorithm, raw if len(raw) == size else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class ArchivedRecord:
     ``container`` is ``warc`` or ``arc``. ``record_type`` is a WARC type (``response``, ``revisit`` ...), ``arc``,
     or ``filedesc`` for the version block of an ARC file. ``url`` is decoded as UTF-8 where its bytes are UTF-8.
     ``payload`` is the body as stored: Common Crawl stores bodies already decoded, so nothing here is
-    decompressed a second time (``decoding.decoded_payload`` does where bodies are still encoded); it is the whole
+    decompressed a second time (``decoded_payload`` does where bodies are still encoded); it is the whole
     block of records that are no HTTP message. ``fetch_time`` is aware UTC, ``None`` where the record's own date
     cannot be read. ``http_status`` is ``None`` where there is no readable status line; ``http_status_line`` is the
     request line of a request. ``payload_digest`` is ``sha1`` in base32 without a prefix, computed from
@@ -186,6 +185,3 @@ class ArchivedRecord:
 def decoded_payload(record: ArchivedRecord, limit: int = DEFAULT_LIMIT) -> DecodedPayload:
     """The record's payload without the codings its HTTP headers name, at most ``limit`` bytes. Never raises."""
     return decoded(record.payload, record.http_headers, limit)
-
-
-__all__ = ["DecodedPayload", "dechunked", "dechunked_prefix", "decoded_payload"]

@@ -71,12 +71,8 @@ def iter_stored(
     with open_window(stream) as window:
         head = window.slice(window.begin, _PROBE)
         if not head.strip(_BLANK):
-            yield DataFault(
-                DataKind.NOT_A_RECORD,
-                source,
-                window.begin,
-                "no record: nothing but line breaks" if head else "no record: no bytes",
-            )
+            why = "no record: nothing but line breaks" if head else "no record: no bytes"
+            yield DataFault(DataKind.NOT_A_RECORD, source, window.begin, why)
         elif name := _other_compression(head, grammar):
             reason = f"the file is compressed with {name}, which is not supported: compress it with gzip, by record"
             yield DataFault(DataKind.UNSUPPORTED, source, window.begin, reason)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Final, NamedTuple
 
-from cc_pipeline.archive import record as digests
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.http import (
     HttpMessage,
@@ -23,9 +22,10 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord, Headers, dechunked
+from cc_pipeline.archive.record import ArchivedRecord, Headers, declared, matches, sha1_base32
 from cc_pipeline.archive.runs import inflate_run
 from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.codings import dechunked
 from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes a record header may have. Real ones stay under 10 KiB.
@@ -42,6 +42,15 @@ _SINGLE = frozenset(
     )
 )
 _BLANK: Final = b"\r\n"
+
+_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
+_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
+_HTTP_TYPES = frozenset(("response", "revisit", "request"))
+
+_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
+#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
+_LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
+_END = b"\r\n\r\n"
 
 
 class WarcHeader(NamedTuple):
@@ -68,17 +77,12 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     start = 0
     if data[:1] in (b"\r", b"\n"):
         start = len(data) - len(data.lstrip(_BLANK))
-        if start:
-            odd.append(flag.BLANK_BEFORE)
+        odd.append(flag.BLANK_BEFORE)
     version = _VERSION.match(data, start, start + 64)
     if version is None:
         if start == len(data):
-            raise DataFault(
-                DataKind.NOT_A_RECORD,
-                source,
-                offset,
-                "no record: nothing but line breaks" if data else "no record: no bytes",
-            )
+            why = "no record: nothing but line breaks" if data else "no record: no bytes"
+            raise DataFault(DataKind.NOT_A_RECORD, source, offset, why)
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no WARC version line: {data[start : start + 32]!r}")
     if version[1] not in _KNOWN_VERSIONS:
         odd.append(flag.UNKNOWN_VERSION)
@@ -127,11 +131,6 @@ def wanted(content: bytes) -> int:
     return header.block_start + header.block_length
 
 
-_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
-_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
-_HTTP_TYPES = frozenset(("response", "revisit", "request"))
-
-
 def build_record(
     header: WarcHeader, data: bytes, start: int, stop: int, source: str, odd: tuple[str, ...] = ()
 ) -> ArchivedRecord:
@@ -148,25 +147,25 @@ def build_record(
         found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
     message = _message(record_type, values, url, data, start, stop)
     http: dict[str, str] = {}
-    claimed = digests.declared(values.get("warc-payload-digest"))
+    claimed = declared(values.get("warc-payload-digest"))
     if message is None:
         payload = data[start:stop]
         mime = values.get("content-type")
-        claimed = claimed or digests.declared(values.get("warc-block-digest"))
+        claimed = claimed or declared(values.get("warc-block-digest"))
     else:
         payload = message.body
         http = first_values(message.headers)
         mime = http.get("content-type")
         found += message.flags
-    computed = digests.sha1_base32(payload)
+    computed = sha1_base32(payload)
     if claimed != computed and record_type != "revisit":
         if message is not None and payload[:2] == b"\r\n" and _surplus_crlf(payload, claimed, http, source):
             payload = payload[2:]
-            computed = digests.sha1_base32(payload)
+            computed = sha1_base32(payload)
             found.append(flag.EXTRA_CRLF)
         if claimed is not None and claimed != computed and "warc-segment-number" not in values:
-            verdict = _digest_flag(claimed, payload, computed, http, None if message is None else data[start:stop])
-            found += verdict
+            found += _digest_flag(claimed, payload, computed, http, None if message is None else data[start:stop])
+    cut = values.get("warc-truncated")
     return ArchivedRecord(
         container="warc",
         record_type=record_type,
@@ -180,7 +179,7 @@ def build_record(
         payload=payload,
         payload_digest=computed,
         declared_digest=claimed,
-        truncated=_truncated(values),
+        truncated=None if cut is None else cut.strip().lower() or "unspecified",
         declared_mime=media_type(mime),
         flags=tuple(dict.fromkeys(found)),
     )
@@ -206,15 +205,14 @@ def _message(
     if record_type not in _HTTP_TYPES or start == stop:
         return None
     kind = media_type(values.get("content-type"))
-    if kind == "application/http" or (kind is None and url[:4].lower() == "http"):
-        parse = parse_request if record_type == "request" else parse_response
-        return parse(data, start, stop)
-    return None
+    if kind != "application/http" and (kind is not None or url[:4].lower() != "http"):
+        return None
+    return (parse_request if record_type == "request" else parse_response)(data, start, stop)
 
 
 def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], source: str) -> bool:
     """CC-MAIN-2018-34 wrote one CRLF too many behind the HTTP header; the digest or the length tells."""
-    if claimed is not None and digests.matches(claimed, payload[2:], digests.sha1_base32(payload[2:])):
+    if claimed is not None and matches(claimed, payload[2:], sha1_base32(payload[2:])):
         return True
     wanted = str(len(payload) - 2)
     return "CC-MAIN-2018-34" in source and http.get("content-length", wanted) == wanted
@@ -223,28 +221,17 @@ def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], sou
 def _digest_flag(
     claimed: str, payload: bytes, computed: str, http: dict[str, str], block: bytes | None
 ) -> tuple[str, ...]:
-    verdict = digests.matches(claimed, payload, computed)
+    verdict = matches(claimed, payload, computed)
     if verdict is None:
         return (flag.DIGEST_UNKNOWN,)
     if verdict:
         return ()
     plain = dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
-    if plain is not None and digests.matches(claimed, plain, digests.sha1_base32(plain)):
+    if plain is not None and matches(claimed, plain, sha1_base32(plain)):
         return (flag.DIGEST_OF_DECHUNKED,)
-    if block is not None and digests.matches(claimed, block, digests.sha1_base32(block)):
+    if block is not None and matches(claimed, block, sha1_base32(block)):
         return (flag.DIGEST_OF_BLOCK,)
     return (flag.DIGEST_MISMATCH,)
-
-
-def _truncated(values: dict[str, str]) -> str | None:
-    reason = values.get("warc-truncated")
-    return None if reason is None else (reason.strip().lower() or "unspecified")
-
-
-_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
-#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
-_LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
-_END = b"\r\n\r\n"
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
@@ -291,12 +278,8 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
         if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
             block = block.rstrip(b"\n")
             return build_record(header, block, 0, len(block), source, (*odd, flag.WRONG_LENGTH))
-        raise DataFault(
-            DataKind.LENGTH_MISMATCH,
-            source,
-            offset,
-            f"record declares {header.block_length} bytes, {len(block)} are there",
-        )
+        why = f"record declares {header.block_length} bytes, {len(block)} are there"
+        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, why)
     tail = content[end:]
     if tail != _END:
         if not _ends_record(tail):
@@ -309,11 +292,11 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
 class WarcGrammar:
     """WARC for ``walk.iter_stored``."""
 
-    def wanted(self, content: bytes) -> int:
-        return wanted(content)
-
     max_header = MAX_HEADER
     max_start = 64
+    wanted = staticmethod(wanted)
+    begins = staticmethod(begins_record)
+    parse_header = staticmethod(parse_header)
 
     def starts(self, data: bytes) -> Iterator[int]:
         found = (match.start() for match in _VERSION_LINE.finditer(data))
@@ -321,12 +304,6 @@ class WarcGrammar:
             return found
         lower = (match.start() for match in _LOWER_VERSION_LINE.finditer(data))
         return merge(found, (place for place in lower if data[place - 1 : place] == b"\n"))
-
-    def begins(self, data: bytes) -> bool:
-        return begins_record(data)
-
-    def parse_header(self, data: bytes, source: str, offset: int) -> WarcHeader:
-        return parse_header(data, source, offset)
 
     def elastic(self, header: WarcHeader) -> bool:
         return False

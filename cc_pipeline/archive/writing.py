@@ -86,9 +86,9 @@ def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length:
     return out.getvalue()
 
 
-def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord], gzipped: bool = True) -> None:
+def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord]) -> None:
     """Append records to a binary stream, one gzip member each."""
-    writer = WARCWriter(stream, gzip=gzipped)
+    writer = WARCWriter(stream, gzip=True)
     for record in records:
         writer.write_record(record)
 
@@ -99,7 +99,9 @@ def _http_head(record: ArchivedRecord) -> bytes:
     length = str(len(record.payload))
     for name, value in record.http_headers:
         lowered = name.lower()
-        if lowered in _HOP_FIELDS and not undone.issuperset(_codings(value)):
+        if lowered in _HOP_FIELDS and not undone.issuperset(
+            {part.strip().lower() for part in value.split(",")} - {"", "identity"}
+        ):
             fields.append((_HOP_FIELDS[lowered], value))
         elif lowered == "content-length" and value != length:
             fields += (("X-Crawler-Content-Length", value), ("Content-Length", length))
@@ -108,10 +110,6 @@ def _http_head(record: ArchivedRecord) -> bytes:
     lines = [record.http_status_line] if record.http_status_line is not None else []
     lines += [f"{name}: {value}" if name else value for name, value in fields]
     return "\r\n".join((*lines, "", "")).encode("latin-1", "replace")
-
-
-def _codings(value: str) -> set[str]:
-    return {token for token in (part.strip().lower() for part in value.split(",")) if token not in ("", "identity")}
 
 
 def _record(

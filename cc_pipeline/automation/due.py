@@ -1,4 +1,5 @@
-"""Which crawls to harvest and which partitions to extract: pure decisions over lists and plans."""
+"""What is due by itself, and how much of it at a time: which crawls to harvest, which partitions to extract, at the
+pace that a person chose. Pure decisions over lists and plans."""
 
 from __future__ import annotations
 
@@ -23,6 +24,34 @@ _UNKNOWN: Final = 100.0
 _FIXED: Final = 20.0
 #: Captures a second where the source has no limit: they are still to be checked and parsed.
 _UNLIMITED: Final = 50.0
+
+#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
+#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
+#: parser's, from a home that shares the lake.
+_BY_ITSELF: Final = frozenset(
+    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
+)
+Pair = tuple[str, str]
+_NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
+#: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
+#: can run it at any time.
+MOST_FAILURES: Final = 4
+#: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
+#: its run, so that a partition that ends its process takes no others with it for good.
+_FIRST_REST: Final = timedelta(minutes=30)
+#: What was not tried because its run ended early is due again at once; where that happens again, after half an hour,
+#: then after four times as long each time, up to so long. Such a partition is never left alone: nothing is wrong with
+#: it.
+_LONGEST_HELD: Final = timedelta(hours=8)
+#: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
+#: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
+#: rhythm: it would be due again with every tick.
+MOST_FAILURES_OF_DUE: Final = 12
+#: How often runs are cut to a quarter where they end before they try what they were to: from 200 partitions to three,
+#: so that all come soon once the reason is gone.
+_SMALLER: Final = 3
+#: Tries alone that one tick asks for.
+_ALONE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +143,6 @@ def decide_crawls(
     return CrawlDecision(register, tuple(run), tuple(waiting))
 
 
-#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
-#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
-#: parser's, from a home that shares the lake.
-_BY_ITSELF: Final = frozenset(
-    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Due:
     """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
@@ -159,10 +180,6 @@ def due_of(look: Look, now: datetime) -> Due:
     return Due(frozenset(stale | look.retire), frozenset(due), frozenset(waiting))
 
 
-Pair = tuple[str, str]
-_NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class AskedRun:
     """One run: its (crawl, domain) ``pairs``, why it is asked for (``watch``, ``backfill`` or ``repair``), and how many
@@ -196,27 +213,6 @@ class Bounds:
     seconds: float
     runs: int
     per_run: int
-
-
-#: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
-#: can run it at any time.
-MOST_FAILURES: Final = 4
-#: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
-#: its run, so that a partition that ends its process takes no others with it for good.
-_FIRST_REST: Final = timedelta(minutes=30)
-#: What was not tried because its run ended early is due again at once; where that happens again, after half an hour,
-#: then after four times as long each time, up to so long. Such a partition is never left alone: nothing is wrong with
-#: it.
-_LONGEST_HELD: Final = timedelta(hours=8)
-#: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
-#: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
-#: rhythm: it would be due again with every tick.
-MOST_FAILURES_OF_DUE: Final = 12
-#: How often runs are cut to a quarter where they end before they try what they were to: from 200 partitions to three,
-#: so that all come soon once the reason is gone.
-_SMALLER: Final = 3
-#: Tries alone that one tick asks for.
-_ALONE: Final = 5
 
 
 def decide_backfill(

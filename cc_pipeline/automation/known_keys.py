@@ -14,7 +14,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.indexing.crawls import found_by_name
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, HARVEST, LIST, LOCATE, PARSE
-from cc_pipeline.upkeep import purge_plan as purge_note
+from cc_pipeline.upkeep.purge_plan import begun
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Targets that a message names.
@@ -76,4 +76,4 @@ def which_target(text: str, known: Collection[str]) -> str:
 
 def purges_begun(workspace: Workspace) -> Mapping[str, str]:
     """The definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
-    return {note.slug: note.definition for note in purge_note.begun(workspace.place)}
+    return {note.slug: note.definition for note in begun(workspace.place)}

@@ -15,6 +15,9 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
+#: Wrong lines that a note names.
+_NAMED = 5
+
 
 def read(path: Path) -> tuple[Target, ...]:
     """The targets of the list; none when there is no file. Files of sets lie beside the list. Raises
@@ -50,10 +53,6 @@ def read_what_is_right(path: Path, copy: Path) -> Watched:
     return Watched(
         targets, f"{path}, {named}. Correct or delete the wrong lines; the other {len(targets)} targets count"
     )
-
-
-#: Wrong lines that a note names.
-_NAMED = 5
 
 
 def _keep(copy: Path, text: str) -> None:

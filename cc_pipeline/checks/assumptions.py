@@ -28,6 +28,8 @@ _REFUSED: Final = frozenset({401, 403, 429, 503})
 _EXPLICIT = re.compile(r"bytes=(\d+)-(\d+)")
 _STATED = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.IGNORECASE)
 
+_ANSWERED: Final = frozenset({_OK, _PARTIAL, 416})
+
 
 @dataclass(slots=True)
 class Facts:
@@ -175,8 +177,6 @@ ASSUMPTIONS: Final = (
     Assumption("retry_after", "a refusal says when to come back", _retry_after),
     Assumption("s3_same", "s3://commoncrawl has the same objects", lambda facts, _: (facts.s3, "")),
 )
-
-_ANSWERED: Final = frozenset({_OK, _PARTIAL, 416})
 
 
 def _of_source(answers: Answers) -> list[Seen]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from cc_pipeline.checks.scope import Look, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.extraction.brought import share
+from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
 from cc_pipeline.index.catalog.checks import (
@@ -34,6 +34,16 @@ from cc_pipeline.lake.slice import LIST, Figures, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.workspace.workspace import Workspace
+
+#: Partitions that are looked up again: each costs a second look-up.
+_SAMPLE = 3
+#: Partitions that are tried for it: not every crawl has a second index.
+_TRIED = 50
+#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
+#: so many keys are compared in memory.
+_MOST_COMPARED = 50_000
+#: Partitions that a verdict names.
+_NAMED = 5
 
 
 def crawl_list_verdict(workspace: Workspace) -> CheckResult:
@@ -105,17 +115,6 @@ def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
     """The crawls whose path list was read, of those to look at."""
     made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
     return sorted(made if look.crawls is None else made & look.crawls)
-
-
-#: Partitions that are looked up again: each costs a second look-up.
-_SAMPLE = 3
-#: Partitions that are tried for it: not every crawl has a second index.
-_TRIED = 50
-#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
-#: so many keys are compared in memory.
-_MOST_COMPARED = 50_000
-#: Partitions that a verdict names.
-_NAMED = 5
 
 
 def index_verdict(workspace: Workspace, name: str, look: Look) -> CheckResult:

@@ -115,7 +115,7 @@ def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
     )
 
 
-def some(keys: Collection[str], most: int = NAMED) -> str:
+def some(keys: Collection[str]) -> str:
     """The first of ``keys``, and how many more there are."""
-    shown = ", ".join(sorted(keys)[:most])
-    return f"{shown} and {len(keys) - most:,} more" if len(keys) > most else shown
+    shown = ", ".join(sorted(keys)[:NAMED])
+    return f"{shown} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else shown

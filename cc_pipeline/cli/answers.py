@@ -24,11 +24,7 @@ from cc_pipeline.lake.reading import last_token, unended
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 #: How DuckDB is told to write each format.
-_COPIED: Final = {
-    "csv": "FORMAT csv, HEADER",
-    "jsonl": "FORMAT json",
-    "parquet": "FORMAT parquet, COMPRESSION zstd",
-}
+_COPIED: Final = {"csv": "FORMAT csv, HEADER", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION zstd"}
 #: Kinds of statements that answer with rows; of the others there is nothing to show.
 _ANSWERING: Final = (
     StatementType.SELECT,

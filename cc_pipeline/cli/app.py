@@ -31,11 +31,6 @@ from cc_pipeline.cli.commands import (
     url_index,
     whole_files,
 )
-from cc_pipeline.cli.commands import dataset as report
-from cc_pipeline.cli.commands import facts as ranks
-from cc_pipeline.cli.commands import harvest as catalog
-from cc_pipeline.cli.commands import run as replay
-from cc_pipeline.cli.commands import url_index as build
 from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
@@ -53,20 +48,20 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("crawls")(sql.crawls)
 app.command("harvest")(harvest.harvest)
-app.command("build-index")(build.build_index)
+app.command("build-index")(url_index.build_index)
 app.command("get")(get.get)
 app.command("plan")(plan.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
-app.command("ranks")(ranks.ranks)
+app.command("ranks")(facts.ranks)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
 app.command("dataset")(dataset.dataset)
-app.command("replay")(replay.replay)
+app.command("replay")(run.replay)
 app.command("repair")(harvest.repair)
 app.command("facts")(facts.facts)
 app.command("sql")(sql.sql)
-app.command("report")(report.report)
+app.command("report")(dataset.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("settings")(choices.settings)
@@ -77,8 +72,13 @@ app.command("init")(init.init)
 app.add_typer(facts.app, name="datasets")
 app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")
-app.add_typer(catalog.app, name="catalog")
+app.add_typer(harvest.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
+
+_INCOMPLETE = 3
+#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
+_GC_EVERY = 50_000
+_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def _flowing(text: str) -> str:
@@ -88,14 +88,9 @@ def _flowing(text: str) -> str:
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
 
-for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
+for _each in (app, facts.app, domains.app, automation.app, harvest.app, url_index.app):
     for _command in _each.registered_commands:
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
-
-_INCOMPLETE = 3
-#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
-_GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options that many commands share, and what a person meant by their words: texts, files of them, names mistyped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.settings import Settings
-
 
 #: Endings that are tried in the place of one that does not exist, the commonest first.
 _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
@@ -26,6 +24,76 @@ _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "
 _MOST_COMPARED = 20_000
 _ALIKE = 0.85
 _ENDINGS_ALIKE = 0.6
+
+#: Wrong lines that an error names.
+_MOST_WRONG = 50
+#: Targets without captures of which it is said what may have been meant.
+_MOST_GUESSED = 5
+#: What stands for standard input where a file could be named.
+STANDARD_INPUT = "-"
+_NO_LIMIT = 1 << 62
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several: a comma and a space between them.",
+    ),
+]
+Home = Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")]
+Crawls = Annotated[
+    list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
+]
+_DOMAIN = typer.Option(
+    "--domain",
+    "-d",
+    help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
+    "for standard input; may be repeated.",
+)
+Targets = Annotated[list[str], _DOMAIN]
+MaybeTargets = Annotated[list[str] | None, _DOMAIN]
+Subsets = Annotated[
+    list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
+]
+Via = Annotated[str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="Where records are fetched and pages parsed: local, or spark (docs/scale.md)."),
+]
+AllowGaps = Annotated[
+    bool,
+    typer.Option(
+        "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
+    ),
+]
+AcceptLosses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-losses", help="Captures that the source has lost, by the number that a run says of them. Repeatable."
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
+    ),
+]
+Wait = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere two minutes).",
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="Ask nothing: fetch whatever it costs (above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS), parse again "
+        "what a changed setting asks for.",
+    ),
+]
 
 
 def meant(host: str, known: Iterable[str]) -> str | None:
@@ -78,86 +146,14 @@ def known_names(settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in names if name)[:_MOST_COMPARED]
 
 
-#: Wrong lines that an error names.
-_MOST_WRONG = 50
-#: What stands for standard input where a file could be named.
-STANDARD_INPUT = "-"
-_NO_LIMIT = 1 << 62
-Source = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several: a comma and a space between them.",
-        show_default=False,
-    ),
-]
-Home = Annotated[
-    str | None, typer.Option("--home", help="Folder of all local state (default: data).", show_default=False)
-]
-Crawls = Annotated[
-    list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
-]
-_DOMAIN = typer.Option(
-    "--domain",
-    "-d",
-    help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
-    "for standard input; may be repeated.",
-    show_default=False,
-)
-Targets = Annotated[list[str], _DOMAIN]
-MaybeTargets = Annotated[list[str] | None, _DOMAIN]
-Subsets = Annotated[
-    list[str] | None,
-    typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.", show_default=False),
-]
-Via = Annotated[
-    str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.", show_default=False)
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Where records are fetched and pages parsed: local, or spark (docs/scale.md).",
-        show_default=False,
-    ),
-]
-AllowGaps = Annotated[
-    bool,
-    typer.Option(
-        "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
-    ),
-]
-AcceptLosses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-losses", help="Captures that the source has lost, by the number that a run says of them. Repeatable."
-    ),
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        metavar="FILTER",
-        show_default=False,
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
-    ),
-]
-Wait = Annotated[
-    bool | None,
-    typer.Option(
-        "--wait/--no-wait",
-        show_default=False,
-        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere two minutes).",
-    ),
-]
-Yes = Annotated[
-    bool,
-    typer.Option(
-        "--yes",
-        help="Ask nothing: fetch whatever it costs (above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS), parse again "
-        "what a changed setting asks for.",
-    ),
-]
+def guesses(settings: Settings, nowhere: Sequence[Target], beside: Sequence[str] = ()) -> Iterator[tuple[Target, str]]:
+    """The first of the targets that were found ``nowhere`` with the known name that each may be a mistyping of, where
+    there is one. ``beside`` are names that were found."""
+    mistyped = {name for target in nowhere for name in (target.value, target.slug)}
+    known = [name for name in (*beside, *known_names(settings)) if name not in mistyped]
+    for target in nowhere[:_MOST_GUESSED]:
+        if target.place is not None and (guess := meant(target.place.host, known)) is not None:
+            yield target, guess
 
 
 def read_targets(given: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:

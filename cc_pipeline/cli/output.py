@@ -27,6 +27,22 @@ from cc_pipeline.errors import UserInputError, disk_trouble
 #: a message stays one line of a log.
 _UNBROKEN = 100_000
 
+#: A line of pieces, plain ones or (text, style).
+coloured = Text.assemble
+#: Characters that would end a line or a column of a table, or give orders to a terminal.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
+#: Rows from which the widths of the columns of plain text are taken; those behind them are written as they come.
+_MEASURED = 1_000
+#: Characters for a column, below which each row of a wide result stands alone.
+_NARROWEST = 12
+#: Characters between two columns of a table on a terminal.
+_BETWEEN = 3
+#: Seconds that were left when a source was last waited for.
+_left = [0]
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+#: Formats of commands that print figures.
+ROW_FORMATS = ("table", "csv", "jsonl")
+
 
 def _console(*, stderr: bool = False) -> Console:
     """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither.
@@ -42,17 +58,6 @@ def _console(*, stderr: bool = False) -> Console:
 
 console = _console()
 console_err = _console(stderr=True)
-#: A line of pieces, plain ones or (text, style).
-coloured = Text.assemble
-
-#: Characters that would end a line or a column of a table, or give orders to a terminal.
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
-#: Rows from which the widths of the columns of plain text are taken; those behind them are written as they come.
-_MEASURED = 1_000
-#: Characters for a column, below which each row of a wide result stands alone.
-_NARROWEST = 12
-#: Characters between two columns of a table on a terminal.
-_BETWEEN = 3
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -133,10 +138,6 @@ def progress_bars() -> Iterator[None]:
         yield
 
 
-#: Seconds that were left when a source was last waited for.
-_left = [0]
-
-
 def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
     """Writes a line to standard error for each time that a source is waited for, where no bar shows it."""
     del total
@@ -168,9 +169,6 @@ def drop_output() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
-
-
 def format_by_name(out: Path | None) -> str:
     """The format of rows that the name of a file says; a table for none, on the screen.
 
@@ -181,10 +179,6 @@ def format_by_name(out: Path | None) -> str:
     if (found := _SUFFIXES.get(out.suffix.lower())) is None:
         raise UserInputError(f"the name {out.name!r} does not say a format; add --format csv, jsonl or parquet")
     return found
-
-
-#: Formats of commands that print figures.
-ROW_FORMATS = ("table", "csv", "jsonl")
 
 
 def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:

@@ -22,10 +22,9 @@ _SHOWN_PAIRS = 40
 _NAMED = 5
 #: Members without captures that a set's report names, a line each.
 _NAMED_MEMBERS = 20
-#: Targets that were found nowhere for which a name is guessed.
-_GUESSED = 5
 #: Characters of a target's definition in a table or note.
 _LONGEST_NAME = 120
+_CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
 
 
 def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target]) -> None:
@@ -48,9 +47,6 @@ def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: S
     _say_empty(settings, done, by_slug)
     _say_absent(settings, done, by_slug)
     _say_shortfall(done)
-
-
-_CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
 
 
 def say_totals(settings: Settings) -> None:
@@ -117,21 +113,15 @@ def _say_empty(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[
 
 def _guess(settings: Settings, nowhere: Sequence[Target]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
-    from cc_pipeline.cli.options import found_before, known_names, meant
+    from cc_pipeline.cli.options import found_before, guesses
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
-    if not nowhere:
-        return
-    mistyped = {target.slug for target in nowhere}
-    known = [name for name in known_names(settings) if name not in mistyped]
-    for target in nowhere[:_GUESSED]:
-        guess = meant(target.place.host, known) if target.place is not None else None
-        if guess is not None:
-            note(
-                f"{target.definition} has no captures; did you mean {guess}? To forget it: "
-                f"cc-pipeline domains remove {target.definition}"
-            )
+    for target, guess in guesses(settings, nowhere) if nowhere else ():
+        note(
+            f"{target.definition} has no captures; did you mean {guess}? To forget it: "
+            f"cc-pipeline domains remove {target.definition}"
+        )
 
 
 def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
@@ -165,7 +155,7 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
 
 
 def _say_shortfall(done: Mapping[Slice, Done]) -> None:
-    from cc_pipeline.extraction.brought import share
+    from cc_pipeline.extraction.fetch_counts import share
 
     planned = sum(one.after.planned for one in done.values())
     unsettled = sum(one.after.unsettled for one in done.values())

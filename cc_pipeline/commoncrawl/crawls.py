@@ -1,4 +1,6 @@
-"""Crawls: their ids, the list of them (``collinfo.json``), and what is peculiar about some."""
+"""Commands, partitions and indexes name crawls by id, and much hangs on the id alone: when a crawl was made, which
+index it has, what is odd about it. Ids, the published list (``collinfo.json``), and what a selection such as
+``2018..2024`` means."""
 
 from __future__ import annotations
 
@@ -11,20 +13,14 @@ from typing import Any, Final, Literal
 
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
-
-def _weeks(*weeks: str) -> frozenset[str]:
-    return frozenset(f"CC-MAIN-{week}" for week in weeks)
-
-
-# fmt: off
 #: No row group has minimum and maximum of ``url_surtkey`` in the fields of today; seen in all 300 ``warc`` files of
 #: each by a survey of the footers in 2022.
-WITHOUT_KEY_STATISTICS: Final = _weeks(
-    "2017-43", "2017-47", "2017-51", "2018-05", "2018-09", "2018-13", "2018-17", "2018-22", "2018-26", "2018-30",
-    "2018-34", "2018-39", "2018-43",
+WITHOUT_KEY_STATISTICS: Final = frozenset(
+    f"CC-MAIN-{week}"
+    for week in """
+2017-43 2017-47 2017-51 2018-05 2018-09 2018-13 2018-17 2018-22 2018-26 2018-30 2018-34 2018-39 2018-43
+""".split()
 )
-
-# fmt: on
 
 #: Payload digests that can be wrong: an extra CRLF stands between HTTP header and payload.
 WITH_DOUBTFUL_DIGESTS: Final = frozenset({"CC-MAIN-2018-34"})
@@ -42,14 +38,6 @@ FIRST_WITH: Final = {
 }
 
 _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
-
-
-def has(crawl_id: str, feature: str) -> bool | None:
-    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id does not
-    tell its week."""
-    weekly = _WEEKLY_ID.fullmatch(crawl_id)
-    return weekly[1] >= FIRST_WITH[feature] if weekly else None
-
 
 Era = Literal["columnar", "arc", "built"]
 
@@ -77,6 +65,42 @@ _MAX_ID = 64
 MAX_CRAWLS: Final = 10_000
 #: Common Crawl began in 2007; a crawl of a year far from now would pass for the newest or the oldest.
 _YEARS: Final = range(2007, 2101)
+
+Span = tuple[datetime, datetime]
+
+_YEAR = re.compile(r"\d{4}")
+_IN_ID = re.compile(r"(?<![0-9])(?:20\d\d)(?![0-9])")
+_WEEK = re.compile(r".*-(\d{4})-(\d{2})")
+_BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+#: A crawl of which only the week is known took about this long.
+_DAYS = 14
+
+#: The last day on which this list was compared with what is published.
+KNOWN_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
+
+_WEEKS: Final = """
+2013 20 48
+2014 10 15 23 35 41 42 49 52
+2015 06 11 14 18 22 27 32 35 40 48
+2016 07 18 22 26 30 36 40 44 50
+2017 04 09 13 17 22 26 30 34 39 43 47 51
+2018 05 09 13 17 22 26 30 34 39 43 47 51
+2019 04 09 13 18 22 26 30 35 39 43 47 51
+2020 05 10 16 24 29 34 40 45 50
+2021 04 10 17 21 25 31 39 43 49
+2022 05 21 27 33 40 49
+2023 06 14 23 40 50
+2024 10 18 22 26 30 33 38 42 46 51
+2025 05 08 13 18 21 26 30 33 38 43 47 51
+2026 04 08 12 17 21 25 30 34 39 43
+"""
+
+
+def has(crawl_id: str, feature: str) -> bool | None:
+    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id does not
+    tell its week."""
+    weekly = _WEEKLY_ID.fullmatch(crawl_id)
+    return weekly[1] >= FIRST_WITH[feature] if weekly else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +205,7 @@ def unlisted_crawl(crawl_id: str) -> Crawl | None:
         started = datetime(*month, 1, tzinfo=UTC)
         ended = (started + timedelta(days=31)).replace(day=1) - timedelta(seconds=1)
         return Crawl(crawl_id, f"CC-NEWS of {started:%B %Y}", started, ended, None)
-    return Crawl(crawl_id, crawl_id, None, None, None) if index_is_built(crawl_id) else None
+    return crawl_of(crawl_id) if index_is_built(crawl_id) else None
 
 
 def validate_crawl_id(text: str) -> str:
@@ -253,16 +277,6 @@ def age(crawl: Crawl) -> tuple[datetime, str]:
     return moment.replace(tzinfo=UTC) if moment else datetime(1, 1, 1, tzinfo=UTC), crawl.id
 
 
-Span = tuple[datetime, datetime]
-
-_YEAR = re.compile(r"\d{4}")
-_IN_ID = re.compile(r"(?<![0-9])(?:20\d\d)(?![0-9])")
-_WEEK = re.compile(r".*-(\d{4})-(\d{2})")
-_BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-#: A crawl of which only the week is known took about this long.
-_DAYS = 14
-
-
 def is_selection(text: str, listed: Sequence[Crawl]) -> bool:
     """Whether ``text`` may mean several crawls: ``all``, ``2018..2024``, or a year that is not a crawl's own id."""
     text = text.strip()
@@ -330,37 +344,18 @@ def _bound(text: str, listed: Sequence[Crawl], side: int) -> tuple[int, datetime
 
 
 def _first(crawl: Crawl) -> tuple[int, datetime, str]:
-    return (min(_years(crawl), default=age(crawl)[0].year), *age(crawl))
+    began = age(crawl)
+    return (min(_years(crawl), default=began[0].year), *began)
 
 
 def _last(crawl: Crawl) -> tuple[int, datetime, str]:
-    return (max(_years(crawl), default=age(crawl)[0].year), *age(crawl))
+    began = age(crawl)
+    return (max(_years(crawl), default=began[0].year), *began)
 
 
 def _years(crawl: Crawl) -> list[int]:
     weekly = _WEEK.fullmatch(crawl.id)
     return [int(weekly[1])] if weekly else sorted(int(year) for year in _IN_ID.findall(crawl.id))
-
-
-#: The last day on which this list was compared with what is published.
-KNOWN_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
-
-_WEEKS: Final = """
-2013 20 48
-2014 10 15 23 35 41 42 49 52
-2015 06 11 14 18 22 27 32 35 40 48
-2016 07 18 22 26 30 36 40 44 50
-2017 04 09 13 17 22 26 30 34 39 43 47 51
-2018 05 09 13 17 22 26 30 34 39 43 47 51
-2019 04 09 13 18 22 26 30 35 39 43 47 51
-2020 05 10 16 24 29 34 40 45 50
-2021 04 10 17 21 25 31 39 43 49
-2022 05 21 27 33 40 49
-2023 06 14 23 40 50
-2024 10 18 22 26 30 33 38 42 46 51
-2025 05 08 13 18 21 26 30 33 38 43 47 51
-2026 04 08 12 17 21 25 30 34 39 43
-"""
 
 
 def crawl_of(crawl_id: str) -> Crawl:

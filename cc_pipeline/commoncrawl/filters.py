@@ -92,8 +92,8 @@ class Filters:
         if self.statuses:
             status = table["fetch_status"]
             known = pc.if_else(pc.greater(status, 0), status, None)  # -1 stands for a missing status
-            wanted = pa.array(sorted(self.statuses), pa.int16())
-            conditions.append(("status", _unless_null(known, pc.is_in(known, wanted))))
+            wanted = pc.is_in(known, pa.array(sorted(self.statuses), pa.int16()))
+            conditions.append(("status", pc.if_else(pc.is_valid(known), wanted, pa.scalar(None, pa.bool_()))))
         if self.mimes:
             mime = pc.utf8_lower(pc.coalesce(table["content_mime_detected"], table["content_mime_type"]))
             pattern = "|".join(re.escape(one).replace(r"/\*", "/.*") for one in self.mimes)
@@ -113,10 +113,6 @@ def _says_languages(table: pa.Table) -> bool:
     """
     crawl = table["crawl"][0].as_py() if table.num_rows else ""
     return has(crawl, "content_languages") is not False and table["content_languages"].null_count < table.num_rows
-
-
-def _unless_null(values: pa.Array, holds: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_valid(values), holds, pa.scalar(None, pa.bool_()))
 
 
 def _items(text: str | None) -> list[str]:

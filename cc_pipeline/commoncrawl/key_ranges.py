@@ -1,4 +1,5 @@
-"""Many key ranges at once: in order, disjoint, and asked by bisection, so that a question costs little."""
+"""Indexes are sorted by key, so a target is a few ranges of keys: in order, disjoint, and asked by bisection. With them
+the keys of the 2012 B-tree, which are written in another way than SURT keys."""
 
 from __future__ import annotations
 
@@ -9,6 +10,11 @@ from dataclasses import dataclass
 from typing import overload
 
 from cc_pipeline.commoncrawl.surt import canonical_host
+
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
+_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
+_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
+_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,12 +45,6 @@ def prefix_range(prefix: bytes) -> KeyRange:
     trimmed = prefix.rstrip(b"\xff")
     end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
     return KeyRange(prefix, end)
-
-
-_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
-_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
-_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
-_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
 
 
 def reverse_dots(host: str) -> str:

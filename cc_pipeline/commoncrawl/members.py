@@ -1,4 +1,5 @@
-"""Which of many targets a capture is of: a question to dictionaries, whatever their number."""
+"""A look-up for thousands of targets must not ask each of them about each row. Which of them a capture is of is a
+question to dictionaries, whatever their number."""
 
 from __future__ import annotations
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_prefix_parts = lru_cache(maxsize=4096)(resolved_parts)
+#: Hosts whose answer is remembered: rows of an index come host by host.
+_REMEMBERED: Final = 65_536
+#: The number of a target, and the port it is restricted to.
+_OfHost = tuple[tuple[int, int | None], ...]
 
 
 def host_of(url: str) -> str:
@@ -45,11 +52,6 @@ def _authority(url: str) -> str:
     for mark in "/?#":
         rest = rest.partition(mark)[0]
     return rest
-
-
-@lru_cache(maxsize=4096)
-def _prefix_parts(value: str) -> tuple[str, str, str | None] | None:
-    return resolved_parts(value)
 
 
 def starts_with(url: str, prefix: str) -> bool:
@@ -86,12 +88,6 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
     query = mark + query
     ways = (path, bare + "/", *([bare] if bare else []))
     return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))
-
-
-#: Hosts whose answer is remembered: rows of an index come host by host.
-_REMEMBERED: Final = 65_536
-#: The number of a target, and the port it is restricted to.
-_OfHost = tuple[tuple[int, int | None], ...]
 
 
 class MemberIndex:

@@ -97,12 +97,8 @@ def divided(target: Target, parts: int) -> list[Target]:
 def part_from(slug: str, definition: str) -> Target:
     """The part ``slug`` again, from its ``written`` definition. Raises ``UserInputError``."""
     head, _, listed = definition.partition(" = ")
-    return Target("set", head.removeprefix("set:"), slug, tuple(map(parse_target, member_texts(listed))))
-
-
-def member_texts(listed: str) -> list[str]:
-    """The definitions of the members in a written definition, behind its `` = ``."""
-    return listed.split(", ") if listed else []
+    members = tuple(map(parse_target, listed.split(", ") if listed else ()))
+    return Target("set", head.removeprefix("set:"), slug, members)
 
 
 def _neighbourhood(member: Target, domains: set[str]) -> str:

@@ -1,4 +1,5 @@
-"""Keys in the bucket: path lists, index files, WARC files, and the ARC files of 2008 to 2012.
+"""Every object in the bucket is found by its key, and the layouts of eighteen years are still in use. Path lists, index
+files, WARC files and the ARC files of 2008 to 2012, by their names.
 
 Addresses of all years (``s3n://``, ``https://``) are read as keys of the bucket of today.
 """
@@ -31,6 +32,42 @@ OLD_FOLDER: Final = "common-crawl/"
 _OLD = r"^common-crawl/((?:crawl-data|crawl-00[12]|parse-output|cc-index|projects)/)"
 _OLD_NAME = re.compile(_OLD)
 
+_KEY = re.compile(r"[!-~]+")
+_MAX_KEY = 1024
+
+_BY_SEGMENT = re.compile(r"parse-output/segment/(\d{1,19})/(\d{1,15})_(\d{1,9})\.arc\.gz")
+_BY_DAY = re.compile(r"(crawl-00[12])/(\d{4})/(\d\d)/(\d\d)/(\d+)/(\d{1,15})_(\d{1,9})\.arc\.gz")
+_CRAWL_OF_FOLDER: Final = {folder: crawl for crawl, folder in ARC_CRAWLS.items()}
+_MAX_MS: Final = 4_102_444_800_000  # the year 2100
+
+#: The lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
+PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
+
+#: The longest real lists have some 100,000 paths in 15 MB, that of the ARC files of crawl 002 has 323,694 in 16 MB.
+MAX_LIST_BYTES: Final = 1 << 28
+#: Of a list that is allowed so many lines, empty ones too, the keys take a few hundred MB at most.
+MAX_LIST_KEYS: Final = 2_000_000
+#: An address is a key of at most 1,024 bytes behind a bucket's name; the rest is room for blanks.
+_MAX_LINE: Final = 4096
+#: Bytes inflated at a time, and bytes of gzip data given to zlib at a time (what it leaves is copied).
+_PIECE: Final = 1 << 18
+_STEP: Final = 1 << 14
+#: Lists have one member; packers that cut their input make a member of 64 KiB or more.
+_MAX_MEMBERS: Final = 1 << 14
+
+_INDEX_FILE = re.compile(
+    r"(?:cc-index|projects/[^/]+/[^/]+/index)/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
+    r"part-(?P<part>\d+)[^/]*\.parquet"
+)
+_WARC_FILE = re.compile(
+    r"(?:crawl-data|projects/[^/]+)/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
+    r"(?P<subset>warc|crawldiagnostics|robotstxt|wat|wet|text)/(?P<name>[^/]+)"
+)
+_NEWS_FILE = re.compile(r"crawl-data/CC-NEWS/(?P<year>\d{4})/(?P<month>\d\d)/CC-NEWS-(?P<segment>\d{14}-\d+)\.warc\.gz")
+_WARC_NAME = re.compile(
+    r"[A-Za-z0-9-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]+)?\.warc\.(?:\w+\.)?gz"
+)
+
 
 def todays_key(name: str) -> str:
     """The key in today's bucket for a name or an address of any year; other names as they are.
@@ -48,10 +85,6 @@ def todays_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     import pyarrow.compute as pc  # noqa: PLC0415
 
     return pc.replace_substring_regex(names, _OLD, r"\1")
-
-
-_KEY = re.compile(r"[!-~]+")
-_MAX_KEY = 1024
 
 
 def current_key(address: str) -> str:
@@ -73,12 +106,6 @@ def clean_key(key: str) -> str:
             DataKind.MALFORMED, key[:100], None, "a key is a relative path without '..' and without empty parts"
         )
     return key
-
-
-_BY_SEGMENT = re.compile(r"parse-output/segment/(\d{1,19})/(\d{1,15})_(\d{1,9})\.arc\.gz")
-_BY_DAY = re.compile(r"(crawl-00[12])/(\d{4})/(\d\d)/(\d\d)/(\d+)/(\d{1,15})_(\d{1,9})\.arc\.gz")
-_CRAWL_OF_FOLDER: Final = {folder: crawl for crawl, folder in ARC_CRAWLS.items()}
-_MAX_MS: Final = 4_102_444_800_000  # the year 2100
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,56 +197,6 @@ def _pacific_day(ms: int) -> date:
 def _sunday(year: int, month: int, nth: int) -> int:
     first = date(year, month, 1)
     return 1 + (6 - first.weekday()) % 7 + 7 * (nth - 1)
-
-
-__all__ = [
-    "ArcFile",
-    "ArcPointer",
-    "IndexFile",
-    "PathList",
-    "WarcFile",
-    "arc_key",
-    "clean_key",
-    "cluster_key",
-    "current_key",
-    "inflated",
-    "listed_keys",
-    "parse_arc_key",
-    "parse_keys",
-    "parse_path_list",
-    "parse_valid_segments",
-    "path_list_key",
-    "published_key",
-    "segments_key",
-]
-
-#: The lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
-PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
-
-#: The longest real lists have some 100,000 paths in 15 MB, that of the ARC files of crawl 002 has 323,694 in 16 MB.
-MAX_LIST_BYTES: Final = 1 << 28
-#: Of a list that is allowed so many lines, empty ones too, the keys take a few hundred MB at most.
-MAX_LIST_KEYS: Final = 2_000_000
-#: An address is a key of at most 1,024 bytes behind a bucket's name; the rest is room for blanks.
-_MAX_LINE: Final = 4096
-#: Bytes inflated at a time, and bytes of gzip data given to zlib at a time (what it leaves is copied).
-_PIECE: Final = 1 << 18
-_STEP: Final = 1 << 14
-#: Lists have one member; packers that cut their input make a member of 64 KiB or more.
-_MAX_MEMBERS: Final = 1 << 14
-
-_INDEX_FILE = re.compile(
-    r"(?:cc-index|projects/[^/]+/[^/]+/index)/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
-    r"part-(?P<part>\d+)[^/]*\.parquet"
-)
-_WARC_FILE = re.compile(
-    r"(?:crawl-data|projects/[^/]+)/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
-    r"(?P<subset>warc|crawldiagnostics|robotstxt|wat|wet|text)/(?P<name>[^/]+)"
-)
-_NEWS_FILE = re.compile(r"crawl-data/CC-NEWS/(?P<year>\d{4})/(?P<month>\d\d)/CC-NEWS-(?P<segment>\d{14}-\d+)\.warc\.gz")
-_WARC_NAME = re.compile(
-    r"[A-Za-z0-9-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]+)?\.warc\.(?:\w+\.)?gz"
-)
 
 
 def path_list_key(crawl: str, name: PathList) -> str:

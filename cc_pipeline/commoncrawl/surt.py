@@ -262,11 +262,7 @@ def _sorted_query(query: str) -> str:
                 query = match[1] + (match[2] or "")
     if "&" not in query:
         return query
-    return "&".join(sorted(query.split("&"), key=_parameter_order))
-
-
-def _parameter_order(parameter: str) -> tuple[str, str, str]:
-    return parameter.partition("=")
+    return "&".join(sorted(query.split("&"), key=lambda parameter: parameter.partition("=")))
 
 
 def _host_of_bytes(raw: str) -> str:

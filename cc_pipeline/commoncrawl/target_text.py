@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, merge_ranges, url_of_btree_key
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -29,11 +28,6 @@ def place_slug(kind: str, place: Place) -> str:
     return speaking if place.port is None else f"{speaking}_{place.port}"
 
 
-def value_slug(kind: str, value: str) -> str:
-    """Slug of any other value, with a hash only where it needs one: ``rev_com.nytimes.blogs``."""
-    return f"{kind}_{value}" if _is_safe(value) else hashed_slug(kind, value)
-
-
 def hashed_slug(kind: str, value: str) -> str:
     """Slug of any value: what can be shown of it, and a hash."""
     speaking = _ODD.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
@@ -49,8 +43,6 @@ def set_slug(name: str) -> str:
 def _is_safe(value: str) -> bool:
     return len(value) <= _SPEAKING and _AS_IT_IS.fullmatch(value) is not None and ".." not in value
 
-
-__all__ = ["KeyRange", "Target", "btree_key", "merge_ranges", "parse_target", "parse_target_lines", "url_of_btree_key"]
 
 _MAX_URL = 8192
 _KIND = re.compile(r"([a-z]+):(?!//)(.*)", re.IGNORECASE | re.DOTALL)
@@ -243,7 +235,7 @@ def _one_rev(value: str) -> Target:
     if not _REVERSED.fullmatch(name + slash + path):
         raise UserInputError(f"{shown(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
     text = name + slash + path
-    return Target("rev", text, value_slug("rev", text))
+    return Target("rev", text, f"rev_{text}" if _is_safe(text) else hashed_slug("rev", text))
 
 
 def _set(value: str) -> Target:

@@ -2,8 +2,6 @@
 
 A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
-Belongs here: which checks there are, what each looks at, and turning verdicts into Dagster results. Not here: how a
-verdict is reached (checks).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,87 +12,23 @@ from typing import Literal
 import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
-from cc_pipeline.checks import checks, outputs, pages
-from cc_pipeline.checks import checks as inputs
+from cc_pipeline.checks import checks, outputs, page_tables
 from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.expanding import part_slices
-from cc_pipeline.facts import checks as facts
+from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
-from cc_pipeline.legacy2012 import checks as whole_files_checks
+from cc_pipeline.legacy2012.checks import EXPORTS, exports_verdict, faults_verdict, files_read_verdict
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that the check names.
 _SHOWN = 50
 _MINUTE = "%Y-%m-%d %H:%M"
-
-
-# on what is made seldom: a check of a table would be a step of every run over its partitions
-@dg.asset_check(
-    asset="warehouse",
-    name="partitions_left_failed",
-    description="No partition failed in the last week and was not made since, whoever asked for it.",
-)
-def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-    """Looks at runs of all jobs and backfills."""
-    return verdict(context.instance)
-
-
-def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
-    """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried."""
-    going_on = flight(instance).pairs
-    left = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
-    failed = {pair: one for pair, one in left.items() if one.times}
-    waiting = {pair: one for pair, one in left.items() if not one.times}
-    untried = len(waiting)
-    given_up = [pair for pair, one in failed.items() if one.times >= MOST_FAILURES]
-    worst = sorted(failed.items(), key=lambda one: (-one[1].times, one[0]))[:_SHOWN]
-    longest = sorted(waiting.items(), key=lambda one: (-one[1].unreached, one[0]))[:_SHOWN]
-    return dg.AssetCheckResult(
-        passed=not left,
-        severity=dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN,
-        description=_said(len(failed), len(given_up), untried),
-        metadata={
-            "partitions left failed": len(failed),
-            "tried often enough": len(given_up),
-            "never tried": untried,
-            **({"partitions": _table((pair, one.times, one) for pair, one in worst)} if failed else {}),
-            **({"not tried": _table((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
-            "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
-        },
-    )
-
-
-def _table(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
-    cells = (
-        (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
-        for pair, times, one in rows
-    )
-    lines = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
-    return dg.MetadataValue.md(f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{lines}")
-
-
-def _said(failed: int, given_up: int, untried: int) -> str:
-    words = f"{failed:,} partitions failed and were not made since"
-    if not failed:
-        words = f"no partition failed in {REMEMBERED.days} days without being made since"
-    if given_up:
-        words += (
-            f"; {given_up:,} of them failed {MOST_FAILURES} times in a row, so the schedule leaves them alone: see why "
-            "in their runs, and run them by hand"
-        )
-    if untried:
-        words += (
-            f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
-        )
-    return words
-
 
 #: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
 Unit = Literal["partition", "crawl", "file", "whole"]
@@ -215,14 +149,14 @@ def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Chec
 
 def _rows_of_pages(table: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return pages.places_verdict(workspace, table, look)
+        return page_tables.places_verdict(workspace, table, look)
 
     return _of_pages(table, "rows_of_pages", "Every row is about a page that is in page_metadata.", verdict)
 
 
 def _of_files(asset: str, table: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return whole_files_checks.files_read_verdict(workspace, table, look)
+        return files_read_verdict(workspace, table, look)
 
     text = "Each file's tables come from one reading, and the file gave rows."
     return Check(asset, "files_of_one_reading", text, verdict, "file")
@@ -230,7 +164,7 @@ def _of_files(asset: str, table: str) -> Check:
 
 def _of_exports(asset: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return whole_files_checks.exports_verdict(workspace, whole_files_checks.EXPORTS[asset], look)
+        return exports_verdict(workspace, EXPORTS[asset], look)
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
@@ -238,7 +172,7 @@ def _of_exports(asset: str) -> Check:
 
 def _of_annotation(name: str) -> Check:
     def verdict(workspace: Workspace, _: Look) -> CheckResult:
-        return facts.annotation_verdict(workspace, name)
+        return annotation_verdict(workspace, name)
 
     return Check(asset_of(name), "can_be_read", "The files of the dataset can be read.", verdict)
 
@@ -257,6 +191,68 @@ def _left_failed(instance: dg.DagsterInstance) -> CheckResult:
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
 
+# on what is made seldom: a check of a table would be a step of every run over its partitions
+@dg.asset_check(
+    asset="warehouse",
+    name="partitions_left_failed",
+    description="No partition failed in the last week and was not made since, whoever asked for it.",
+)
+def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    """Looks at runs of all jobs and backfills."""
+    return left_failed_result(context.instance)
+
+
+def left_failed_result(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
+    """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
+    Those that are in flight now are being tried."""
+    going_on = flight(instance).pairs
+    left = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
+    failed = {pair: one for pair, one in left.items() if one.times}
+    waiting = {pair: one for pair, one in left.items() if not one.times}
+    untried = len(waiting)
+    given_up = [pair for pair, one in failed.items() if one.times >= MOST_FAILURES]
+    worst = sorted(failed.items(), key=lambda one: (-one[1].times, one[0]))[:_SHOWN]
+    longest = sorted(waiting.items(), key=lambda one: (-one[1].unreached, one[0]))[:_SHOWN]
+    return dg.AssetCheckResult(
+        passed=not left,
+        severity=dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN,
+        description=_said(len(failed), len(given_up), untried),
+        metadata={
+            "partitions left failed": len(failed),
+            "tried often enough": len(given_up),
+            "never tried": untried,
+            **({"partitions": _partitions((pair, one.times, one) for pair, one in worst)} if failed else {}),
+            **({"not tried": _partitions((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
+            "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
+        },
+    )
+
+
+def _partitions(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
+    cells = (
+        (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
+        for pair, times, one in rows
+    )
+    lines = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
+    return dg.MetadataValue.md(f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{lines}")
+
+
+def _said(failed: int, given_up: int, untried: int) -> str:
+    words = f"{failed:,} partitions failed and were not made since"
+    if not failed:
+        words = f"no partition failed in {REMEMBERED.days} days without being made since"
+    if given_up:
+        words += (
+            f"; {given_up:,} of them failed {MOST_FAILURES} times in a row, so the schedule leaves them alone: see why "
+            "in their runs, and run them by hand"
+        )
+    if untried:
+        words += (
+            f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
+        )
+    return words
+
+
 def _nothing(_: Workspace, __: Look) -> CheckResult:
     """Of a check of runs (``of_runs``), whose verdict is asked for in its place: a call of this one is a mistake."""
     raise NotImplementedError
@@ -267,7 +263,7 @@ _WHOLE = (
         "crawls",
         "list_is_of_now",
         "The table has the crawls of the published list.",
-        lambda workspace, _: inputs.crawl_list_verdict(workspace),
+        lambda workspace, _: checks.crawl_list_verdict(workspace),
     ),
 )
 _INDEX = (
@@ -275,7 +271,7 @@ _INDEX = (
         "index_manifest",
         "as_the_catalog_expects",
         "A path list names each file once, in its crawl, and as many as the catalog was made of.",
-        inputs.manifest_verdict,
+        checks.manifest_verdict,
         "crawl",
         ("index_manifest", "coverage"),
         (LIST, HARVEST),
@@ -284,7 +280,7 @@ _INDEX = (
         "index_footers",
         "every_footer_is_kept",
         "The home has a footer of each listed index file of the wanted subsets.",
-        inputs.footers_verdict,
+        checks.footers_verdict,
         "crawl",
         ("index_manifest", "coverage"),
         (LIST, HARVEST),
@@ -342,7 +338,7 @@ _PAGES = (
         "page_metadata",
         "a_page_per_record",
         "Every partition that was parsed has a page for each record.",
-        pages.complete_verdict,
+        page_tables.complete_verdict,
         "partition",
         ("records", "page_metadata"),
         (FETCH, PARSE),
@@ -358,13 +354,13 @@ _PAGES = (
         "page_metadata",
         "tables_of_one_run",
         "The four tables of a partition come from one run.",
-        pages.one_run_verdict,
+        page_tables.one_run_verdict,
     ),
     _of_pages(
         "page_text",
         "texts_are_there",
         "Each HTML page has its text, and most of a partition's have a main text.",
-        pages.texts_verdict,
+        page_tables.texts_verdict,
     ),
     *map(_rows_of_pages, ("page_text", "page_links", "feed_items")),
 )
@@ -373,7 +369,7 @@ _SOURCES = (
         "source_faults",
         "files_are_readable",
         "Every stretch of every file could be read.",
-        whole_files_checks.faults_verdict,
+        faults_verdict,
         "file",
     ),
     _of_files("source_metadata", "page_metadata"),
@@ -421,7 +417,7 @@ page_checks = _definitions("page_checks", _PAGES)
 source_checks = _definitions("source_checks", _SOURCES)
 built_index_checks = _definitions("built_index_checks", _BUILT)
 url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
-export_checks = _definitions("export_checks", tuple(map(_of_exports, whole_files_checks.EXPORTS)))
+export_checks = _definitions("export_checks", tuple(map(_of_exports, EXPORTS)))
 report_checks = _definitions(
     "report_checks",
     (
@@ -441,7 +437,7 @@ fact_checks = _definitions(
             "host_facts",
             "hosts_of_their_targets",
             "Every partition has each of its hosts once, and no other's.",
-            facts.host_facts_verdict,
+            host_facts_verdict,
             "partition",
             ("host_facts",),
             (FACTS,),

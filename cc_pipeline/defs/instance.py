@@ -1,8 +1,4 @@
-"""The Dagster instance that lives in the home.
-
-Belongs here: making the instance's folder and its dagster.yaml, and ending what killed processes left in it.
-Not here: launching runs.
-"""
+"""The Dagster instance that lives in the home: its folder, its dagster.yaml, and what killed processes left in it."""
 
 from __future__ import annotations
 
@@ -56,7 +52,6 @@ retention:
 sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}
 """
-
 
 #: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
 #: home's in any case: another one would show the runs of another home.

@@ -1,7 +1,18 @@
 """Everything that reaches behind Dagster's public interface, so that an upgrade breaks one small file.
 
-Belongs here: each name of Dagster that is private or not marked public and does more than read, with the reason.
-Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
+Seven private modules are imported, each for what the public names cannot do:
+
+- ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
+- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``);
+- ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
+- ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
+- ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
+- ``_core.events``: a partition that a run is about to make;
+- ``_grpc.client``: asking a code server of a chosen host.
+
+Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
+without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
+the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
 import time
@@ -17,6 +28,34 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
+import sqlalchemy as sql
+import yaml
+
+#: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
+LOCATION = "cc_pipeline"
+Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
+
+#: A value of ``dagster.yaml`` that Dagster documents.
+_NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+#: SQLite files whose engine is kept: a command has two files of its own and one for each run.
+_MOST_ENGINES = 16
+#: Tables of the event log, with the columns that are used here.
+_EVENTS = sql.table(
+    "event_logs", *map(sql.column, ("id", "run_id", "event", "dagster_event_type", "asset_key", "partition"))
+)
+_EVENT_TAGS = sql.table("asset_event_tags", sql.column("event_id"))
+_ASSETS = sql.table("asset_keys", *map(sql.column, ("asset_key", "last_materialization", "cached_status_data")))
+#: Keys, or ids of events, that one statement names.
+_KEYS_AT_ONCE = 400
+#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
+_EVALUATIONS = 25
+_ANSWER_SECONDS = 10
+#: Metadata with which an output of an asset is no event of it.
+_NO_EVENT = "__source_asset_observation__"
+#: The tag in which Dagster keeps the data version of a record.
+_VERSION_TAG = "dagster/data_version"
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME = 2_000
 
 
 def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
@@ -46,20 +85,11 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
     """
     share_engines()
     _read_revisions_once()
-    chosen, _ = import_module("dagster._core.instance.config").dagster_instance_config(str(folder))
+    file = folder / "dagster.yaml"
+    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
     overrides = {} if "compute_logs" in chosen else {"compute_logs": _NOT_COPIED}
     ref = import_module("dagster._core.instance.ref").InstanceRef.from_dir(str(folder), overrides=overrides)
     return dg.DagsterInstance.from_ref(ref)
-
-
-_NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-_SQLITE = (
-    "dagster._core.storage.event_log.sqlite.sqlite_event_log",
-    "dagster._core.storage.runs.sqlite.sqlite_run_storage",
-    "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage",
-)
-#: SQLite files whose engine is kept: a command has two files of its own and one for each run.
-_MOST_ENGINES = 16
 
 
 @cache
@@ -73,8 +103,9 @@ def share_engines() -> None:
     The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
     may be lost then, and none when a process is killed.
     """
-    for name in _SQLITE:
-        module: Any = import_module(name)
+    storages: Any = import_module("dagster._core.storage.sqlite_storage")
+    for kind in (storages.SqliteEventLogStorage, storages.SqliteRunStorage, storages.SqliteScheduleStorage):
+        module: Any = import_module(kind.__module__)
         module.create_engine = _shared(module.create_engine)
 
 
@@ -90,7 +121,7 @@ def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
                 _end(engines.pop(oldest))
             # without a pool's class it is SQLAlchemy's usual one for files, which keeps connections
             engine = create_engine(address, **{name: one for name, one in options.items() if name != "poolclass"})
-            import_module("sqlalchemy").event.listen(engine, "connect", _normal)
+            sql.event.listen(engine, "connect", _normal)
             # Dagster disposes of an engine after each statement
             engine.dispose = _nothing
             engines[address] = engine
@@ -148,9 +179,7 @@ def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> in
     overwrites what it deletes here, so that no text is left in its files.
     """
     storage: Any = instance.event_log_storage
-    schema = import_module("dagster._core.storage.event_log.schema")
-    events, tags, assets = schema.SqlEventLogStorageTable, schema.AssetEventTagsTable, schema.AssetKeyTable
-    sql = import_module("sqlalchemy")
+    events, tags, assets = _EVENTS, _EVENT_TAGS, _ASSETS
     count = 0
     wanted = sorted(keys)
     for first in range(0, len(wanted), _KEYS_AT_ONCE):
@@ -167,26 +196,21 @@ def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> in
         with _overwriting(storage.index_connection()) as index:
             index.execute(events.delete().where(mine))
             for asset in sorted({row[2] for row in found if row[2]}):
-                newest = _newest_materialization(index, events, asset)
+                newest = _newest_materialization(index, asset)
                 values = {"last_materialization": newest, "cached_status_data": None}
                 index.execute(assets.update().where(assets.c.asset_key == asset).values(**values))
         count += len(found)
     return count
 
 
-def _newest_materialization(index: Any, events: Any, asset: str) -> str | None:
+def _newest_materialization(index: Any, asset: str) -> str | None:
     """What stands with an asset as its newest materialization."""
-    serdes, sql = import_module("dagster._serdes"), import_module("sqlalchemy")
-    made = sql.and_(events.c.asset_key == asset, events.c.dagster_event_type == "ASSET_MATERIALIZATION")
-    row = index.execute(sql.select(events.c.id, events.c.event).where(made).order_by(events.c.id.desc())).first()
+    made = sql.and_(_EVENTS.c.asset_key == asset, _EVENTS.c.dagster_event_type == "ASSET_MATERIALIZATION")
+    newest = sql.select(_EVENTS.c.id, _EVENTS.c.event).where(made).order_by(_EVENTS.c.id.desc()).limit(1)
+    row = index.execute(newest).first()
     if row is None:
         return None
-    text: str = serdes.serialize_value(dg.EventLogRecord(row[0], serdes.deserialize_value(row[1], dg.EventLogEntry)))
-    return text
-
-
-#: Keys, or ids of events, that one statement names.
-_KEYS_AT_ONCE = 400
+    return dg.serialize_value(dg.EventLogRecord(row[0], dg.deserialize_value(row[1], dg.EventLogEntry)))
 
 
 @contextmanager
@@ -229,10 +253,6 @@ def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name:
     return None
 
 
-#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
-_EVALUATIONS = 25
-
-
 @dataclass(frozen=True, slots=True)
 class OpenBackfill:
     """A backfill whose runs are not all asked for yet, or not all ended.
@@ -262,10 +282,8 @@ def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
                 ended = _subsets(subset)
                 left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
             found.append(OpenBackfill(one.backfill_id, left, looked_at=data.latest_storage_id))
-        elif one.partition_names is not None and one.partition_set_name is not None:
-            snapshots = import_module("dagster._core.remote_representation.external_data")
-            job = snapshots.job_name_for_partition_set_snap_name(one.partition_set_name)
-            found.append(OpenBackfill(one.backfill_id, {}, job, tuple(one.partition_names)))
+        elif one.partition_names is not None and one.job_name is not None:
+            found.append(OpenBackfill(one.backfill_id, {}, one.job_name, tuple(one.partition_names)))
     return found
 
 
@@ -275,11 +293,6 @@ def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
         asset.to_user_string(): set(keys.get_partition_keys())
         for asset, keys in subset.partitions_subsets_by_asset_key.items()
     }
-
-
-#: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
-LOCATION = "cc_pipeline"
-Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +312,8 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
     By public means only a UI that runs can do it.
     """
     instigation = import_module("dagster._core.scheduler.instigation")
-    kinds = import_module("dagster._core.definitions.run_request").InstigatorType
-    running, stopped = instigation.InstigatorStatus.RUNNING, instigation.InstigatorStatus.STOPPED
+    kinds, states = instigation.InstigatorType, instigation.InstigatorStatus
+    status = states.RUNNING if on else states.STOPPED
     origin, now = origin_of(one.name), time.time()
     state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     if state is not None and state.is_running == on:
@@ -318,9 +331,9 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
             min_interval=one.minimum_interval_seconds, last_sensor_start_timestamp=now, sensor_type=one.sensor_type
         )
     if state is None:
-        instance.add_instigator_state(instigation.InstigatorState(origin, kind, running if on else stopped, data))
+        instance.add_instigator_state(instigation.InstigatorState(origin, kind, status, data))
     else:
-        instance.update_instigator_state(state.with_status(running if on else stopped).with_data(data))
+        instance.update_instigator_state(state.with_status(status).with_data(data))
 
 
 def is_on(instance: dg.DagsterInstance, one: Instigator) -> bool:
@@ -341,8 +354,13 @@ def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
 
 def next_tick(one: dg.ScheduleDefinition) -> datetime:
     """When a schedule that is on ticks next."""
-    times = import_module("dagster._utils.schedules").schedule_execution_time_iterator
-    return next(times(time.time(), one.cron_schedule, one.execution_timezone)).astimezone(UTC)
+    now = datetime.now(UTC)
+    windows = dg.TimeWindowPartitionsDefinition(
+        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
+    )
+    window = windows.get_next_partition_window(now, respect_bounds=False)
+    assert window is not None  # only bounds end the windows
+    return window.start.astimezone(UTC)
 
 
 def origin_of(name: str) -> Any:
@@ -359,15 +377,16 @@ def executes(server: Mapping[str, Any], run_id: str) -> bool:
     server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
     server started, so a killed server would leave them under way for ever.
     """
-    client = import_module("dagster._grpc.client").DagsterGrpcClient(
+    grpc = import_module("dagster._grpc.client")
+    client = grpc.DagsterGrpcClient(
         host=server.get("host"),
         port=server.get("port"),
         socket=server.get("socket"),
         use_ssl=bool(server.get("use_ssl")),
     )
-    types, serdes = import_module("dagster._grpc.types"), import_module("dagster._serdes")
-    answer = client.can_cancel_execution(types.CanCancelExecutionRequest(run_id=run_id), timeout=_ANSWER_SECONDS)
-    return bool(serdes.deserialize_value(answer, types.CanCancelExecutionResult).can_cancel)
+    asked = grpc.CanCancelExecutionRequest(run_id=run_id)
+    answer: Any = dg.deserialize_value(client.can_cancel_execution(asked, timeout=_ANSWER_SECONDS))
+    return bool(answer.can_cancel)
 
 
 def launcher_of(instance: dg.DagsterInstance) -> object:
@@ -382,13 +401,6 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     client = import_module("dagster._grpc.client").DagsterGrpcClient(host=host, port=port)
     launcher: Any = dg.DefaultRunLauncher
     launcher.launch_run_from_grpc_client(instance, run, client)
-
-
-_ANSWER_SECONDS = 10
-
-
-#: Metadata with which an output of an asset is no event of it.
-_NO_EVENT = "__source_asset_observation__"
 
 
 def without_record(asset: str) -> dg.MaterializeResult[None]:
@@ -407,7 +419,7 @@ def allow_lists_of_partitions() -> None:
     Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
     has partitions, and fails.
     """
-    context: Any = import_module("dagster._core.execution.context.system").StepExecutionContext
+    context: Any = dg.StepExecutionContext
     has = context.has_asset_partitions_for_input
 
     def has_partitions(step: Any, name: str) -> bool:
@@ -442,12 +454,6 @@ def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -
     }
 
 
-#: The tag in which Dagster keeps the data version of a record.
-_VERSION_TAG = "dagster/data_version"
-#: Above so many partitions all of an asset's are read, which is one simple question.
-_ASKED_BY_NAME = 2_000
-
-
 def recorded_versions(instance: dg.DagsterInstance, asset: str, keys: Collection[str]) -> dict[str, str]:
     """The data versions with which partitions of ``asset`` were recorded last, for those of ``keys`` that have one;
     others may be among them.
@@ -471,9 +477,7 @@ def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
     """
     origins = import_module("dagster._core.remote_origin")
-    loadable = import_module("dagster._core.types.loadable_target_origin").LoadableTargetOrigin(
-        module_name="cc_pipeline.definitions"
-    )
+    loadable = origins.LoadableTargetOrigin(module_name="cc_pipeline.definitions")
     location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, LOCATION)
     origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
     within: Any = instance

@@ -1,7 +1,4 @@
-"""The jobs a person or a schedule launches.
-
-Belongs here: selections of assets that run together, and upkeep. Not here: when they run (sensors, schedules).
-"""
+"""The jobs a person or a schedule launches: assets that run together, and upkeep."""
 
 import dagster as dg
 

@@ -1,7 +1,4 @@
-"""The dynamic partition keys of an instance: whether there is room for more, which mean nothing, and taking some away.
-
-Belongs here: reading and changing keys. Not here: what a key means (stages), or asking for runs.
-"""
+"""The dynamic partition keys of an instance: is there room for more, which mean nothing, and taking some away."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import dagster as dg
 
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.automation.flight import UNFINISHED
+from cc_pipeline.defs.automation.flight import UNFINISHED, ordered_keys
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
 from cc_pipeline.errors import UserInputError
@@ -38,11 +35,6 @@ def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = ()
     refused = too_many(len(every_crawl), len(every_domain))
     if refused is not None:
         raise UserInputError(refused)
-
-
-def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
-    """Crawls and domains in the order in which ranges of runs go by."""
-    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
 
 
 def unfinished_runs_of(

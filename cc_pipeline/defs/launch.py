@@ -1,7 +1,4 @@
-"""Runs of the jobs in this process, on the home's own instance: what the command line calls.
-
-Belongs here: turning "these crawls, these domains" into runs. Not here: printing, or what a stage does.
-"""
+"""Runs of the jobs in this process, on the home's own instance: what the command line calls."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ from cc_pipeline.defs.partitions import (
     DOMAIN,
     KIND_TAG,
     SOURCE_FILE,
+    by_crawl,
     contiguous_ranges,
     keys_tags,
     partition_key,
@@ -46,45 +44,6 @@ from cc_pipeline.indexing.harvest import is_harvested
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import behind, clear_debris
 from cc_pipeline.workspace.workspace import Workspace
-
-
-def unchanged(
-    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
-) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
-    the very rows that are there, in all assets, and that did not fail since.
-
-    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
-    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
-    were just taken at some of the crawls.
-    """
-    looked = {look.asked.crawl: look.current for look in looks}
-    by_crawl: dict[str, list[str]] = {}
-    for key in keys:
-        crawl, _, slug = key.partition("|")
-        by_crawl.setdefault(crawl, []).append(slug)
-    versions: dict[str, dict[str, str]] = {}
-    for done, (crawl, slugs) in enumerate(by_crawl.items()):
-        progress.report("look", done, len(by_crawl), crawl)
-        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
-        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
-    if versions:
-        for crawl, slug in left_failed(instance):
-            versions.pop(partition_key(crawl, slug), None)
-    for asset in EXTRACTED if versions else ():
-        here = {key: own.get(asset) for key, own in versions.items()}
-        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
-    return set(versions)
-
-
-def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
-    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
-    where nothing is."""
-    found = recorded_versions(instance, asset, here)
-    silent = {key for key, version in here.items() if version is None}
-    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
-    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
-
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -337,7 +296,7 @@ class Launcher:
             raise failures[0]
         if failures:
             every = [one for failure in failures for one in failure.failed]
-            raise _of_partitions(job, failures[-1].run_id, f"{len(keys):,} partitions", every, len(keys))
+            raise _failed(job, failures[-1].run_id, f"{len(keys):,} partitions", said(every, len(keys)), every)
 
     def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
@@ -409,6 +368,41 @@ class Launcher:
         return LaunchedRun(job, result.run_id, shown)
 
 
+def unchanged(
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
+) -> set[str]:
+    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
+    the very rows that are there, in all assets, and that did not fail since.
+
+    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
+    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
+    were just taken at some of the crawls.
+    """
+    looked = {look.asked.crawl: look.current for look in looks}
+    asked = by_crawl(keys)
+    versions: dict[str, dict[str, str]] = {}
+    for done, (crawl, slugs) in enumerate(asked.items()):
+        progress.report("look", done, len(asked), crawl)
+        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
+        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
+    if versions:
+        for crawl, slug in left_failed(instance):
+            versions.pop(partition_key(crawl, slug), None)
+    for asset in EXTRACTED if versions else ():
+        here = {key: own.get(asset) for key, own in versions.items()}
+        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
+    return set(versions)
+
+
+def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
+    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
+    where nothing is."""
+    found = recorded_versions(instance, asset, here)
+    silent = {key for key, version in here.items() if version is None}
+    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
+    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
+
+
 def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:
     for event in result.all_events:
         if not event.is_step_failure:
@@ -427,10 +421,6 @@ def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFail
             words = what_was_said(raised.message, raised.cls_name)
             return RunFailed(job, result.run_id, shown, words, raised.cls_name)
     return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")
-
-
-def _of_partitions(job: str, run_id: str, shown: str, failed: Sequence[FailedPartition], asked: int) -> RunFailed:
-    return _failed(job, run_id, shown, said(failed, asked), failed)
 
 
 def _failed(job: str, run_id: str, shown: str, words: str, failed: Sequence[FailedPartition]) -> RunFailed:

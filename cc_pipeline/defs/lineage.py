@@ -1,8 +1,4 @@
-"""Where columns come from, table by table, as the stages make them.
-
-Belongs here: which column of which asset a column is made of, and the names of Common Crawl's own data. Not here: what
-columns mean (publish/notes), or the assets themselves.
-"""
+"""Where columns come from, table by table, as the stages make them."""
 
 from __future__ import annotations
 

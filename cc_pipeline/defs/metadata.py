@@ -1,7 +1,4 @@
-"""Figures of a stage as metadata for people who read them in the UI.
-
-Belongs here: turning reports, tables and schemas into Dagster metadata. Not here: computing figures.
-"""
+"""Figures of a stage as metadata for people who read them in the UI."""
 
 from __future__ import annotations
 

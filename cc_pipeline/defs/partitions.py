@@ -1,13 +1,9 @@
-"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table.
-
-Belongs here: partition definitions and pure arithmetic on their keys. Not here: which keys exist or are missing.
-"""
+"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 
 import dagster as dg
 
@@ -70,10 +66,13 @@ def partition_key(crawl: str, domain: str) -> str:
     return f"{crawl}|{domain}"
 
 
-def by_crawl(keys: Sequence[str]) -> dict[str, list[str]]:
-    """Domains by crawl, out of ``crawl|domain`` keys."""
-    pairs = sorted(key.split("|", 1) for key in keys)
-    return {crawl: [domain for _, domain in group] for crawl, group in groupby(pairs, key=lambda pair: pair[0])}
+def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
+    """Domains by crawl, each once, out of ``crawl|domain`` keys and in their order."""
+    found: dict[str, list[str]] = {}
+    for key in dict.fromkeys(keys):
+        crawl, _, domain = key.partition("|")
+        found.setdefault(crawl, []).append(domain)
+    return found
 
 
 def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, str]]:
@@ -96,11 +95,7 @@ def range_tags(first: str, last: str) -> dict[str, str]:
 def keys_tags(keys: Iterable[str]) -> dict[str, str]:
     """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
     here."""
-    domains: dict[str, list[str]] = {}
-    for key in dict.fromkeys(keys):
-        crawl, domain = key.split("|", 1)
-        domains.setdefault(crawl, []).append(domain)
-    return {KEYS_TAG: json.dumps(domains, separators=(",", ":"), ensure_ascii=False)}
+    return {KEYS_TAG: json.dumps(by_crawl(keys), separators=(",", ":"), ensure_ascii=False)}
 
 
 def keys_in(tags: Mapping[str, str]) -> list[str] | None:
@@ -120,11 +115,7 @@ def keys_in(tags: Mapping[str, str]) -> list[str] | None:
 def tried_tags(run_id: str, keys: Iterable[str]) -> dict[str, str]:
     """The tags with which a run says that it has tried ``keys`` (``crawl|domain``) and nothing else, but what it has
     recorded."""
-    domains: dict[str, list[str]] = {}
-    for key in dict.fromkeys(keys):
-        crawl, _, domain = key.partition("|")
-        domains.setdefault(crawl, []).append(domain)
-    said = {"run": run_id, "partitions": domains}
+    said = {"run": run_id, "partitions": by_crawl(keys)}
     return {TRIED_TAG: json.dumps(said, separators=(",", ":"), ensure_ascii=False)}
 
 

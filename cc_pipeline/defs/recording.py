@@ -1,7 +1,7 @@
 """A step over many partitions records each when it is done, and each fails by itself.
 
 Dagster's own way, a result for each asset, records all partitions of the run at its end, with the same figures, and
-none when one fails. Belongs here: which partitions a run is for, and what becomes of each. Not here: how one is made.
+none when one fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ _FREE_SPACE = "Free some space; what is complete is kept and the next run goes o
 #: Key of that metadata.
 FAILED = "failed partitions"
 _TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
-
 
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]

@@ -1,8 +1,4 @@
-"""How the assets over crawl × domain run: many partitions at once, each recorded when it is done, with its own figures.
-
-Belongs here: what such a partition shows in the UI, progress in a run's log. Not here: what a stage does, or how events
-are recorded (recording).
-"""
+"""How the assets over crawl × domain run: many at once, each recorded when it is done, with its own figures."""
 
 from __future__ import annotations
 
@@ -28,6 +24,13 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
+#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
+#: Parts of a large set of which rows are shown.
+_PARTS_LOOKED_AT = 4
+#: What a step over partitions yields: a record of each, then an output of each asset.
+Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
+
 
 @contextmanager
 def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
@@ -46,16 +49,6 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
 
     with progress.progress_to(sink):
         yield
-
-
-#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
-BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
-
-#: Parts of a large set of which rows are shown.
-_PARTS_LOOKED_AT = 4
-
-#: What a step over partitions yields: a record of each, then an output of each asset.
-Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
 
 
 def extract_partitions(

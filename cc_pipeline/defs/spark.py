@@ -1,8 +1,4 @@
-"""Partitions made by a job on Spark, recorded in the Dagster run as they are done.
-
-Belongs here: what stays in this process and what goes to the job, and how its messages come back. Not here: how a job
-is started (spark_launch), and what it does (engines/spark).
-"""
+"""Partitions made by a job on Spark, recorded in the Dagster run as they are done."""
 
 from __future__ import annotations
 

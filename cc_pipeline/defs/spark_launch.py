@@ -1,8 +1,4 @@
-"""Starts a job on Spark with spark-submit and waits for its end, through Dagster Pipes.
-
-Belongs here: how a job is started and ended, and what a cluster is told. Not here: what a job says (spark), or does
-(engines/spark).
-"""
+"""Starts a job on Spark with spark-submit and waits for its end, through Dagster Pipes."""
 
 from __future__ import annotations
 
@@ -27,6 +23,15 @@ from cc_pipeline.engines.spark.messages import Mailbox, Payload
 from cc_pipeline.engines.spark.readiness import LOCAL, spark_submit
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
+
+#: Seconds that a driver has to end in order, when it is asked to.
+_ORDERLY: Final = 10.0
+#: Characters of a driver's log that an error shows.
+_SHOWN: Final = 2_000
+#: What a cluster calls our jobs.
+_NAME: Final = "cc_pipeline"
+#: What to do about a job that ended badly.
+AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
 
 
 class Messages(dg.PipesBlobStoreMessageReader):
@@ -73,16 +78,6 @@ class Messages(dg.PipesBlobStoreMessageReader):
 
     def no_messages_debug_text(self) -> str:
         return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
-
-
-#: Seconds that a driver has to end in order, when it is asked to.
-_ORDERLY: Final = 10.0
-#: Characters of a driver's log that an error shows.
-_SHOWN: Final = 2_000
-#: What a cluster calls our jobs.
-_NAME: Final = "cc_pipeline"
-#: What to do about a job that ended badly.
-AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Which of several hosts a run goes to: those of partitions to whoever has least to do, all others to the first one.
-
-Belongs here: choosing a code server for a run that the daemon takes out of the queue. Not here: the queue, which is
-Dagster's, or what a host needs (docs/deployment.md).
-"""
+"""Which of several hosts a run goes to: those of partitions to whoever has least to do, all others to the first one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The folder of a team's instance: Dagster's state in PostgreSQL, queued runs, lake and compute logs on S3.
-
-Belongs here: what the files of such a folder say. Not here: the instance of one person (instance), writing files on
-request (cli/init).
-"""
+"""The folder of a team's instance: Dagster's state in PostgreSQL, queued runs, lake and compute logs on S3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The charset of a page: from header, mark or meta tag where they can be believed, else detected."""
+"""A wrong charset spoils all that is read of a page. It is taken from header, mark or ``meta`` tag where they can be
+believed, else detected; labels are those of the WHATWG."""
 
 from __future__ import annotations
 
@@ -125,12 +126,6 @@ CODECS: dict[str, str] = {name: codec for name, (codec, _) in _TABLE.items()}
 
 _NAMES: dict[str, str] = {label: name for name, (_, labels) in _TABLE.items() for label in labels.split()} | _ALIASES
 
-
-def encoding_for_label(label: str) -> str | None:
-    """The standard's name for a label found in a header or a page, ``None`` for an unknown one."""
-    return _NAMES.get(label.strip(" \t\r\n\f\"'").lower())
-
-
 #: Bytes of a document that detection looks at.
 _SAMPLE_BYTES = 256 * 1024
 #: Bytes in which zero bytes are counted, and the share of them that tells UTF-16 or UTF-32 from other charsets.
@@ -165,6 +160,34 @@ _WINDOWS_TWIN = {
     "ISO-8859-8": "windows-1255",
     "ISO-8859-15": "windows-1252",
 }
+
+HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
+
+_PRESCAN_BYTES = 4096
+#: Bytes in which a later ``meta`` tag is looked for, bytes of such a tag, and how many are looked at.
+_LATE_BYTES = 1024 * 1024
+_META_BYTES = 2048
+_META_TAGS = 500
+_MARKUP = re.compile(
+    rb"<(!--|meta(?=[\s/])|(?:script|style|title|textarea|xmp|noembed|noframes|iframe)(?=[\s/>]))", re.I
+)
+_BOMS = (
+    (codecs.BOM_UTF8, "UTF-8"),
+    (codecs.BOM_UTF32_LE, "UTF-32LE"),
+    (codecs.BOM_UTF32_BE, "UTF-32BE"),
+    (codecs.BOM_UTF16_LE, "UTF-16LE"),
+    (codecs.BOM_UTF16_BE, "UTF-16BE"),
+)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
+_XML_DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(rb"""([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
+_CONTENT_CHARSET = re.compile(rb"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
+
+
+def encoding_for_label(label: str) -> str | None:
+    """The standard's name for a label found in a header or a page, ``None`` for an unknown one."""
+    return _NAMES.get(label.strip(" \t\r\n\f\"'").lower())
 
 
 class Detected(NamedTuple):
@@ -259,30 +282,6 @@ def _by_script(sample: bytes) -> str | None:
         if foreign and len(letters.findall(text)) >= _SCRIPT_SHARE * foreign:
             return name
     return None
-
-
-HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
-
-_PRESCAN_BYTES = 4096
-#: Bytes in which a later ``meta`` tag is looked for, bytes of such a tag, and how many are looked at.
-_LATE_BYTES = 1024 * 1024
-_META_BYTES = 2048
-_META_TAGS = 500
-_MARKUP = re.compile(
-    rb"<(!--|meta(?=[\s/])|(?:script|style|title|textarea|xmp|noembed|noframes|iframe)(?=[\s/>]))", re.I
-)
-_BOMS = (
-    (codecs.BOM_UTF8, "UTF-8"),
-    (codecs.BOM_UTF32_LE, "UTF-32LE"),
-    (codecs.BOM_UTF32_BE, "UTF-32BE"),
-    (codecs.BOM_UTF16_LE, "UTF-16LE"),
-    (codecs.BOM_UTF16_BE, "UTF-16BE"),
-)
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-_META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
-_XML_DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_ATTRIBUTE = re.compile(rb"""([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
-_CONTENT_CHARSET = re.compile(rb"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
 
 
 class Decoded(NamedTuple):

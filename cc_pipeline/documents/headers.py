@@ -1,4 +1,5 @@
-"""HTTP headers of a page as the 2012 document has them, and media types."""
+"""Headers say what a page is, and are often wrong: media types, the parser they mean, feeds that are labelled as pages;
+and headers as the 2012 document has them."""
 
 from __future__ import annotations
 
@@ -21,21 +22,6 @@ _FEED_ROOT = re.compile(
 _PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _JSON_FEED_VERSION = re.compile(rb""""version"\s*:\s*"https?:\\?/\\?/(?:www\.)?jsonfeed\.org\\?/version\\?/""")
 
-
-def is_feed(payload: bytes) -> bool:
-    """Whether a feed's root element stands within the first bytes, with junk before it but no page."""
-    head = payload[:_HEAD_BYTES]
-    found = _FEED_ROOT.search(head)
-    return found is not None and _PAGE.search(head, 0, found.start()) is None
-
-
-def is_json_feed(payload: bytes) -> bool:
-    """Whether an object names the version of JSON Feed it is in, at its begin or its end."""
-    if not payload[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return False
-    return any(_JSON_FEED_VERSION.search(part) for part in (payload[:_HEAD_BYTES], payload[-_HEAD_BYTES:]))
-
-
 Kind = Literal["html", "feed", "xml", "text", "other"]
 
 #: What the 2012 crawler wrote where no type was given.
@@ -54,6 +40,30 @@ _SPACE = re.compile(rb"\s*")
 #: What may stand before the root element: how it starts and how it ends.
 _PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
 _PROLOGUE_BYTES = 8192
+
+#: What the 2012 writer left out of its headers object.
+NOT_KEPT_IN_2012 = frozenset(
+    """
+proxy-connection connection keep-alive transfer-encoding te trailer proxy-authorization proxy-authenticate upgrade
+set-cookie content-encoding
+""".split()
+)
+_REWRITTEN = "x-crawler-"
+_MAX_LENGTH_DIGITS = 18
+
+
+def is_feed(payload: bytes) -> bool:
+    """Whether a feed's root element stands within the first bytes, with junk before it but no page."""
+    head = payload[:_HEAD_BYTES]
+    found = _FEED_ROOT.search(head)
+    return found is not None and _PAGE.search(head, 0, found.start()) is None
+
+
+def is_json_feed(payload: bytes) -> bool:
+    """Whether an object names the version of JSON Feed it is in, at its begin or its end."""
+    if not payload[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return False
+    return any(_JSON_FEED_VERSION.search(part) for part in (payload[:_HEAD_BYTES], payload[-_HEAD_BYTES:]))
 
 
 def split_content_type(value: str | None) -> tuple[str | None, str | None]:
@@ -127,26 +137,6 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
         if root is None and (is_feed(payload) or is_json_feed(payload)):
             return "feed"
     return kind
-
-
-#: What the 2012 writer left out of its headers object.
-NOT_KEPT_IN_2012 = frozenset(
-    {
-        "proxy-connection",
-        "connection",
-        "keep-alive",
-        "transfer-encoding",
-        "te",
-        "trailer",
-        "proxy-authorization",
-        "proxy-authenticate",
-        "upgrade",
-        "set-cookie",
-        "content-encoding",
-    }
-)
-_REWRITTEN = "x-crawler-"
-_MAX_LENGTH_DIGITS = 18
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a document of another type gives, and who reads which."""
+"""Texts, JSON, XML and sitemaps are pages too, though no HTML: what each of them gives."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ from cc_pipeline.documents.page import Limits, Link, PageInput, ParseOptions
 
 TextType = Literal["html", "feed", "text", "json", "xml", "sitemap", "pdf"]
 
+_ENTRIES = {"urlset": "url", "sitemapindex": "sitemap"}
+#: Elements inside of extensions (images, videos, news) that hold an address, and the link's type.
+_ADDRESSES = {"loc": "image", "content_loc": "video", "player_loc": "video", "thumbnail_loc": "image"}
+_FACTS = frozenset({"lastmod", "changefreq", "priority"})
+
+#: Programs are no texts, although the 2012 filter let some through.
+_PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
+#: A string of JSON, and the colon behind it where it is a member's name.
+_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+_JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -30,12 +41,6 @@ class Found:
     author: str | None = None
     links: tuple[Link, ...] = ()
     flags: set[str] = field(default_factory=set)
-
-
-_ENTRIES = {"urlset": "url", "sitemapindex": "sitemap"}
-#: Elements inside of extensions (images, videos, news) that hold an address, and the link's type.
-_ADDRESSES = {"loc": "image", "content_loc": "video", "player_loc": "video", "thumbnail_loc": "image"}
-_FACTS = frozenset({"lastmod", "changefreq", "priority"})
 
 
 def is_sitemap(root: Element) -> bool:
@@ -87,13 +92,6 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
                 if kind := _ADDRESSES.get(local_name(inner)[1]):
                     add(kind, (inner.text or "").strip(), {}, place)
     return tuple(links)
-
-
-#: Programs are no texts, although the 2012 filter let some through.
-_PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
-#: A string of JSON, and the colon behind it where it is a member's name.
-_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
-_JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
 def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> Found | None:

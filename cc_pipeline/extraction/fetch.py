@@ -14,11 +14,11 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.brought import Brought, Shortfall, of_targets, shortfalls
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
-from cc_pipeline.extraction.expanding import expand, part_slices, retire_others
-from cc_pipeline.extraction.gate import refuse_dear
-from cc_pipeline.extraction.held import (
+from cc_pipeline.extraction.fetch_counts import Brought, Shortfall, of_targets, shortfalls
+from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
+from cc_pipeline.extraction.price_gate import refuse_dear
+from cc_pipeline.extraction.reusable_records import (
     Place,
     forget_failed_pages,
     held_rows,
@@ -26,10 +26,10 @@ from cc_pipeline.extraction.held import (
     note_superseded,
     slices_that_lost,
 )
-from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
@@ -170,12 +170,7 @@ class Again:
 
 
 def _look_again(
-    workspace: Workspace,
-    crawl: str,
-    reasons: Mapping[Slice, Reason],
-    before: Mapping[Slice, Standing],
-    *,
-    replay: bool,
+    workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], before: Mapping[Slice, Standing], *, replay: bool
 ) -> Looked:
     """What a few requests find of slices that lost something."""
     looks = {}
@@ -235,10 +230,7 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     sources = workspace.archives(crawl).sources
     witnessed, records = witness.known(_witnesses(workspace), sources)
     # nothing that is counted on from here to the commit may be swept meanwhile
-    with (
-        lease(workspace.storage, crawl, commit, targets) as held_here,
-        workspace.scratch_folder("fetch") as scratch,
-    ):
+    with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
         fetched = state.engine.fetch(

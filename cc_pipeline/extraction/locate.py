@@ -12,12 +12,9 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.expanding import expand, retire_others, wishes
-from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.lookups import (
     Found,
     Known,
@@ -28,7 +25,9 @@ from cc_pipeline.extraction.lookups import (
     what_is_known,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
+from cc_pipeline.extraction.price_gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
@@ -69,13 +68,12 @@ def captures_of(
     *,
     subsets: Sequence[str] | None = None,
     via: str | None = None,
-    filters: Filters | None = None,
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
     chosen = settings.subsets if subsets is None else subsets
-    return look_up(crawl, chosen, targets, sources, via=via or settings.via, filters=filters)
+    return look_up(crawl, chosen, targets, sources, via=via or settings.via)
 
 
 def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:

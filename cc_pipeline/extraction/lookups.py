@@ -1,4 +1,5 @@
-"""How each slice was located: which index answered, and whether files of it could not be read."""
+"""Nothing is looked up twice: how each slice was located, over which holes of the index, and what of its captures is
+carried over, so that only new members of a set are asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be
+from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.indexing.catalog import catalog_gaps
@@ -22,6 +23,12 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.targets import definitions
 from cc_pipeline.records.plan import price_of
 from cc_pipeline.workspace.workspace import Workspace
+
+#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
+_MEMBERS_AT_ONCE: Final = 16_384
+_SLICES_AT_ONCE: Final = 256
+#: Rows whose URLs are Python's own texts at a time.
+_AS_TEXTS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +120,6 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
     return notes
 
 
-#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
-_MEMBERS_AT_ONCE: Final = 16_384
-_SLICES_AT_ONCE: Final = 256
-#: Rows whose URLs are Python's own texts at a time.
-_AS_TEXTS: Final = 8_192
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the rows of ``kept``
@@ -178,10 +178,7 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 
 
 def what_is_known(
-    workspace: Workspace,
-    targets: Mapping[Slice, Target],
-    carried: Collection[Slice],
-    as_before: Collection[Slice] = (),
+    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice], as_before: Collection[Slice] = ()
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
     as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
-from cc_pipeline.extraction.expanding import expand, retire_others
-from cc_pipeline.extraction.held import gone
-from cc_pipeline.extraction.paging import PagesBefore
-from cc_pipeline.extraction.paging import options_of as parse_options
+from cc_pipeline.extraction.parsed_pages import PagesBefore
+from cc_pipeline.extraction.parsed_pages import options_of as parse_options
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
+from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.extraction.target_slices import expand, retire_others
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.settings import Settings

@@ -20,7 +20,7 @@ from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.extraction.brought import Fetch
+from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
 from cc_pipeline.index.locator import BOTH

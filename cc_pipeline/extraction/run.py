@@ -19,13 +19,13 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.expanding import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
+from cc_pipeline.extraction.target_slices import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.lake import targets as definitions
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
@@ -37,70 +37,11 @@ Counts = dict[str, dict[str, int]]
 #: Of the fetched records, those that have another payload than the index names.
 _MISMATCHED: Final = "mismatched"
 
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Records by outcome and target, before and after, and those of the fetched whose payload is another. ``again`` are
-    the targets whose pages must be parsed again.
-
-    ``trouble`` says what the source did not give, where that was more than the settings allow.
-    """
-
-    before: Counts
-    after: Counts
-    again: tuple[str, ...]
-    trouble: Incomplete | None = None
-
-    @property
-    def recovered(self) -> int:
-        """Records that are as they should be now and were not before."""
-        return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
-
-
-def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
-    """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing, or has another payload than
-    the index names.
-
-    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
-    until then are kept.
-    """
-    trouble: Incomplete | None = None
-    before = _counts(workspace, crawl, slugs)
-    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
-    if lost:
-        try:
-            fetch_captures(workspace, crawl, lost, replay=True)
-        except Incomplete as error:
-            trouble = error
-    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
-
-
-def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
-    lake = workspace.lake
-    every = part_slices(workspace, slices_of(crawl, slugs))
-    for slice_, digest in FETCH.made_from(lake, every).items():
-        if digest is None:
-            raise EnvironmentFault(
-                f"{slice_.whole.target} in {crawl} has not been fetched yet",
-                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
-            )
-    counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
-    columns = ["target", "outcome", "digest_check"]
-    for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
-        counts[whole_slug(target)][outcome] += count
-        counts[whole_slug(target)][_MISMATCHED] += count if (outcome, check) == ("fetched", "mismatch") else 0
-    return counts
-
-
-def _right(counts: Mapping[str, int]) -> int:
-    return counts["fetched"] - counts[_MISMATCHED]
-
-
 #: The tables of a partition, in the order in which they are made.
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
-
 _Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
+#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
+Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +245,6 @@ def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], 
     return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
 
 
-#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
-Change: TypeAlias = Literal["new", "updated", "same", "undone"]
-
-
 @dataclass(frozen=True, slots=True)
 class Total:
     """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
@@ -378,3 +315,62 @@ def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str,
             return look(workspace, crawl, slugs).current
     except CcPipelineError:
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Records by outcome and target, before and after, and those of the fetched whose payload is another. ``again`` are
+    the targets whose pages must be parsed again.
+
+    ``trouble`` says what the source did not give, where that was more than the settings allow.
+    """
+
+    before: Counts
+    after: Counts
+    again: tuple[str, ...]
+    trouble: Incomplete | None = None
+
+    @property
+    def recovered(self) -> int:
+        """Records that are as they should be now and were not before."""
+        return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
+
+
+def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+    """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing, or has another payload than
+    the index names.
+
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
+    until then are kept.
+    """
+    trouble: Incomplete | None = None
+    before = _counts(workspace, crawl, slugs)
+    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
+    if lost:
+        try:
+            fetch_captures(workspace, crawl, lost, replay=True)
+        except Incomplete as error:
+            trouble = error
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+
+
+def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+    lake = workspace.lake
+    every = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, every).items():
+        if digest is None:
+            raise EnvironmentFault(
+                f"{slice_.whole.target} in {crawl} has not been fetched yet",
+                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
+            )
+    counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    columns = ["target", "outcome", "digest_check"]
+    for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
+        counts[whole_slug(target)][outcome] += count
+        counts[whole_slug(target)][_MISMATCHED] += count if (outcome, check) == ("fetched", "mismatch") else 0
+    return counts
+
+
+def _right(counts: Mapping[str, int]) -> int:
+    return counts["fetched"] - counts[_MISMATCHED]

@@ -1,7 +1,6 @@
 """By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
 
 A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
-Belongs here: the choice, and what is said of it. Not here: what a way costs (``extraction/shortest.py``).
 """
 
 from __future__ import annotations
@@ -44,6 +43,10 @@ _WIDE: Final = 0.01
 _ALL_MEMBERS: Final = 1_000_000
 #: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
 _LATENCY, _ABREAST, _SPEED = 0.03, 64, 100e6
+
+_WEB: Final = ("http", "https")
+#: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
+_FEW: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +122,6 @@ def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
     """``in_turn`` requests wait for each other."""
     seconds = in_turn * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
     return Way(kind, requests, size, seconds, said.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
-
-
-_WEB: Final = ("http", "https")
-#: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
-_FEW: Final = 32
 
 
 def short_ways(

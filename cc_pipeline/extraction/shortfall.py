@@ -8,7 +8,7 @@ when a person accepts it, or, of payloads, when the same came once more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.extraction.brought import Brought, Fetch, Shortfall, of_targets, share
+from cc_pipeline.extraction.fetch_counts import Brought, Fetch, Shortfall, of_targets, share
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS
 
@@ -36,6 +36,8 @@ MANY: Final = 10
 #: The share of payloads with another digest above which they are doubted: none of 441 records of Common Crawl that we
 #: have, and two of 793 real records of all archives, are so.
 MISMATCHED: Final = 0.05
+#: Columns of ``fetches`` that are fields of ``Brought``.
+_NOTED: Final = tuple(name for name in Brought.__slots__ if name != "stored")
 
 
 class NotGiven(Incomplete):
@@ -187,43 +189,43 @@ def refused(
     return refusal
 
 
-def _names(some: Sequence[Shortfall]) -> str:
-    names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in some[:3])
-    return names + (f" and {len(some) - 3:,} more" if len(some) > 3 else "")
-
-
 def _said(over: Sequence[Shortfall], allowed: float, source: str) -> tuple[str, str]:
     """What is wrong with these, and what to do."""
     worst = max(over, key=lambda one: one.unsettled / max(1, one.planned))
-    total, planned = sum(one.unsettled for one in over), sum(one.planned for one in over)
+    many = _many(over, "captures", lambda one: (one.unsettled, one.planned))
     return (
-        f"{source} did not give {total:,} of {planned:,} captures ({share(total, planned)}) of {_names(over)}; mostly "
-        f"{worst.reason}, e.g. {worst.example}",
+        f"{source} did not give {many}; mostly {worst.reason}, e.g. {worst.example}",
         "What came is kept. Check the source and the network (cc-pipeline doctor), then run it again: only what is "
         f"missing is asked for. To go on without it, allow a larger share: CC_PIPELINE_MAX_UNSETTLED (now {allowed:g})",
     )
 
 
 def _said_lost(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
-    lost, planned = sum(one.settled for one in doubted), sum(one.planned for one in doubted)
     worst = max(doubted, key=lambda one: one.settled)
+    many = _many(doubted, "captures", lambda one: (one.settled, one.planned))
     numbers = " ".join(f"--accept-losses {one.losses}" for one in doubted[:3])
     return (
-        f"{source} has lost {lost:,} of {planned:,} captures ({share(lost, planned)}) of {_names(doubted)}, it says, "
-        f"mostly {worst.lost_reason}, which is too many to be believed at once",
+        f"{source} has lost {many}, it says, mostly {worst.lost_reason}, which is too many to be believed at once",
         "What came is kept. Check the source (cc-pipeline doctor), and run it again: it looks whether they are there "
         f"by now. To accept that they are gone, add {numbers} to the run",
     )
 
 
 def _said_odd(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
-    odd, fetched = sum(one.mismatched or 0 for one in doubted), sum(one.fetched for one in doubted)
+    many = _many(doubted, "records", lambda one: (one.mismatched or 0, one.fetched))
     return (
-        f"{odd:,} of {fetched:,} records ({share(odd, fetched)}) of {_names(doubted)} that {source} gave have another "
-        "payload than the index names",
+        f"{many} that {source} gave have another payload than the index names",
         "They are kept. Check the source, and run it again: they are asked for once more, and where the same comes it "
         "is believed",
     )
+
+
+def _many(some: Sequence[Shortfall], what: str, counted: Callable[[Shortfall], tuple[int, int]]) -> str:
+    """How many are meant: ``3 of 20 captures (15 %) of example.com in CC-MAIN-2024-22``."""
+    few, total = (sum(column) for column in zip(*map(counted, some), strict=True))
+    names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in some[:3])
+    more = f" and {len(some) - 3:,} more" if len(some) > 3 else ""
+    return f"{few:,} of {total:,} {what} ({share(few, total)}) of {names}{more}"
 
 
 def fetch_rows(
@@ -243,10 +245,6 @@ def fetch_rows(
         }
         for slice_, one in found.items()
     }  # fmt: skip
-
-
-#: Columns of ``fetches`` that are fields of ``Brought``.
-_NOTED: Final = tuple(name for name in Brought.__slots__ if name != "stored")
 
 
 def stored_files(one: Brought) -> list[dict[str, object]]:

@@ -18,8 +18,8 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER
-from cc_pipeline.extraction.brought import Fetch
-from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be, slices_that_lost
+from cc_pipeline.extraction.fetch_counts import Fetch
+from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be, slices_that_lost
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.slice import (
@@ -102,11 +102,7 @@ class Standing:
 
 
 def stand(
-    workspace: Workspace,
-    slices: Collection[Slice],
-    stages: Sequence[Stage] = STAGES,
-    *,
-    look_for_bytes: bool = True,
+    workspace: Workspace, slices: Collection[Slice], stages: Sequence[Stage] = STAGES, *, look_for_bytes: bool = True
 ) -> dict[Slice, Standing]:
     """How ``slices`` stand now, in their order, as far as ``stages`` go.
 

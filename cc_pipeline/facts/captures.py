@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges, prefix_range
-from cc_pipeline.facts.asking import Columns, Facts, all_facts, ask, check_kinds
+from cc_pipeline.facts.dataset_question import Columns, Facts, all_facts, ask, check_kinds
 from cc_pipeline.facts.datasets import Dataset
-from cc_pipeline.facts.lookup import Endings, Keep, folded
+from cc_pipeline.facts.keyed_lookup import Endings, Keep, folded
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -30,7 +30,7 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
     a capture. Those that an inner or filtering dataset lacks are left out.
 
     ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
-    datasets about hosts, and as :func:`~cc_pipeline.facts.answers.facts_of_hosts` does.
+    datasets about hosts, and as :func:`~cc_pipeline.facts.host_facts.facts_of_hosts` does.
     """
     started = time.monotonic()
     ranges = _ranges_of(captures)

@@ -16,10 +16,10 @@ from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.answers import HOST, HOST_FIELDS, facts_of_hosts
-from cc_pipeline.facts.asking import Facts, refuse_gaps
+from cc_pipeline.facts.dataset_question import Facts, refuse_gaps
 from cc_pipeline.facts.datasets import no_such
 from cc_pipeline.facts.filter import Filter
+from cc_pipeline.facts.host_facts import HOST, HOST_FIELDS, facts_of_hosts
 from cc_pipeline.facts.host_keys import HostRanges, host_of_surt
 from cc_pipeline.facts.known import Known, known_datasets
 from cc_pipeline.facts.ranks import ranks_datasets

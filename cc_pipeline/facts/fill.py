@@ -10,12 +10,12 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
-from cc_pipeline.extraction.expanding import Asked, retire_others
 from cc_pipeline.extraction.lookups import in_commits, in_passes
-from cc_pipeline.facts.answers import HOST_FIELDS, RowsOfTargets, facts_of_targets
-from cc_pipeline.facts.asking import refuse_gaps
+from cc_pipeline.extraction.target_slices import Asked, retire_others
+from cc_pipeline.facts.dataset_question import refuse_gaps
 from cc_pipeline.facts.datasets import Dataset
 from cc_pipeline.facts.harvest import dataset_transport, harvest_dataset
+from cc_pipeline.facts.host_facts import HOST_FIELDS, RowsOfTargets, facts_of_targets
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import FACTS, Figures, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows

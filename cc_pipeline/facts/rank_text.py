@@ -35,6 +35,35 @@ _WEEKLY: Final = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
 _LAST_STRIPPED: Final = (2025, 12)
 _BARE_WWW: Final = ".www"
 
+KEY: Final = "surt_host_name"
+_NAME: Final = "host_rev"
+POSITIONS: Final = ("harmonicc_pos", "pr_pos")
+SCORES: Final = ("harmonicc_val", "pr_val")
+#: How many hosts a domain has; at the level of domains alone.
+HOSTS: Final = "n_hosts"
+SCHEMA: Final = pa.schema(
+    [
+        pa.field(KEY, pa.string()),
+        pa.field("harmonicc_pos", pa.int64()),
+        pa.field("harmonicc_val", pa.float64()),
+        pa.field("pr_pos", pa.int64()),
+        pa.field("pr_val", pa.float64()),
+        pa.field(HOSTS, pa.int64()),
+    ]
+)
+#: Bytes of text that are inflated at a time, of a block that is taken apart, and of a line at most.
+_PIECE: Final = 1 << 20
+_BLOCK: Final = 8 << 20
+_LONGEST_LINE: Final = 1 << 16
+#: How often a text may be larger than its gzip: real ones are five times as large.
+_LARGEST: Final = 100
+#: Reversed hosts that need no more than other commas: plain labels, the last of which (the first here) is no number.
+_PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
+_WWW_KEPT: Final = (r"\.www[0-9]*$", "")
+# one pattern: what the other leaves must not be taken for a name of its own
+_WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
+_MOST_INT: Final = 2**63
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -89,37 +118,6 @@ def graph_key(name: str, www_kept: bool) -> str | None:
     lost = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
     found = host_key(name + _BARE_WWW if lost else name, "reversed_host")
     return None if found is None else found.surt
-
-
-KEY: Final = "surt_host_name"
-_NAME: Final = "host_rev"
-POSITIONS: Final = ("harmonicc_pos", "pr_pos")
-SCORES: Final = ("harmonicc_val", "pr_val")
-#: How many hosts a domain has; at the level of domains alone.
-HOSTS: Final = "n_hosts"
-SCHEMA: Final = pa.schema(
-    [
-        pa.field(KEY, pa.string()),
-        pa.field("harmonicc_pos", pa.int64()),
-        pa.field("harmonicc_val", pa.float64()),
-        pa.field("pr_pos", pa.int64()),
-        pa.field("pr_val", pa.float64()),
-        pa.field(HOSTS, pa.int64()),
-    ]
-)
-
-#: Bytes of text that are inflated at a time, of a block that is taken apart, and of a line at most.
-_PIECE: Final = 1 << 20
-_BLOCK: Final = 8 << 20
-_LONGEST_LINE: Final = 1 << 16
-#: How often a text may be larger than its gzip: real ones are five times as large.
-_LARGEST: Final = 100
-#: Reversed hosts that need no more than other commas: plain labels, the last of which (the first here) is no number.
-_PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
-_WWW_KEPT: Final = (r"\.www[0-9]*$", "")
-# one pattern: what the other leaves must not be taken for a name of its own
-_WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
-_MOST_INT: Final = 2**63
 
 
 @dataclass(slots=True)

@@ -124,13 +124,7 @@ def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPr
     size = workspace.transport.read(key, 0, 1).size if found.size is None else found.size
     rows = round(size / _BYTES_A_ROW)
     return RanksPrice(
-        key,
-        size,
-        -(-size // _STEP),
-        rows,
-        rows * _PARQUET_BYTES,
-        rows * _SCRATCH_BYTES,
-        rows / _ROWS_A_SECOND,
+        key, size, -(-size // _STEP), rows, rows * _PARQUET_BYTES, rows * _SCRATCH_BYTES, rows / _ROWS_A_SECOND
     )
 
 

@@ -17,13 +17,7 @@ from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.index.footers.decode import FooterRows, decode_footer
 from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import (
-    FilePlace,
-    RowGroupPlace,
-    checked_row_group,
-    column_place,
-    split_columns,
-)
+from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
 from cc_pipeline.keys import TIMESTAMP
 
 #: What a column may be declared as.
@@ -37,6 +31,8 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(-?\d+)\)")
 _UNITS: Final = (("MICROS", "us"), ("NANOS", "ns"), ("MILLIS", "ms"))
+
+Bounds = tuple[bytes | None, bytes | None]
 
 
 def arrow_type(physical: str, meaning: str) -> pa.DataType:
@@ -106,9 +102,6 @@ def _decimals(values: pa.Array, scale: int) -> pa.Array:
     numbers = [None if raw is None else int.from_bytes(raw, "big", signed=True) for raw in values.to_pylist()]
     found = [np.nan if number is None else number / 10**scale for number in numbers]
     return pa.array(found, pa.float64(), from_pandas=True)
-
-
-Bounds = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ _SHOWN: Final = (
     "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
 )
 
+#: Domains that the Markdown names; the JSON has all of them.
+_MOST_TOLD: Final = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -259,7 +262,3 @@ def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) 
         "origin": [list(pair) for pair in about],
     }
     return "\n".join(lines), told
-
-
-#: Domains that the Markdown names; the JSON has all of them.
-_MOST_TOLD: Final = 50

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.handing.handed_files import Origin
 from cc_pipeline.handing.wacz import Page, Wacz, write_wacz
-from cc_pipeline.handing.whole import Origin
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices

@@ -1,4 +1,5 @@
-"""What a delivery says of itself: the manifest, one JSON file, and the names of the files it vouches for.
+"""What a delivery says of itself, and how its files bear it out: the manifest, one JSON file, the names of the files
+that it vouches for, and the proof of a part.
 
 All files of a delivery lie in one folder of the place, named after the crawl. A part and a ledger are named after the
 SHA-256 of their bytes, so a name never stands for other bytes than those it was given for.
@@ -40,6 +41,16 @@ _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 #: Copies made before there were manifests have no delivery in the names of their parts.
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
+
+#: Bytes that are read at once of a file in the place.
+_BLOCK = 8 << 20
+#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
+_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
+#: Bytes of a list or ledger that are read at most.
+LARGEST_TABLE = 4 << 30
+#: Reasons that are told of one part.
+_MOST_REASONS = 5
+_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,17 +228,6 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
 def _file(entry: dict[str, Any]) -> FileEntry:
     etag = entry["etag"]
     return FileEntry(str(entry["name"]), int(entry["size"]), str(entry["sha256"]), None if etag is None else str(etag))
-
-
-#: Bytes that are read at once of a file in the place.
-_BLOCK = 8 << 20
-#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
-_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
-#: Bytes of a list or ledger that are read at most.
-LARGEST_TABLE = 4 << 30
-#: Reasons that are told of one part.
-_MOST_REASONS = 5
-_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,6 @@ def write_wacz(
     title: str,
     description: str,
     address: Address,
-    warc_bytes: int = WARC_BYTES,
 ) -> Wacz:
     """Writes ``records`` (fetched rows of the records table, each capture once, neighbours together) and ``pages``.
 
@@ -89,7 +88,7 @@ def write_wacz(
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         writer = _Writer(archive)
         lines = OrderedRows(_INDEX, ("key", "stamp", "said"), scratch)
-        count, faults = _write_archive(writer, records, storage, lines, address, warc_bytes, description)
+        count, faults = _write_archive(writer, records, storage, lines, address, description)
         _write_index(writer, lines)
         listed, first = _write_pages(writer, pages, title)
         package: dict[str, Any] = {
@@ -159,7 +158,6 @@ def _write_archive(
     storage: RecordStorage,
     lines: OrderedRows,
     address: Address,
-    warc_bytes: int,
     description: str,
 ) -> tuple[int, list[str]]:
     faults: list[str] = []
@@ -171,7 +169,7 @@ def _write_archive(
         name = f"records-{number:05d}.warc.gz"
         with writer.member(f"archive/{name}") as out:
             out.write(_warcinfo(name, description))
-            while row is not None and (out.size < warc_bytes):
+            while row is not None and out.size < WARC_BYTES:
                 if isinstance(member, DataFault):
                     faults.append(f"{row['url']}: {member}")
                 elif member is not None:

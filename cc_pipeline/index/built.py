@@ -1,4 +1,5 @@
-"""Rows of the columnar index from an archive file that is read from begin to end.
+"""Of some crawls nobody publishes an index. Rows of the columnar index are made from an archive file that is read from
+begin to end, and written as its shard.
 
 The columns are those of Common Crawl's own index. Three of them stay null, since they say what its crawler found out in
 ways of its own: ``content_mime_detected``, ``content_charset`` and ``content_languages``.
@@ -40,6 +41,38 @@ SUBSET: Final = "warc"
 _ARC_INDEX: Final = ".arc.parquet"
 _WARC_INDEX: Final = ".warc.parquet"
 
+#: The columns of an index built here, as captures have them: offsets of 64 bits.
+BUILT_SCHEMA: Final = pa.schema([*INDEX_COLUMNS, *LATER_COLUMNS])
+Row = tuple[Any, ...]
+
+#: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
+_HOLDING: Final = frozenset({"response", "resource", "arc"})
+_BATCH_ROWS: Final = 1_024
+_BATCH_BYTES: Final = 8 << 20
+#: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
+_MOST_CHARACTERS: Final = 1 << 14
+_SHA1_CHARACTERS: Final = 32
+_PREFIX: Final = "<urn:uuid:"
+_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
+#: What stands behind the key of a packed row: its time and offset, so that they sort, then the row, then how long the
+#: part is that sorts.
+_BEHIND = struct.Struct(">QQ")
+_LENGTH = struct.Struct("<I")
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+#: Makes times before 1970 sort before others.
+_EPOCH: Final = 1 << 62
+
+#: Under which a file says, in its footer, what it was made of.
+ABOUT: Final = b"cc_pipeline.built"
+#: Columns without a dictionary: nearly every value is its own.
+_PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
+#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
+_GROUP_ROWS: Final = 32_768
+#: Bytes of rows in a row group, where that is fewer of them.
+_GROUP_BYTES: Final = 16 << 20
+_PAGE_ROWS: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -78,29 +111,6 @@ def is_arc(filename: str) -> bool:
 def holds_arc(path: str) -> bool:
     """Whether an index file points into an ARC file, by its name."""
     return path.endswith(_ARC_INDEX)
-
-
-#: The columns of an index built here, as captures have them: offsets of 64 bits.
-BUILT_SCHEMA: Final = pa.schema([*INDEX_COLUMNS, *LATER_COLUMNS])
-Row = tuple[Any, ...]
-
-#: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
-_HOLDING: Final = frozenset({"response", "resource", "arc"})
-_BATCH_ROWS: Final = 1_024
-_BATCH_BYTES: Final = 8 << 20
-#: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
-_MOST_CHARACTERS: Final = 1 << 14
-_SHA1_CHARACTERS: Final = 32
-_PREFIX: Final = "<urn:uuid:"
-_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
-#: What stands behind the key of a packed row: its time and offset, so that they sort, then the row, then how long the
-#: part is that sorts.
-_BEHIND = struct.Struct(">QQ")
-_LENGTH = struct.Struct("<I")
-_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
-#: Makes times before 1970 sort before others.
-_EPOCH: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -237,17 +247,6 @@ def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     except UnicodeEncodeError:
         # half of a surrogate pair, out of a URL that was no text: it is written as bytes of the archive are elsewhere
         return pa.array([None if v is None else v.encode("utf-8", "backslashreplace").decode() for v in values], kind)
-
-
-#: Under which a file says, in its footer, what it was made of.
-ABOUT: Final = b"cc_pipeline.built"
-#: Columns without a dictionary: nearly every value is its own.
-_PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
-#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
-_GROUP_ROWS: Final = 32_768
-#: Bytes of rows in a row group, where that is fewer of them.
-_GROUP_BYTES: Final = 16 << 20
-_PAGE_ROWS: Final = 1_000
 
 
 def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], path: Path) -> None:

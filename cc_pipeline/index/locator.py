@@ -1,9 +1,11 @@
-"""What every locator answers, and which one a look-up uses."""
+"""Three kinds of index know where captures are, and a look-up must not care which one answers: what every locator
+answers, for whom, at which price, and which one is chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,17 +19,30 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.progress import human_bytes
 
+#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
+VIAS = ("auto", "parquet", "btree", "zipnum")
 
-def surt_ranges(target: Target) -> Sequence[KeyRange]:
-    """Where a target's keys are in an index sorted by SURT keys."""
-    return target.ranges
+#: What stands between the names, and between the versions, of indexes that answered together.
+BOTH: Final = "+"
+#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
+UNION: Final = f"btree{BOTH}zipnum"
+
+#: Bytes that cost about as much time as one request at a polite pace.
+REQUEST_BYTES = 256 << 10
+
+#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
+CHEAP = 64 << 20
+
+#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
+_ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
 class Takers:
-    """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are."""
+    """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are
+    (default: in an index sorted by SURT keys)."""
 
     def __init__(
-        self, targets: Sequence[Target], ranges_of: Callable[[Target], Sequence[KeyRange]] = surt_ranges
+        self, targets: Sequence[Target], ranges_of: Callable[[Target], Sequence[KeyRange]] = attrgetter("ranges")
     ) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
@@ -76,8 +91,7 @@ class LookupPrice:
 
     ``likely_bytes`` is an estimate for a small target, given where the bound is far above it. ``index`` is the index
     that was chosen, and ``why`` the reason in words for a person. Both are ``None`` when a locator gives its own price,
-    because none has been chosen yet. ``unbounded_row_groups`` counts row groups that are read only because their key
-    bounds are unknown; ``cc-pipeline repair`` computes them. ``notes`` are sentences for a person.
+    because none has been chosen yet. ``notes`` are sentences for a person.
     """
 
     files: int
@@ -88,7 +102,6 @@ class LookupPrice:
     likely_bytes: int | None = None
     index: str | None = None
     why: str | None = None
-    unbounded_row_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +145,6 @@ class NoSuchIndex(UserInputError):
     """Neither this home nor the source has the index of a crawl that was to be asked, or any."""
 
 
-#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
-VIAS = ("auto", "parquet", "btree", "zipnum")
-
-#: What stands between the names, and between the versions, of indexes that answered together.
-BOTH: Final = "+"
-#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
-UNION: Final = f"btree{BOTH}zipnum"
-
-#: Bytes that cost about as much time as one request at a polite pace.
-REQUEST_BYTES = 256 << 10
-
-#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
-CHEAP = 64 << 20
-
-#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
-_ORDER = ("parquet", UNION, "zipnum", "btree")
-
-
 def weight(price: LookupPrice) -> int:
     """A price as one number of bytes, requests included."""
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
@@ -183,9 +178,7 @@ def choose(
     if there[0] == UNION:
         return first, f"{UNION}, each of which knows captures that the other lacks"
     if there[:2] != ["parquet", "zipnum"]:
-        return first, f"{first.name}, the only one" if len(
-            there
-        ) == 1 else f"{first.name}, which tells more of a capture"
+        return first, f"{first.name}, " + ("the only one" if len(there) == 1 else "which tells more of a capture")
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"parquet, {_estimate(price)}"

@@ -1,4 +1,5 @@
-"""Looks targets up in a crawl, in the cheapest index there is, and compares the answers of two indexes."""
+"""Callers want captures and not indexes. Targets are looked up in a crawl in the cheapest index there is, and the
+answers of two indexes can be compared."""
 
 from __future__ import annotations
 
@@ -211,15 +212,11 @@ def _choose(
     if via == "auto":
         for name in ("zipnum", "btree"):
             locator = available[name]() if name in available else None
-            if locator is not None and _covers(locator, subsets):
+            if locator is not None and (not isinstance(locator, BTreeLocator) or set(subsets) <= set(locator.subsets)):
                 return locator, f"{name}, which is whole, while {gaps.what} could not be read", None
     if "parquet" not in available or not gaps.allowed(max_gaps):
         raise index_incomplete([gaps])
     return available["parquet"](), f"parquet, although {gaps.what} could not be read", gaps
-
-
-def _covers(locator: Locator, subsets: Sequence[str]) -> bool:
-    return not isinstance(locator, BTreeLocator) or set(subsets) <= set(locator.subsets)
 
 
 @contextmanager
@@ -388,9 +385,9 @@ def agree(one: LookupResult, other: LookupResult, *, shown: int = 10) -> Agreeme
 
 
 def _places(result: LookupResult) -> set[tuple[str, str, int, int]]:
-    found: set[tuple[str, str, int, int]] = set()
-    for table in result.captures.values():
-        columns = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
-        for url, *place in zip(*(table[name].to_pylist() for name in columns), strict=True):
-            found.add((surt_key(url), *place))
-    return found
+    columns = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+    return {
+        (surt_key(url), *place)
+        for table in result.captures.values()
+        for url, *place in zip(*(table[name].to_pylist() for name in columns), strict=True)
+    }

@@ -249,7 +249,6 @@ def repair_row_groups(
     store: FooterStore,
     *,
     most: int | None = None,
-    concurrency: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
     """Reads the key column of every row group without bounds (at most ``most`` of them) and keeps the bounds.
@@ -265,7 +264,7 @@ def repair_row_groups(
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
         for group in chosen
     )
-    for outcome in same_files(transport, store).read_many(asked, concurrency):
+    for outcome in same_files(transport, store).read_many(asked):
         run.take(outcome)
         if on_progress is not None:
             on_progress(run.requests, len(chosen))

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from cc_pipeline.errors import EnvironmentFault
@@ -47,7 +46,7 @@ class ExternalSort:
     def __enter__(self) -> ExternalSort:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
     def add(self, item: bytes) -> None:

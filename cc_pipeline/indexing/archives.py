@@ -1,4 +1,5 @@
-"""The archive files of a crawl whose index is built here: a month's path list, or files that a person named."""
+"""What is indexed here because nobody publishes an index of it: a month's path list, or archive files that a person
+named; and a person's own list of index files, for a crawl without a path list."""
 
 from __future__ import annotations
 
@@ -21,49 +22,6 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 from cc_pipeline.workspace.workspace import Workspace
-
-
-def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, most: int) -> int:
-    """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
-    a list of before; gives their number. ``name`` is the file that messages name.
-
-    Raises ``UserInputError`` for what is no such list, and for one with files of another crawl.
-    """
-    crawl = validate_crawl_id(crawl_id)
-    try:
-        keys = (
-            parse_path_list(data, name, most=most) if data[:2] == b"\x1f\x8b" else parse_keys([data], name, most=most)
-        )
-        files = [IndexFile.from_path(key) for key in keys]
-    except DataFault as fault:
-        raise UserInputError(f"{name} has the key of an index file on each line, or it is no list: {fault}") from fault
-    others = sorted({file.crawl for file in files} - {crawl})
-    if others or not files:
-        what = f"has files of {', '.join(others[:3])}" if others else "names no file"
-        raise UserInputError(f"{name} {what}, not only index files of {crawl}")
-    path = _path(settings, crawl)
-    with disk_trouble(path):
-        write_whole(path, zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31), durable=True)
-    return len(files)
-
-
-def own_list(settings: Settings, crawl: str) -> bytes | None:
-    """The list that a person named, as a gzipped path list; ``None`` where the source's own counts."""
-    try:
-        return _path(settings, crawl).read_bytes()
-    except OSError:
-        return None
-
-
-def first_own_key(settings: Settings, crawl: str) -> str | None:
-    """An index file that a source with this crawl has, where a person named its files."""
-    data = own_list(settings, crawl)
-    return parse_path_list(data)[0] if data is not None else None
-
-
-def _path(settings: Settings, crawl: str) -> Path:
-    return settings.home / "path_lists" / f"{crawl}.cc-index-table.paths.gz"
-
 
 #: A month has some 350 files; each becomes an object, a row, and a footer to read.
 _MOST_FILES: Final = 100_000
@@ -206,3 +164,45 @@ def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
             f"{shown(location)} cannot be read ({fault.kind.value}: {fault.detail})", "Check it, then run it again."
         ) from fault
     return None if info is None else f"{info.size} {info.etag or ''}".strip()
+
+
+def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, most: int) -> int:
+    """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
+    a list of before; gives their number. ``name`` is the file that messages name.
+
+    Raises ``UserInputError`` for what is no such list, and for one with files of another crawl.
+    """
+    crawl = validate_crawl_id(crawl_id)
+    try:
+        keys = (
+            parse_path_list(data, name, most=most) if data[:2] == b"\x1f\x8b" else parse_keys([data], name, most=most)
+        )
+        files = [IndexFile.from_path(key) for key in keys]
+    except DataFault as fault:
+        raise UserInputError(f"{name} has the key of an index file on each line, or it is no list: {fault}") from fault
+    others = sorted({file.crawl for file in files} - {crawl})
+    if others or not files:
+        what = f"has files of {', '.join(others[:3])}" if others else "names no file"
+        raise UserInputError(f"{name} {what}, not only index files of {crawl}")
+    path = _path(settings, crawl)
+    with disk_trouble(path):
+        write_whole(path, zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31), durable=True)
+    return len(files)
+
+
+def own_list(settings: Settings, crawl: str) -> bytes | None:
+    """The list that a person named, as a gzipped path list; ``None`` where the source's own counts."""
+    try:
+        return _path(settings, crawl).read_bytes()
+    except OSError:
+        return None
+
+
+def first_own_key(settings: Settings, crawl: str) -> str | None:
+    """An index file that a source with this crawl has, where a person named its files."""
+    data = own_list(settings, crawl)
+    return parse_path_list(data)[0] if data is not None else None
+
+
+def _path(settings: Settings, crawl: str) -> Path:
+    return settings.home / "path_lists" / f"{crawl}.cc-index-table.paths.gz"

@@ -1,4 +1,7 @@
-"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built."""
+"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built.
+
+The version of a crawl's index, by which look-ups tell whether it has changed, comes from the same rows.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ _ROW_GROUP: Final = (
 )  # fmt: skip
 #: How many files there are, and how many of them were read: what lacks is no part of an answer.
 _COVERAGE: Final = ("subset", "expected", "harvested")
+
+#: Rows held at a time, and bytes of a column chunk read at a time.
+_BATCH_ROWS: Final = 8_192
+_BUFFER: Final = 1 << 16
 
 
 def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, str], str]:
@@ -80,11 +87,6 @@ def _footers_name(crawl: str, subset: str) -> str:
 def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
     found = lake.digests("row_groups", list(names))
     return {name: digest for name, digest in found.items() if digest is not None and digest != GONE}
-
-
-#: Rows held at a time, and bytes of a column chunk read at a time.
-_BATCH_ROWS: Final = 8_192
-_BUFFER: Final = 1 << 16
 
 
 def follow_catalog(workspace: Workspace, crawl: str) -> bool:

@@ -28,13 +28,7 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.digests import content_versions, together
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, runs_of, stored_files
-from cc_pipeline.lake.replacing import (
-    opened_apart,
-    replace_files,
-    schema_of_files,
-    whole_row_groups,
-    write_files,
-)
+from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_files, whole_row_groups, write_files
 from cc_pipeline.lake.streaming import stream_table
 
 #: Bytes of rows, not packed, that are sorted together: a file or two. Bounds the memory of a worker.
@@ -159,11 +153,7 @@ def contents_of(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def commit_added(
-    lake: Lake,
-    table: str,
-    added: Sequence[Added],
-    slices: Sequence[Mapping[str, str]],
-    digests: Mapping[str, str],
+    lake: Lake, table: str, added: Sequence[Added], slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
 ) -> int:
     """Replaces the rows of ``slices`` by those of the files ``added``, in one commit with ``digests``, as
     :meth:`Lake.commit` does with rows; gives the rows added.

@@ -1,4 +1,5 @@
-"""Input digests: a hash of what a slice was made from, small enough to be stored inside the commit of its rows."""
+"""Whether work has to be done again is decided by what its input was, and not by times. A hash of it, small enough to
+be stored inside the commit of its rows, and numbers that say what rows say."""
 
 from __future__ import annotations
 
@@ -16,23 +17,6 @@ import pyarrow.compute as pc
 
 _DIGEST_HEX = 15  # 60 bits: fits the int64 of a Delta application transaction
 
-
-def input_digest(parts: Mapping[str, object]) -> str:
-    """A short hexadecimal digest of ``parts`` (JSON-like values; order of keys does not matter)."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_HEX]
-
-
-def digest_to_int(digest: str) -> int:
-    """The digest as the int64 that Delta stores."""
-    return int(digest, 16)
-
-
-def digest_from_int(value: int) -> str:
-    """The inverse of :func:`digest_to_int`."""
-    return f"{value:0{_DIGEST_HEX}x}"
-
-
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 _Places: TypeAlias = npt.NDArray[np.int64]
 
@@ -48,6 +32,22 @@ _BYTES_AT_ONCE: Final = 8 << 20
 #: Odd numbers and shifts of the finalizer of SplitMix64, which spreads each bit over all others.
 _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _SHIFTS: Final = tuple(np.uint64(bits) for bits in (30, 27, 31))
+
+
+def input_digest(parts: Mapping[str, object]) -> str:
+    """A short hexadecimal digest of ``parts`` (JSON-like values; order of keys does not matter)."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_HEX]
+
+
+def digest_to_int(digest: str) -> int:
+    """The digest as the int64 that Delta stores."""
+    return int(digest, 16)
+
+
+def digest_from_int(value: int) -> str:
+    """The inverse of :func:`digest_to_int`."""
+    return f"{value:0{_DIGEST_HEX}x}"
 
 
 def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collection[str]) -> dict[str, str]:
@@ -185,12 +185,7 @@ def _windows(words: _Places) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _short_texts(
-    raw: npt.NDArray[np.uint8],
-    starts: _Places,
-    lengths: _Places,
-    words: _Places,
-) -> _Numbers:
+def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, words: _Places) -> _Numbers:
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum(words, out=ends[1:])
     if not ends[-1]:

@@ -56,12 +56,6 @@ def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
     return lacking
 
 
-def is_as_wanted(here: Schema, wanted: pa.Schema) -> bool:
-    """Whether a table has exactly the columns of ``wanted``, in their types."""
-    fields = {field.name: field.type for field in Schema.from_arrow(wanted).fields}
-    return {field.name: field.type for field in here.fields} == fields
-
-
 def add_columns(handle: DeltaTable, columns: Sequence[Field]) -> None:
     """Adds nullable columns to a table. It sets the table's property first, so that a kill in between does no harm."""
     known = handle.metadata().configuration.get(COLUMNS_ADDED, "")

@@ -50,11 +50,7 @@ def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[s
     try:
         unneeded, superseded = (
             handle.vacuum(
-                retention_hours=0,
-                enforce_retention_duration=False,
-                dry_run=True,
-                full=full,
-                keep_versions=kept or None,
+                retention_hours=0, enforce_retention_duration=False, dry_run=True, full=full, keep_versions=kept or None
             )
             for full in (True, False)
         )

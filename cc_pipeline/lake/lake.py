@@ -208,12 +208,9 @@ class Lake:
                 # it may have been another handle than the one that is kept
                 self.look_again(table)
                 return
-            except CommitFailedError as error:
-                # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                if left == 0:
-                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
             except (OSError, DeltaError) as error:
-                raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
+                # another process replaced neighbouring slices of the same file meanwhile: read again and retry
+                self._raise_unless_retried(table, error, left)
 
     def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
         """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
@@ -234,12 +231,16 @@ class Lake:
                 )
                 self.look_again(table)  # the handle does not follow such a commit
                 return
-            except CommitFailedError as error:
-                # another process has replaced files meanwhile, which the library takes for something read here
-                if left == 0:
-                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
             except (OSError, DeltaError) as error:
-                raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
+                # another process has replaced files meanwhile, which the library takes for something read here
+                self._raise_unless_retried(table, error, left)
+
+    def _raise_unless_retried(self, table: str, error: Exception, left: int) -> None:
+        """Raises what a failed commit means; nothing where others were in the way and tries are ``left``."""
+        if not isinstance(error, CommitFailedError):
+            raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
+        if left == 0:
+            raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
@@ -289,10 +290,7 @@ class Lake:
         return self.digests(table, list(digests)) == dict(digests)
 
     def read(
-        self,
-        table: str,
-        where: Mapping[str, str | Sequence[str]] | None = None,
-        columns: Sequence[str] | None = None,
+        self, table: str, where: Mapping[str, str | Sequence[str]] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """Rows whose columns equal ``where`` (a value, or any of a sequence), in the table's own schema."""
         spec = self.specs[table]

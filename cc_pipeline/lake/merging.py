@@ -24,14 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import (
-    FEW_FILES,
-    StoredFile,
-    clustered_by,
-    due,
-    stored_files,
-    too_large,
-)
+from cc_pipeline.lake.layout import FEW_FILES, StoredFile, clustered_by, due, stored_files, too_large
 from cc_pipeline.lake.replacing import (
     BATCH_ROWS,
     opened_apart,

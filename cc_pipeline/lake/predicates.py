@@ -38,7 +38,9 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
     wider = pa.schema([*schema, *further])
     here = {field.name for field in handle.schema().fields}
     # the library's own engine skips files by the log's statistics before it opens any
-    found = handle.scan([name for name in wider.names if name in here], _matching(where))
+    found = handle.scan(
+        [name for name in wider.names if name in here], " AND ".join(_equal(*one) for one in where.items()) or None
+    )
     for batch in pa.RecordBatchReader.from_stream(found):
         rows = with_columns(pa.Table.from_batches([batch]), wider)
         for name, values in many.items():
@@ -84,10 +86,6 @@ def others(
 
 def _is_many(value: object) -> bool:
     return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > _MOST_READ
-
-
-def _matching(where: Where) -> str | None:
-    return " AND ".join(_equal(name, value) for name, value in where.items()) or None
 
 
 def _equal(name: str, value: str | Sequence[str]) -> str:

@@ -1,4 +1,5 @@
-"""Opening a published file: read-only, and with what DuckDB needs where its views read files on S3.
+"""Analysts open a file that was published elsewhere, before, or over S3: read-only, with what DuckDB needs to read its
+lake, wherever that lies now.
 
 DuckDB reads S3 by its extension ``httpfs``, which is no part of its wheel. It is taken from a Python package or from
 where DuckDB keeps installed ones, and never fetched from the internet. The credentials live as long as the connection:
@@ -23,9 +24,15 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
+from cc_pipeline.stores.answer import S3Options
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
+
+#: Another process may be publishing, which would settle it too.
+_PATIENCE: Final = 60.0
+#: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
+_NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def _packaged_extension() -> Path | None:
 
 
 def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
-    from cc_pipeline.stores.s3 import S3Options, find_credentials  # noqa: PLC0415  # takes a while, and few need it
+    from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
     found = find_credentials(S3Options(), lake.root).get_frozen_credentials()
@@ -135,12 +142,6 @@ def last_token(text: str) -> int | None:
     data = text.encode()
     starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
     return len(data[: starts[-1]].decode()) if starts else None
-
-
-#: Another process may be publishing, which would settle it too.
-_PATIENCE: Final = 60.0
-#: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
-_NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,11 +145,7 @@ def _has(lake: Lake, table: str, file: StoredFile, column: str, values: pa.Array
 
 
 def _changed(
-    lake: Lake,
-    spec: TableSpec,
-    schema: pa.Schema,
-    file: StoredFile,
-    change: Callable[[pa.RecordBatch], pa.RecordBatch],
+    lake: Lake, spec: TableSpec, schema: pa.Schema, file: StoredFile, change: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> list[StoredFile]:
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     with lake.file_system().open_input_file(address) as source:

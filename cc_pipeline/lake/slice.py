@@ -1,8 +1,9 @@
-"""A slice of a stage: its name, its input digest, whether it is up to date, its commit, its report.
+"""Runs are killed, and must go on where they were. A slice of a stage is the unit of that: its name, its input digest,
+whether it is up to date, its commit, its report.
 
-A slice is the unit that a stage makes: a crawl, a target in a crawl, or a file read whole. Its input digest is
-committed with its rows (docs/decisions/0001). A stage with several tables commits them one after the other, so a slice
-is complete only when all of them have the same digest.
+A slice is a crawl, a target in a crawl, or a file read whole. Its input digest is committed with its rows
+(docs/decisions/0001). A stage with several tables commits them one after the other, so a slice is complete only when
+all of them have the same digest.
 """
 
 from __future__ import annotations

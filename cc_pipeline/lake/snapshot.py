@@ -1,4 +1,5 @@
-"""The published DuckDB file: a snapshot that readers open read-only and writers never open again.
+"""Readers keep the published file open for days while runs go on. So it is a snapshot that they open read-only and
+writers never open again, and the versions it names are pinned.
 
 It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
 it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows
@@ -32,6 +33,24 @@ KEPT: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
 _LONGEST: Final = 1 << 20
 _NONE_YET: Final = -1
+
+#: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
+_COPY_MEMORY: Final = "1GB"
+#: What it may hold while it looks for rows that several targets have.
+_VIEWS_MEMORY: Final = "400MB"
+#: Files and rows of all tables together up to which views are counted by reading them.
+_FEW_FILES: Final = 200
+_FEW_ROWS: Final = 500_000
+#: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
+#: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
+_SWELLING: Final = 2
+
+#: Answers a query about the file that is being built.
+Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+#: A query, or what makes one from what is in the file up to then.
+Sql: TypeAlias = str | Callable[[Ask], str]
+#: What a column holds, by the published name and the column's; ``None`` where nobody said.
+Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_before: bool = False) -> None:
@@ -88,26 +107,6 @@ def _versions(lake: Transport, key: str) -> Mapping[str, Sequence[int]]:
 
 def _key(home: Path) -> str:
     return f"{_FOLDER}{sha256(f'{platform.node()}:{home}'.encode()).hexdigest()[:16]}.json"
-
-
-#: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
-_COPY_MEMORY: Final = "1GB"
-#: What it may hold while it looks for rows that several targets have.
-_VIEWS_MEMORY: Final = "400MB"
-#: Files and rows of all tables together up to which views are counted by reading them.
-_FEW_FILES: Final = 200
-_FEW_ROWS: Final = 500_000
-#: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
-#: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
-_SWELLING: Final = 2
-
-
-#: Answers a query about the file that is being built.
-Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
-#: A query, or what makes one from what is in the file up to then.
-Sql: TypeAlias = str | Callable[[Ask], str]
-#: What a column holds, by the published name and the column's; ``None`` where nobody said.
-Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +193,8 @@ def publish(
             else:
                 # beyond that it writes to a folder beside the file, and removes it
                 connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
-            if copying is None and s3 is not None:
-                let_read(connection, s3)
+                if s3 is not None:
+                    let_read(connection, s3)
             connection.execute("CREATE SCHEMA lake")
 
             def ask(query: str) -> list[tuple[Any, ...]]:

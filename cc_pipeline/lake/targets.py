@@ -1,4 +1,5 @@
-"""Definitions of targets in the lake, so that a partition key alone is enough: of a large set one row a part."""
+"""A run is given partition keys and no more, so what each key means is in the lake: one row a target, of a large set
+one row a part."""
 
 from __future__ import annotations
 

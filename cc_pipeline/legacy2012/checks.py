@@ -1,4 +1,5 @@
-"""Verdicts on files read whole and on exports."""
+"""Reading 1 GB files and writing exports fail in ways that no row shows: verdicts on files read whole and on
+exports."""
 
 from __future__ import annotations
 

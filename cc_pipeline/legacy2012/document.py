@@ -1,4 +1,4 @@
-"""The 2012 metadata JSON read into the same rows as today's pages."""
+"""Who has 2012's documents wants them beside today's pages: that JSON read into the same rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, PageInput, ParsedPa
 from cc_pipeline.errors import DataFault, DataKind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXT = (
-    "disposition",
-    "failure_reason",
-    "failure_detail",
-    "server_ip",
-    "mime_type",
-    "md5",
-    "charset_detected",
-    "parsed_as",
-)
+_TEXT = tuple("disposition failure_reason failure_detail server_ip mime_type md5 charset_detected parsed_as".split())
 _NUMBERS = ("http_result", "content_len", "download_size", "gunzip_content_len", "charset_detector", "text_simhash")
 _TRUTHS = ("download_truncated", "content_is_gzip", "gunzip_failed")
 _NESTED = ("attempt_time", "redirect_from", "http_headers", "content", "archiveInfo")

@@ -1,4 +1,5 @@
-"""Exporting: parsed pages of a slice as numbered SequenceFiles, the same bytes for the same records."""
+"""Programs of 2012 read SequenceFiles: parsed pages of a slice as numbered ones, the same bytes for the same
+records."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.extraction.expanding import part_slices
+from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
@@ -40,6 +41,17 @@ _NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS
 _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name not in _NOT_IN_JSON)
 
 RecordKey = tuple[str | None, int | None, str | None]
+
+Codec = Literal["gzip", "default"]
+#: Bytes of a file hashed at a time.
+_CHUNK = 1 << 20
+
+VERSION = "1"
+TARGET_ENTRY = "cc_pipeline.target"
+
+#: The two kinds of file, by the names of 2012.
+ExportKind = Literal["textData", "metadata"]
+EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
 
 
 def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
@@ -125,11 +137,6 @@ def _place(key: RecordKey) -> tuple[bool, str, int, str]:
     return filename is None, filename or "", -1 if offset is None else offset, url or ""
 
 
-Codec = Literal["gzip", "default"]
-#: Bytes of a file hashed at a time.
-_CHUNK = 1 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
@@ -203,14 +210,6 @@ def _sha256(path: Path) -> str:
         while block := stream.read(_CHUNK):
             digest.update(block)
     return digest.hexdigest()
-
-
-VERSION = "1"
-TARGET_ENTRY = "cc_pipeline.target"
-
-#: The two kinds of file, by the names of 2012.
-ExportKind = Literal["textData", "metadata"]
-EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
 
 
 def export_slices(
@@ -293,12 +292,7 @@ def _export(
 
 
 def _write(
-    workspace: Workspace,
-    place: Transport,
-    slice_: Slice,
-    kind: ExportKind,
-    options: ExportOptions,
-    folder: Path,
+    workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, folder: Path
 ) -> list[ExportedFile]:
     order = record_order(workspace, slice_)
     if kind == "metadata":

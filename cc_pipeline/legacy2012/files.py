@@ -1,4 +1,5 @@
-"""Files read whole: turns the name that a person gives into a kind, a place, a crawl and a partition key."""
+"""A person names a file by where it lies. From the name come its kind, place, crawl and partition key; from the place a
+local copy."""
 
 from __future__ import annotations
 
@@ -27,6 +28,12 @@ from cc_pipeline.workspace.source_files import FileKind, SourceFile
 _HEAD = 1 << 16
 #: WAT files have some 150 to 400 MB: large enough pieces to be few requests, small enough to try again.
 _PIECE = 8 << 20
+
+#: Header metadata under which exported SequenceFiles name their crawl.
+CRAWL_ENTRY = "cc_pipeline.crawl"
+_CRAWL_OF_2012 = "CC-MAIN-2012"
+_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
+_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +137,6 @@ def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
 
 def _unreadable(location: str, why: str) -> EnvironmentFault:
     return EnvironmentFault(f"{location} cannot be read: {why}", "Check the file or the source, then run it again.")
-
-
-#: Header metadata under which exported SequenceFiles name their crawl.
-CRAWL_ENTRY = "cc_pipeline.crawl"
-_CRAWL_OF_2012 = "CC-MAIN-2012"
-_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
-_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
 def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:

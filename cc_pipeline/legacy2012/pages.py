@@ -1,4 +1,4 @@
-"""Pages out of files read whole, and out of SequenceFiles of 2012 (and those exported here)."""
+"""SequenceFiles, WAT and WET hold pages without records: each becomes pages like those that are parsed."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 #: A page, or what could not be read. A page whose ``metadata`` is empty came from a file that has only texts.
 SourcePage = ParsedPage | DataFault
 
+_PARSER = "commoncrawl-2012"
+
+_WAT_PARSER = "commoncrawl-wat"
+_DERIVED = re.compile(
+    r"((?:crawl-data|projects/[^/]+)/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z"
+)
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
+_NOT_ATTRIBUTES = frozenset({"path", "url", "text"})
+_LIMITS = Limits()
+
+_WET_PARSER = "commoncrawl-wet"
+
 
 def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
     """The keys of a page out of ``file``; ``known`` are further fields of ``PageInput``."""
@@ -51,9 +63,6 @@ def text_row(text: str, languages: str | None = None) -> dict[str, Any]:
         return {"text": text, "content_languages": languages}
     found = detect_languages(text)
     return {"text": text, "content_languages": found.codes, "language_reliable": found.reliable}
-
-
-_PARSER = "commoncrawl-2012"
 
 
 def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
@@ -103,15 +112,6 @@ def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> Sourc
         return DataFault(fault.kind, file.location, offset, fault.reason)
 
 
-_WAT_PARSER = "commoncrawl-wat"
-_DERIVED = re.compile(
-    r"((?:crawl-data|projects/[^/]+)/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z"
-)
-_HTML_TYPES = ("text/html", "application/xhtml+xml")
-_NOT_ATTRIBUTES = frozenset({"path", "url", "text"})
-_LIMITS = Limits()
-
-
 def warc_key(location: str) -> str | None:
     """The key of the WARC file that a WAT or WET file is about, if its own path follows the bucket's layout."""
     found = _DERIVED.search(location)
@@ -125,11 +125,11 @@ def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
         if isinstance(record, DataFault):
             yield record
         elif record.record_type == "response":
-            yield _page(file, record, described) if record.url else _nameless(file, record)
-
-
-def _nameless(file: SourceFile, record: WatRecord) -> DataFault:
-    return DataFault(DataKind.MALFORMED, file.location, record.offset, "a response without an address")
+            yield (
+                _page(file, record, described)
+                if record.url
+                else DataFault(DataKind.MALFORMED, file.location, record.offset, "a response without an address")
+            )
 
 
 def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedPage:
@@ -219,9 +219,6 @@ def _link(link: WatLink, absolute: str | None, host: str | None) -> Link:
     element = link.path.partition("@")[0].partition("/")[0].lower() or None
     domain = domain_of(host) if host else None
     return Link(element, link.url, absolute, members.get("text"), attributes.get("rel"), attributes, host, domain)
-
-
-_WET_PARSER = "commoncrawl-wet"
 
 
 def wet_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:

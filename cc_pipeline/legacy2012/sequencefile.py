@@ -1,4 +1,5 @@
-"""Hadoop SequenceFiles of every kind: the header, then pairs of key and value."""
+"""The 2012 crawl's texts and metadata are Hadoop SequenceFiles, which few programs read any more: header, pairs of key
+and value, and a writer."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO, Final, Literal, Self
 
 from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource, Window, open_window
@@ -38,6 +38,20 @@ MAX_HEADER: Final = 1 << 20
 
 _CUSTOM_CODEC: Final = 5
 _WITH_METADATA: Final = 6
+
+#: Records a block may have; Hadoop's blocks are a megabyte by default.
+MAX_BLOCK_RECORDS: Final = 1 << 22
+
+_MAX_VINT: Final = 9
+#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
+_VAIN_WORK: Final = 16 << 30
+
+#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
+BLOCK_BYTES: Final = 1_000_000
+#: Bytes between two sync markers where records are not in blocks.
+SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
+
+_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +121,13 @@ def write_header(
     sync: bytes,
 ) -> bytes:
     """A version 6 header."""
-    parts = [MAGIC, b"\x06", _string(key_class), _string(value_class)]
+    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
     parts += [bytes((compression != "none", compression == "block"))]
     if codec is not None:
-        parts.append(_string(codec))
+        parts.append(encode_text(codec))
     parts.append(len(metadata).to_bytes(4))
-    parts += [_string(text) for entry in metadata for text in entry]
+    parts += [encode_text(text) for entry in metadata for text in entry]
     return b"".join((*parts, sync))
-
-
-def _string(text: str) -> bytes:
-    data = text.encode("utf-8")
-    return encode_vint(len(data)) + data
 
 
 def _text(data: bytes, position: int) -> tuple[str, int]:
@@ -132,14 +141,6 @@ def _boolean(data: bytes, position: int) -> tuple[bool, int]:
     if position >= len(data) or data[position] > 1:
         raise ValueError(f"no truth value at byte {position}")
     return data[position] == 1, position + 1
-
-
-#: Records a block may have; Hadoop's blocks are a megabyte by default.
-MAX_BLOCK_RECORDS: Final = 1 << 22
-
-_MAX_VINT: Final = 9
-#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
-_VAIN_WORK: Final = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +316,6 @@ def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
     return lengths
 
 
-#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
-BLOCK_BYTES: Final = 1_000_000
-#: Bytes between two sync markers where records are not in blocks.
-SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
-
-_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
-
-
 class SequenceFileWriter:
     """Appends (key, value) texts to a binary stream; a context manager that closes nothing but its own blocks.
 
@@ -394,8 +387,6 @@ class SequenceFileWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.flush()

@@ -1,4 +1,5 @@
-"""Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file.
+"""Files that are read whole go into the tables of parsed pages (2012 SequenceFiles, WAT, WET): one slice a file, so
+that an unchanged one is not read again.
 
 A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
 stage. A file is complete only when all tables have the same digest.
@@ -39,6 +40,10 @@ _BATCH_ROWS = 64
 #: Faults that a note names.
 _SHOWN_FAULTS = 5
 
+#: Names under which a file's tag and content are kept in the log of ``source_faults``.
+_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
+_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
+
 
 @dataclass(slots=True)
 class _Tally:
@@ -73,13 +78,7 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
             notes += tally.shown
         figures[slice_] = rows_of(workspace, slice_)
     return READ_FILES.report(
-        figures,
-        fresh,
-        started,
-        bytes=total.bytes,
-        requests=total.requests,
-        notes=tuple(notes),
-        counted=PAGE_TABLES,
+        figures, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
     )
 
 
@@ -137,11 +136,6 @@ def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None
     return tally
 
 
-#: Names under which a file's tag and content are kept in the log of ``source_faults``.
-_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
-_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
-
-
 def _digest(file: SourceFile, *content: object) -> str:
     about = [file.kind, file.location, file.crawl, *content]
     return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
@@ -153,11 +147,7 @@ def _content(path: Path) -> str:
 
 
 def _read(
-    workspace: Workspace,
-    file: SourceFile,
-    path: Path,
-    made_from: Mapping[Slice, str],
-    beside: Mapping[str, str],
+    workspace: Workspace, file: SourceFile, path: Path, made_from: Mapping[Slice, str], beside: Mapping[str, str]
 ) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()

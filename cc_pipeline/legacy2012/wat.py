@@ -1,4 +1,5 @@
-"""WAT files: one JSON document a record, with the links of its HTML page."""
+"""WAT and WET files have what Common Crawl extracted itself: a JSON document a record with the links of its page, and
+texts."""
 
 from __future__ import annotations
 
@@ -15,13 +16,17 @@ from cc_pipeline.archive.record import Headers
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.errors import DataFault, DataKind
 
+Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+_NOTHING: Final[Mapping[str, Json]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class WetRecord:
     """The text of one page. ``offset`` and ``length`` (bytes) say where in the WET file its record lies.
 
-    ``fetch_time`` is that of the page. ``languages`` are ISO 639-3 codes, best first, since 2020. ``refers_to``
-    is the WARC-Record-ID of the response. ``flags`` as of ``ArchivedRecord``.
+    ``fetch_time`` is that of the page. ``languages`` are ISO 639-3 codes, best first, since 2020. ``flags``
+    as of ``ArchivedRecord``.
     """
 
     offset: int
@@ -30,7 +35,6 @@ class WetRecord:
     fetch_time: datetime | None
     text: str
     languages: tuple[str, ...]
-    refers_to: str | None
     digest: str
     flags: tuple[str, ...]
 
@@ -62,15 +66,9 @@ def _wet(found: StoredRecord) -> WetRecord:
         fetch_time=record.fetch_time,
         text=record.payload.decode("utf-8", "replace"),
         languages=tuple(code for code in (part.strip() for part in languages.split(",")) if code),
-        refers_to=values.get("warc-refers-to"),
         digest=record.payload_digest,
         flags=record.flags,
     )
-
-
-Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
-
-_NOTHING: Final[Mapping[str, Json]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +178,10 @@ class WatRecord:
     fetch_time: datetime | None
     record_headers: Headers
     content_type: str | None
-    content_length: int | None
     payload_digest: str | None
     http_status: int | None
     http_reason: str | None
     http_version: str | None
-    http_method: str | None
-    http_path: str | None
     http_headers: Headers
     entity_length: int | None
     html: WatHtml
@@ -243,13 +238,10 @@ def _from_json(document: Mapping[str, Json], found: StoredRecord) -> WatRecord:
         fetch_time=warc_date(text(own, "WARC-Date") or "")[0],
         record_headers=headers(own),
         content_type=text(about, "Actual-Content-Type"),
-        content_length=number(about, "Actual-Content-Length") or number(envelope, "Actual-Content-Length"),
         payload_digest=digest.removeprefix("sha1:") if digest else None,
         http_status=status if status is not None and 99 < status < 1000 else None,
         http_reason=text(line, "Reason"),
         http_version=text(line, "Version") or text(asked, "Version"),
-        http_method=text(asked, "Method"),
-        http_path=text(asked, "Path"),
         http_headers=headers(member(http, "Headers")),
         entity_length=number(http, "Entity-Length"),
         html=wat_html(member(response, "HTML-Metadata")) if response else NO_HTML,

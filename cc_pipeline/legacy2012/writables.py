@@ -1,4 +1,5 @@
-"""Hadoop's ``Writable`` types and variable-length integers, as SequenceFiles have them."""
+"""SequenceFiles hold Hadoop's own types and codecs: ``Writable`` values, variable-length integers, and the codings
+around them."""
 
 from __future__ import annotations
 
@@ -14,6 +15,20 @@ from typing import Final, Protocol
 import cramjam
 
 from cc_pipeline.errors import DataFault, DataKind
+
+#: What the known classes decode to; bytes of an unknown class are given as they are.
+Value = str | bytes | int | float | bool | None
+
+_IO: Final = "org.apache.hadoop.io."
+TEXT: Final = f"{_IO}Text"
+BYTES: Final = f"{_IO}BytesWritable"
+LONG: Final = f"{_IO}LongWritable"
+INT: Final = f"{_IO}IntWritable"
+NULL: Final = f"{_IO}NullWritable"
+
+_COMPRESS: Final = "org.apache.hadoop.io.compress."
+DEFAULT_CODEC: Final = f"{_COMPRESS}DefaultCodec"
+GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
 
 
 class Damage(ValueError):
@@ -57,17 +72,6 @@ def decode_vint(data: bytes, position: int) -> tuple[int, int]:
         raise Damage(DataKind.TRUNCATED, "a variable-length number is cut off")
     value = int.from_bytes(data[position + 1 : end])
     return (value if first >= 0x88 else ~value), end
-
-
-#: What the known classes decode to; bytes of an unknown class are given as they are.
-Value = str | bytes | int | float | bool | None
-
-_IO: Final = "org.apache.hadoop.io."
-TEXT: Final = f"{_IO}Text"
-BYTES: Final = f"{_IO}BytesWritable"
-LONG: Final = f"{_IO}LongWritable"
-INT: Final = f"{_IO}IntWritable"
-NULL: Final = f"{_IO}NullWritable"
 
 
 def decode(class_name: str, data: bytes) -> Value:
@@ -146,24 +150,16 @@ _DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
 }
 
 
-_COMPRESS: Final = "org.apache.hadoop.io.compress."
-DEFAULT_CODEC: Final = f"{_COMPRESS}DefaultCodec"
-GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
-
-
-class CodecError(Damage):
-    """Compressed bytes that cannot be inflated, inflate beyond the bound, or are of an unknown codec."""
-
-
 def decompress(codec: str, data: bytes, limit: int) -> bytes:
-    """Inflate ``data`` to at most ``limit`` bytes. Raises ``CodecError``."""
+    """Inflate ``data`` to at most ``limit`` bytes. Raises ``Damage``: bytes that cannot be inflated, inflate
+    beyond the bound, or are of an unknown codec."""
     decoder = _DECOMPRESSORS.get(codec)
     if decoder is None:
-        raise CodecError(DataKind.UNSUPPORTED, f"unknown codec {codec[:80]}")
+        raise Damage(DataKind.UNSUPPORTED, f"unknown codec {codec[:80]}")
     try:
         return decoder(data, limit)
     except (zlib.error, OSError, EOFError, cramjam.DecompressionError) as error:
-        raise CodecError(DataKind.MALFORMED, f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
+        raise Damage(DataKind.MALFORMED, f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
 
 
 def compress(codec: str, data: bytes) -> bytes:
@@ -172,7 +168,7 @@ def compress(codec: str, data: bytes) -> bytes:
         return zlib.compress(data)
     if codec == GZIP_CODEC:
         return gzip.compress(data, compresslevel=6, mtime=0)
-    raise CodecError(DataKind.UNSUPPORTED, f"cannot write with codec {codec[:80]}")
+    raise Damage(DataKind.UNSUPPORTED, f"cannot write with codec {codec[:80]}")
 
 
 class _Engine(Protocol):
@@ -196,9 +192,9 @@ def _one_after_another(new_engine: Callable[[], _Engine]) -> Callable[[bytes, in
             part = engine.decompress(data, room + 1)
             room -= len(part)
             if room < 0:
-                raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
+                raise Damage(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
             if not engine.eof:
-                raise CodecError(DataKind.TRUNCATED, "compressed bytes are cut off")
+                raise Damage(DataKind.TRUNCATED, "compressed bytes are cut off")
             parts.append(part)
             data = engine.unused_data
             if not data:
@@ -213,19 +209,11 @@ def _into_room(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, roo
         return scratch[: inflate_into(data, scratch)]
 
 
-def _zstd(data: bytes, limit: int) -> bytes:
-    return _into_room(cramjam.zstd.decompress_into, data, limit)
-
-
 def _snappy_chunk(chunk: bytes, room: int) -> bytes:
     length = cramjam.snappy.decompress_raw_len(chunk)
     if length > room:
-        raise CodecError(DataKind.MALFORMED, "a chunk inflates beyond its block")
+        raise Damage(DataKind.MALFORMED, "a chunk inflates beyond its block")
     return bytes(cramjam.snappy.decompress_raw(chunk))
-
-
-def _lz4_chunk(chunk: bytes, room: int) -> bytes:
-    return _into_room(cramjam.lz4.decompress_block_into, chunk, room)
 
 
 def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
@@ -238,15 +226,15 @@ def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, in
         while position < len(data):
             missing, position = _uint32(data, position)
             if missing > room:
-                raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
+                raise Damage(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
             room -= missing
             while missing:
                 length, position = _uint32(data, position)
                 if length > len(data) - position:
-                    raise CodecError(DataKind.TRUNCATED, "a chunk is cut off")
+                    raise Damage(DataKind.TRUNCATED, "a chunk is cut off")
                 part = inflate_chunk(data[position : position + length], missing) if length else b""
                 if not 0 < len(part) <= missing:
-                    raise CodecError(DataKind.MALFORMED, "a chunk does not fit its block")
+                    raise Damage(DataKind.MALFORMED, "a chunk does not fit its block")
                 parts.append(part)
                 missing -= len(part)
                 position += length
@@ -257,7 +245,7 @@ def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, in
 
 def _uint32(data: bytes, position: int) -> tuple[int, int]:
     if position + 4 > len(data):
-        raise CodecError(DataKind.TRUNCATED, "a length is cut off")
+        raise Damage(DataKind.TRUNCATED, "a length is cut off")
     return int.from_bytes(data[position : position + 4]), position + 4
 
 
@@ -266,7 +254,7 @@ _DECOMPRESSORS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     f"{_COMPRESS}DeflateCodec": _one_after_another(partial(zlib.decompressobj, 15)),
     GZIP_CODEC: _one_after_another(partial(zlib.decompressobj, 31)),
     f"{_COMPRESS}BZip2Codec": _one_after_another(bz2.BZ2Decompressor),
-    f"{_COMPRESS}ZStandardCodec": _zstd,
+    f"{_COMPRESS}ZStandardCodec": partial(_into_room, cramjam.zstd.decompress_into),
     f"{_COMPRESS}SnappyCodec": _framed(_snappy_chunk),
-    f"{_COMPRESS}Lz4Codec": _framed(_lz4_chunk),
+    f"{_COMPRESS}Lz4Codec": _framed(partial(_into_room, cramjam.lz4.decompress_block_into)),
 }

@@ -1,4 +1,5 @@
-"""Writes a crawl's WARC or ARC files and tells where every capture lies."""
+"""Tests need archives of which every byte is known: a crawl's servers, the WARC or ARC files of their answers, and
+where every capture lies."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from email.utils import format_datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, has
 from cc_pipeline.commoncrawl.domains import registered_domain
@@ -18,7 +21,6 @@ from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.index.btree.locator import segment_of
 from cc_pipeline.minicrawl import bodies
-from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES, MIME_TYPES, HtmlPage, Language, feed, html_page
 from cc_pipeline.minicrawl.records import (
     Exchange,
@@ -30,7 +32,16 @@ from cc_pipeline.minicrawl.records import (
     response_record,
     warcinfo,
 )
-from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import (
+    CrawlSpec,
+    MemberFile,
+    MiniCrawlSpec,
+    drawn_number,
+    generator,
+    identifier,
+    ordered_identifier,
+    sha1_base32,
+)
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import (
     SEGMENT_SPAN,
@@ -84,10 +95,10 @@ class Servers:
 
     def answer(self, visit: Visit) -> Exchange:
         """The exchange of this visit."""
-        steady = seeded.number(self.spec.seed, "steady", visit.url) % 100 < 40
+        steady = drawn_number(self.spec.seed, "steady", visit.url) % 100 < 40
         version = "steady" if steady else self.crawl.id
-        rng = seeded.generator(self.spec.seed, "body", visit.url, version)
-        wire = seeded.generator(self.spec.seed, "wire", visit.url, self.crawl.id, visit.repeat)
+        rng = generator(self.spec.seed, "body", visit.url, version)
+        wire = generator(self.spec.seed, "wire", visit.url, self.crawl.id, visit.repeat)
         return self._exchange(visit, self._answer(rng, wire, visit), wire)
 
     def link(self, visit: Visit, number: int) -> str:
@@ -124,7 +135,7 @@ class Servers:
                     200, rng.choice((mime, f"{mime}; charset=utf-8", "text/xml")), mime, body, charset="UTF-8"
                 )
             case "duplicate":
-                shared = seeded.generator(self.spec.seed, "shared", visit.place.domain)
+                shared = generator(self.spec.seed, "shared", visit.place.domain)
                 url = visit.place.origins[0] + "/unavailable"
                 page = html_page(shared, url, language, lambda number: visit.place.origins[0] + "/", paragraphs=2)
                 return _html_answer(page)
@@ -167,9 +178,7 @@ class Servers:
             encoding = wire.choice(("gzip", None))
         packed = len(answer.body) if encoding is None else 40 + len(answer.body) * 3 // 10
         reason = _REASONS[answer.status]
-        status_line = (
-            f"HTTP/1.1 {answer.status} {reason}" if wire.random() < 0.95 else f"HTTP/1.0 {answer.status} {reason}"
-        )
+        status_line = f"HTTP/1.{int(wire.random() < 0.95)} {answer.status} {reason}"
         return Exchange(
             url=visit.url,
             kind=visit.kind,
@@ -239,15 +248,12 @@ def _headers(rng: Random, visit: Visit, answer: _Answer, encoding: str | None) -
     return tuple(headers)
 
 
-#: Folder of a segment by subset; every segment has one file of each kind per file number.
-
-
 def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
     """The folder of a segment: milliseconds, with a dot and a number in WARC crawls; a time in supplemental ones."""
     if crawl.is_supplemental:
         return f"{segment_start(crawl, segment):%Y%m%d%H%M%S}"
     milliseconds = int(segment_start(crawl, segment).timestamp()) * 1000
-    drawn = seeded.number(spec.seed, "segment", crawl.id, segment)
+    drawn = drawn_number(spec.seed, "segment", crawl.id, segment)
     if crawl.format == "arc":
         return str(milliseconds + drawn % 1000)
     return f"{(milliseconds + drawn % 1000) // 1000}{drawn % 1000:03d}.{(drawn >> 16) % 90 + 10}"
@@ -282,13 +288,7 @@ def write_archives(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, step: Call
 
 
 def _write_warc_files(
-    root: Path,
-    spec: MiniCrawlSpec,
-    crawl: CrawlSpec,
-    servers: Servers,
-    segment: int,
-    file: int,
-    visits: list[Visit],
+    root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
     keys = {subset: warc_file_key(spec, crawl, segment, subset, file) for subset in SUBSETS}
     with (
@@ -299,7 +299,7 @@ def _write_warc_files(
         outputs = dict(zip(SUBSETS, (pages, diagnostics, robots), strict=True))
         info_ids: dict[str, uuid.UUID] = {}
         for subset, key in keys.items():
-            info_ids[subset] = seeded.identifier(spec.seed, "warcinfo", key)
+            info_ids[subset] = identifier(spec.seed, "warcinfo", key)
             name = key.rpartition("/")[2]
             outputs[subset].append(warcinfo(crawl, name, segment_start(crawl, segment), info_ids[subset]))
         for visit in visits:
@@ -314,23 +314,14 @@ def _write_warc_files(
 
 
 def _record_ids(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> dict[str, uuid.UUID]:
-    label = (crawl.id, visit.url, visit.repeat)
-    if not crawl.record_ids:
-        kinds = ("request", "response", "metadata")
-        return {kind: seeded.identifier(spec.seed, "record", *label, kind) for kind in kinds}
     moment = int(visit.fetched.timestamp() * 1000)
+    make = partial(ordered_identifier, moment) if crawl.record_ids else identifier
     kinds = ("request", "response", "metadata")
-    return {kind: seeded.ordered_identifier(moment, spec.seed, "record", *label, kind) for kind in kinds}
+    return {kind: make(spec.seed, "record", crawl.id, visit.url, visit.repeat, kind) for kind in kinds}
 
 
 def _write_arc_file(
-    root: Path,
-    spec: MiniCrawlSpec,
-    crawl: CrawlSpec,
-    servers: Servers,
-    segment: int,
-    file: int,
-    visits: list[Visit],
+    root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
     key = arc_file_key(spec, crawl, segment, file)
     with MemberFile(root / key) as out:
@@ -345,50 +336,36 @@ def _warc_capture(
     crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], record_id: str | None
 ) -> Capture:
     revisit = exchange.record_type == "revisit"
-    digest = seeded.sha1_base32(exchange.body)
     languages_known = bool(has(crawl.id, "content_languages"))
     redirects_known = bool(has(crawl.id, "fetch_redirect"))
-    return Capture(
-        crawl=crawl.id,
+    return _capture(
+        crawl,
+        exchange,
+        key,
+        place,
         subset=exchange.subset,
         archive_format="warc",
-        kind=exchange.kind,
-        domain=_domain(exchange.url),
-        url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
-        fetch_time=exchange.fetched,
-        fetch_status=exchange.status,
         fetch_redirect=exchange.redirect if redirects_known else None,
-        content_digest=None if revisit and languages_known else digest,
+        content_digest=None if revisit and languages_known else sha1_base32(exchange.body),
         content_mime_type="warc/revisit" if revisit else exchange.mime or "unk",
         content_mime_detected=exchange.mime_detected,
         content_charset=exchange.charset if languages_known else None,
         content_languages=exchange.languages if languages_known else None,
         content_truncated=exchange.truncated if redirects_known else None,
-        warc_filename=key,
-        warc_record_offset=place[0],
-        warc_record_length=place[1],
         warc_segment=key.partition("/segments/")[2].split("/")[0],
         warc_record_id=record_id,
-        payload_digest=digest,
-        payload_length=len(exchange.body),
-        title=exchange.title,
         btree_key=None,
     )
 
 
 def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int]) -> Capture:
-    body = exchange.body
-    return Capture(
-        crawl=crawl.id,
+    return _capture(
+        crawl,
+        exchange,
+        key,
+        place,
         subset="warc",
         archive_format="arc",
-        kind=exchange.kind,
-        domain=_domain(exchange.url),
-        url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
-        fetch_time=exchange.fetched,
-        fetch_status=exchange.status,
         fetch_redirect=None,
         content_digest=None,
         content_mime_type=exchange.mime,
@@ -396,18 +373,28 @@ def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[in
         content_charset=exchange.charset,
         content_languages=None,
         content_truncated="length" if exchange.truncated else None,
-        warc_filename=key,
-        warc_record_offset=place[0],
-        warc_record_length=place[1],
         warc_segment=segment_of(key) or "",
         warc_record_id=None,
-        payload_digest=seeded.sha1_base32(body),
-        payload_length=len(body),
-        title=exchange.title,
         btree_key=btree_key(exchange.url).decode("ascii"),
     )
 
 
-def _domain(url: str) -> str:
-    host = url.split("/", 3)[2].partition(":")[0]
-    return registered_domain(host) or host
+def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], **told: Any) -> Capture:
+    """A capture of either format; ``told`` are the columns in which they differ."""
+    host = exchange.url.split("/", 3)[2].partition(":")[0]
+    return Capture(
+        crawl=crawl.id,
+        kind=exchange.kind,
+        domain=registered_domain(host) or host,
+        url=exchange.url,
+        url_surtkey=surt_key(exchange.url),
+        fetch_time=exchange.fetched,
+        fetch_status=exchange.status,
+        warc_filename=key,
+        warc_record_offset=place[0],
+        warc_record_length=place[1],
+        payload_digest=sha1_base32(exchange.body),
+        payload_length=len(exchange.body),
+        title=exchange.title,
+        **told,
+    )

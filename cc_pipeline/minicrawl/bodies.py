@@ -1,4 +1,5 @@
-"""Bodies as the web has them: HTML, feeds, documents, pictures, text, and nothing at all."""
+"""Parsers meet every kind of body on the web, so a mini crawl has all of them: HTML in many languages, feeds, pictures,
+PDF, text, and nothing at all."""
 
 from __future__ import annotations
 
@@ -11,6 +12,41 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from random import Random
+
+#: Names of charsets as Common Crawl's index writes them, by Python codec name.
+INDEX_CHARSETS: dict[str, str] = {
+    "utf-8": "UTF-8",
+    "ascii": "US-ASCII",
+    "iso-8859-1": "ISO-8859-1",
+    "iso-8859-7": "ISO-8859-7",
+    "windows-1252": "windows-1252",
+    "windows-1251": "windows-1251",
+    "koi8-r": "KOI8-R",
+    "shift_jis": "Shift_JIS",
+    "euc-jp": "EUC-JP",
+    "gb18030": "GB18030",
+}
+
+#: Content types the three formats are served with.
+MIME_TYPES: dict[str, str] = {
+    "rss": "application/rss+xml",
+    "rdf": "application/rdf+xml",
+    "atom": "application/atom+xml",
+}
+
+Entry = tuple[str, str, str, datetime]
+
+#: How a page says which charset it is in.
+DECLARATIONS: tuple[str, ...] = ("header", "meta", "http-equiv", "both", "bom", "none")
+
+_EXTRAS = (
+    '<img src="img/{a}.png" alt="picture {a}" width=100 height="50"><img srcset="/i/{a}@2x.webp 2x" src=/i/{a}.webp>',
+    '<iframe src="{far}" width="300"></iframe>',
+    '<img src="/map.gif" usemap="#m"><map name="m"><area shape="rect" coords="0,0,9,9" href="/region/{a}"></map>',
+    "<table border=1><tr><td>{a}<td><A HREF=relative/{a}.html>Cell</A></table>",
+    '<form action="/search"><input name="q" value="{a}"></form><a href="?page={a}">next</a><a href="">self</a>',
+    '<video src="/v/{a}.mp4" poster="/v/{a}.jpg"></video><a href=" {far} ">spaced</a><a href="//example.net/x">net</a>',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +157,6 @@ LANGUAGES: dict[str, Language] = {
     )
 }  # fmt: skip
 
-#: Names of charsets as Common Crawl's index writes them, by Python codec name.
-INDEX_CHARSETS: dict[str, str] = {
-    "utf-8": "UTF-8",
-    "ascii": "US-ASCII",
-    "iso-8859-1": "ISO-8859-1",
-    "iso-8859-7": "ISO-8859-7",
-    "windows-1252": "windows-1252",
-    "windows-1251": "windows-1251",
-    "koi8-r": "KOI8-R",
-    "shift_jis": "Shift_JIS",
-    "euc-jp": "EUC-JP",
-    "gb18030": "GB18030",
-}
-
-
-#: Content types the three formats are served with.
-MIME_TYPES: dict[str, str] = {
-    "rss": "application/rss+xml",
-    "rdf": "application/rdf+xml",
-    "atom": "application/atom+xml",
-}
-
 
 def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, link: Callable[[int], str]) -> bytes:
     """A feed of 2 to 8 items; ``kind`` is a key of ``MIME_TYPES``, ``now`` (aware) the newest possible date."""
@@ -155,9 +169,6 @@ def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, li
     heading = html.escape(language.headline(rng))
     build = {"rss": _rss, "rdf": _rdf, "atom": _atom}[kind]
     return build(heading, html.escape(url), language, entries).encode()
-
-
-Entry = tuple[str, str, str, datetime]
 
 
 def _rss(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
@@ -206,10 +217,6 @@ def _atom(heading: str, url: str, language: Language, entries: list[Entry]) -> s
     )
 
 
-#: How a page says which charset it is in.
-DECLARATIONS: tuple[str, ...] = ("header", "meta", "http-equiv", "both", "bom", "none")
-
-
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
     """A page's bytes and what a reader should find in it. ``charset`` is a Python codec name."""
@@ -255,13 +262,7 @@ def _encoded(text: str, charset: str, declared_in: str) -> bytes:
 
 
 def _head(
-    rng: Random,
-    url: str,
-    title: str,
-    charset: str,
-    declared_in: str,
-    language: Language,
-    link: Callable[[int], str],
+    rng: Random, url: str, title: str, charset: str, declared_in: str, language: Language, link: Callable[[int], str]
 ) -> str:
     escaped = html.escape(title)
     description = html.escape(language.sentence(rng), quote=True)
@@ -328,16 +329,6 @@ def _body(rng: Random, title: str, count: int, language: Language, link: Callabl
     parts.append("<script>document.write(\"<a href='/written'>written</a>\");</script>")
     parts.append(f"<footer>&copy; {2000 + rng.randrange(25)} &ndash; <a href='../impressum.html'>Imprint</a></footer>")
     return "\n".join(parts)
-
-
-_EXTRAS = (
-    '<img src="img/{a}.png" alt="picture {a}" width=100 height="50"><img srcset="/i/{a}@2x.webp 2x" src=/i/{a}.webp>',
-    '<iframe src="{far}" width="300"></iframe>',
-    '<img src="/map.gif" usemap="#m"><map name="m"><area shape="rect" coords="0,0,9,9" href="/region/{a}"></map>',
-    "<table border=1><tr><td>{a}<td><A HREF=relative/{a}.html>Cell</A></table>",
-    '<form action="/search"><input name="q" value="{a}"></form><a href="?page={a}">next</a><a href="">self</a>',
-    '<video src="/v/{a}.mp4" poster="/v/{a}.jpg"></video><a href=" {far} ">spaced</a><a href="//example.net/x">net</a>',
-)
 
 
 def _frameset(title: str, charset: str, declared_in: str, language: Language, link: Callable[[int], str]) -> HtmlPage:

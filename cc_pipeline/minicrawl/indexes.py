@@ -16,33 +16,21 @@ from cc_pipeline.commoncrawl.crawls import FIRST_WITH, WITHOUT_KEY_STATISTICS, h
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec, drawn_number, generator, identifier
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import serving_address
 
 REQUIRED: frozenset[str] = frozenset(
-    {
-        "url_surtkey",
-        "url",
-        "url_host_name",
-        "url_protocol",
-        "url_path",
-        "fetch_time",
-        "fetch_status",
-        "warc_filename",
-        "warc_record_offset",
-        "warc_record_length",
-        "warc_segment",
-    }
+    """
+url_surtkey url url_host_name url_protocol url_path fetch_time fetch_status warc_filename warc_record_offset
+warc_record_length warc_segment
+""".split()
 )
 #: Columns stored without a dictionary, as published: nearly every value is its own.
 PLAIN_COLUMNS: frozenset[str] = frozenset(
     {"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id"}
 )
-_STORED_TYPES: dict[str, pa.DataType] = {
-    "fetch_time": pa.timestamp("ms", tz="UTC"),
-}
+_STORED_TYPES: dict[str, pa.DataType] = {"fetch_time": pa.timestamp("ms", tz="UTC")}
 _PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
 
@@ -66,7 +54,7 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
 
 def extra_value(capture: Capture, column: str) -> str:
     """What stands in a column that no reader knows yet."""
-    return f"{column}-{seeded.number(0, column, capture.url) % 100}"
+    return f"{column}-{drawn_number(0, column, capture.url) % 100}"
 
 
 def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
@@ -78,7 +66,7 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
             (capture for capture in captures if capture.subset == subset),
             key=lambda c: (c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset),
         )
-        run = seeded.identifier(spec.seed, "parquet", crawl.id, subset)
+        run = identifier(spec.seed, "parquet", crawl.id, subset)
         streams = _parts(spec, crawl, rows, subset)
         for part, part_rows in enumerate(streams):
             suffix = {"gzip": "gz", "zstd": "zstd"}[crawl.compression]
@@ -97,7 +85,7 @@ def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: s
     """
     count = min(crawl.parts if subset == "warc" else 1, max(len(rows), 1))
     order = list(range(count))
-    seeded.generator(spec.seed, "parts", crawl.id, subset).shuffle(order)
+    generator(spec.seed, "parts", crawl.id, subset).shuffle(order)
     if has(crawl.id, "sorted_parts"):
         chunks = _chunks(rows, count)
         return [chunks[index] for index in order]

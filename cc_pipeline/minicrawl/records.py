@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cc_pipeline.commoncrawl.crawls import WITH_DOUBTFUL_DIGESTS
-from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.bodies import LANGUAGES
-from cc_pipeline.minicrawl.spec import CrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, sha1_base32
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -106,7 +105,7 @@ def warcinfo(crawl: CrawlSpec, file_name: str, started: datetime, record_id: uui
         ("Content-Length", str(len(block))),
         ("Content-Type", "application/warc-fields"),
         ("WARC-Filename", file_name),
-        ("WARC-Block-Digest", "sha1:" + seeded.sha1_base32(block)),
+        ("WARC-Block-Digest", "sha1:" + sha1_base32(block)),
     ]
     return _record(headers, block)
 
@@ -158,7 +157,7 @@ def response_record(
     if not revisit or not crawl.since("CC-MAIN-2018-39"):
         headers += _digests(exchange.body, block)
     else:
-        headers.append(("WARC-Block-Digest", "sha1:" + seeded.sha1_base32(block)))
+        headers.append(("WARC-Block-Digest", "sha1:" + sha1_base32(block)))
     if exchange.truncated is not None and crawl.since("CC-MAIN-2019-47"):
         headers.append(("WARC-Truncated", exchange.truncated))
     headers.append(("WARC-Identified-Payload-Type", exchange.mime_detected))
@@ -237,8 +236,8 @@ def _common(
 
 def _digests(payload: bytes, block: bytes) -> list[tuple[str, str]]:
     return [
-        ("WARC-Payload-Digest", "sha1:" + seeded.sha1_base32(payload)),
-        ("WARC-Block-Digest", "sha1:" + seeded.sha1_base32(block)),
+        ("WARC-Payload-Digest", "sha1:" + sha1_base32(payload)),
+        ("WARC-Block-Digest", "sha1:" + sha1_base32(block)),
     ]
 
 

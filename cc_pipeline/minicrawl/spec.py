@@ -1,4 +1,5 @@
-"""What to generate: frozen specifications, presets, and a scaled one."""
+"""The same specification gives the same bucket, byte for byte: what to generate, presets, and everything that is drawn
+from seed and labels."""
 
 from __future__ import annotations
 
@@ -11,10 +12,19 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from cc_pipeline.errors import UserInputError
+
+#: Known starting times; other crawls begin ten days before the week in their id.
+_STARTS: dict[str, datetime] = {
+    "CC-MAIN-2024-22": datetime(2024, 5, 17, 23, 31, 22, tzinfo=UTC),
+    "CC-MAIN-2018-05": datetime(2018, 1, 16, 7, 4, 44, tzinfo=UTC),
+    "CC-MAIN-2012": datetime(2012, 1, 27, 22, 31, 13, tzinfo=UTC),
+    "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
+    "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
+}
+_WEEKLY = re.compile(r"CC-(?:MAIN-(\d{4})-(\d{2})|SUPPLEMENTAL-(\d{4})-(\d{2})(?:-[A-Za-z0-9]+)*)")
 
 
 def _derived(seed: int, labels: tuple[object, ...], size: int) -> bytes:
@@ -22,14 +32,14 @@ def _derived(seed: int, labels: tuple[object, ...], size: int) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
-def number(seed: int, *labels: object) -> int:
+def drawn_number(seed: int, *labels: object) -> int:
     """A whole number from 0 to 2**64 - 1 for these labels (numbers and text only: their ``str`` is hashed)."""
     return int.from_bytes(_derived(seed, labels, 8), "big")
 
 
 def generator(seed: int, *labels: object) -> Random:
     """A fresh random generator for these labels."""
-    return Random(number(seed, *labels))
+    return Random(drawn_number(seed, *labels))
 
 
 def identifier(seed: int, *labels: object) -> uuid.UUID:
@@ -75,21 +85,8 @@ class MemberFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
-
-
-#: Known starting times; other crawls begin ten days before the week in their id.
-_STARTS: dict[str, datetime] = {
-    "CC-MAIN-2024-22": datetime(2024, 5, 17, 23, 31, 22, tzinfo=UTC),
-    "CC-MAIN-2018-05": datetime(2018, 1, 16, 7, 4, 44, tzinfo=UTC),
-    "CC-MAIN-2012": datetime(2012, 1, 27, 22, 31, 13, tzinfo=UTC),
-    "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
-    "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
-}
-_WEEKLY = re.compile(r"CC-(?:MAIN-(\d{4})-(\d{2})|SUPPLEMENTAL-(\d{4})-(\d{2})(?:-[A-Za-z0-9]+)*)")
 
 
 def _start(crawl: str) -> datetime:
@@ -256,7 +253,7 @@ TEST = MiniCrawlSpec(
 PRESETS: dict[str, MiniCrawlSpec] = {"demo": DEMO, "test": TEST}
 
 
-def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
+def spec_for(pages: int, *, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
     """A specification whose files, parts, row groups and sites grow with ``pages`` (distinct page URLs).
 
     ``crawls`` are crawl ids, newest first; by default the demo's three with data.
@@ -274,7 +271,6 @@ def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | Non
         zipnum_lines=max(20, min(3000, pages // 20)),
     )
     return MiniCrawlSpec(
-        seed=seed,
         pages=pages,
         sites=max(1, min(pages, 10 + pages // 60)),
         crawls=tuple(

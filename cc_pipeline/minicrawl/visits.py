@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, drawn_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +52,7 @@ NAMED_SITES: tuple[Site, ...] = (
     Site("example.net", "spa", ("https://www2.example.net", "https://example.net")),
 )
 
-_FIRST = (
-    "amber",
-    "birch",
-    "copper",
-    "delta",
-    "ember",
-    "fjord",
-    "garnet",
-    "hazel",
-    "indigo",
-    "juniper",
-    "kelp",
-    "linden",
-)
+_FIRST = tuple("amber birch copper delta ember fjord garnet hazel indigo juniper kelp linden".split())
 _SECOND = ("bakery", "cycles", "dental", "farm", "gallery", "hostel", "institute", "journal", "kiosk", "law", "music")
 _ENDINGS = (
     (".com", "eng"),
@@ -108,7 +94,7 @@ def page_url(seed: int, place: Site, index: int) -> str:
     """The URL of a site's page number ``index``; number 0 is the start page of the main origin."""
     if index == 0:
         return place.origins[0] + "/"
-    drawn = seeded.number(seed, "url", place.domain, index)
+    drawn = drawn_number(seed, "url", place.domain, index)
     origin = place.origins[0] if drawn % 10 < 5 else place.origins[(drawn >> 8) % len(place.origins)]
     return origin + _path(index, (drawn >> 16) % 16, drawn >> 24)
 
@@ -145,7 +131,7 @@ def serving_address(seed: int, url: str, domain: str, crawl: CrawlSpec) -> str:
 
 def server_address(seed: int, origin: str, *, newer: bool) -> str:
     """The documentation-network address that serves an origin; some have IPv6 ones in ``newer`` crawls."""
-    drawn = seeded.number(seed, "ip", origin.lower())
+    drawn = drawn_number(seed, "ip", origin.lower())
     if newer and drawn % 8 == 0:
         return f"2001:db8:{drawn >> 8 & 0xFFFF:x}:{drawn >> 24 & 0xFFFF:x}::1"
     network = ("192.0.2", "198.51.100", "203.0.113")[drawn % 3]
@@ -153,23 +139,11 @@ def server_address(seed: int, origin: str, *, newer: bool) -> str:
 
 
 #: Page numbers 1, 2, ... of the largest site are of these kinds in this order, so that even a tiny bucket has them all.
-CERTAIN_KINDS: tuple[str, ...] = (
-    "redirect",
-    "notfound",
-    "rss",
-    "duplicate",
-    "duplicate",
-    "atom",
-    "truncated",
-    "empty",
-    "pdf",
-    "rdf",
-    "notmodified",
-    "image",
-    "servererror",
-    "text",
-    "untyped",
-    "json",
+CERTAIN_KINDS: tuple[str, ...] = tuple(
+    """
+redirect notfound rss duplicate duplicate atom truncated empty pdf rdf notmodified image servererror text untyped
+json
+""".split()
 )
 
 #: Kinds of all other pages, in percent.
@@ -217,7 +191,7 @@ def page_kind(seed: int, place: Site, index: int, *, largest: bool) -> str:
         return "html"
     if largest and index <= len(CERTAIN_KINDS):
         return CERTAIN_KINDS[index - 1]
-    return _KIND_OF_PERCENT[seeded.number(seed, "kind", place.domain, index) % 100]
+    return _KIND_OF_PERCENT[drawn_number(seed, "kind", place.domain, index) % 100]
 
 
 def segment_start(crawl: CrawlSpec, segment: int) -> datetime:
@@ -237,7 +211,7 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
         place = site(rank)
         origins: dict[str, None] = {}
         for index in range(pages):
-            drawn = seeded.number(spec.seed, "visit", crawl.id, place.domain, index)
+            drawn = drawn_number(spec.seed, "visit", crawl.id, place.domain, index)
             certain = index == 0 or (rank == 0 and index <= len(CERTAIN_KINDS))
             if not certain and drawn % 10_000 >= crawl.coverage * 10_000:
                 continue
@@ -254,7 +228,7 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
 
 
 def _placed(spec: MiniCrawlSpec, crawl: CrawlSpec, place: Site, page: int, url: str, kind: str, repeat: int) -> Visit:
-    drawn = seeded.number(spec.seed, "place", crawl.id, url, repeat)
+    drawn = drawn_number(spec.seed, "place", crawl.id, url, repeat)
     segment = drawn % crawl.segments
     file = (drawn >> 8) % crawl.files_per_segment
     seconds = 60 + (drawn >> 20) % (int(SEGMENT_SPAN.total_seconds()) - 120)

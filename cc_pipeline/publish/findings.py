@@ -150,9 +150,9 @@ class _Asking:
             del row["of_all"]
         return found
 
-    def last(self, name: str, query: str, most: int = MOST) -> Rows:
+    def last(self, name: str, query: str) -> Rows:
         """The last versions, newest first, and how many there are."""
-        return self.first(name, f"FROM ({query}) ORDER BY version DESC", most)
+        return self.first(name, f"FROM ({query}) ORDER BY version DESC", MOST)
 
     def number(self, query: str) -> int:
         found = self.connection.execute(query).fetchone()

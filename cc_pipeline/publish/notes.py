@@ -56,7 +56,6 @@ FACT_NOTES: Final[dict[str, str]] = {
     "facts_from": "Datasets that were asked about the host",
 }
 
-
 #: By the column's name, which means the same in (nearly) all tables.
 COLUMN_NOTES: dict[str, str] = {
     "crawl": "Crawl id, e.g. CC-MAIN-2024-22",

@@ -1,4 +1,4 @@
-"""Publishing: the lake as it stands now, as one DuckDB snapshot."""
+"""Publishing: the lake as it stands now, as one DuckDB snapshot; and how far the published one is behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cc_pipeline.atomic import unfinished
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.held import sharing
+from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.reading import s3_place
@@ -37,44 +37,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
-
-
-def clear_debris(settings: Settings) -> int:
-    """Deletes what processes that are gone left in the home; gives how many files and folders.
-
-    What belongs to processes of other machines and containers, or to versions that wrote a bare process id, goes once
-    it has not been touched for a day. What cannot be deleted stays.
-    """
-    cleared = 0
-    for path, mark in _left(settings):
-        with suppress(OSError):
-            if _is_debris(path, mark):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-                cleared += 1
-    return cleared
-
-
-def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
-    for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
-        for path in folder.glob(".*.part*"):
-            if left := unfinished(path.name):
-                yield path, left[1]
-    published = settings.published_path
-    # as versions of before named them
-    for path in published.parent.glob(f"{published.name}.building-*"):
-        yield path, path.name.partition(".building-")[2].removesuffix(".wal").removesuffix(".tmp")
-    scratch = settings.home / "scratch"
-    for path in scratch.iterdir() if scratch.is_dir() else ():
-        yield path, path.name
-
-
-def _is_debris(path: Path, mark: str) -> bool:
-    gone = is_gone(mark)
-    if gone is not None:
-        return gone
-    alive = mark.isdigit() and started(int(mark)) != ""
-    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED
-
 
 #: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
 NOT_COPIED = ("index_manifest", "column_chunks")
@@ -212,3 +174,40 @@ def behind(workspace: Workspace) -> Behind | None:
     if (now == shown and made == {made_as(workspace)}) or all(version < 0 for version in now.values()):
         return None
     return Behind(hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16], since)
+
+
+def clear_debris(settings: Settings) -> int:
+    """Deletes what processes that are gone left in the home; gives how many files and folders.
+
+    What belongs to processes of other machines and containers, or to versions that wrote a bare process id, goes once
+    it has not been touched for a day. What cannot be deleted stays.
+    """
+    cleared = 0
+    for path, mark in _left(settings):
+        with suppress(OSError):
+            if _is_debris(path, mark):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                cleared += 1
+    return cleared
+
+
+def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
+    for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
+        for path in folder.glob(".*.part*"):
+            if left := unfinished(path.name):
+                yield path, left[1]
+    published = settings.published_path
+    # as versions of before named them
+    for path in published.parent.glob(f"{published.name}.building-*"):
+        yield path, path.name.partition(".building-")[2].removesuffix(".wal").removesuffix(".tmp")
+    scratch = settings.home / "scratch"
+    for path in scratch.iterdir() if scratch.is_dir() else ():
+        yield path, path.name
+
+
+def _is_debris(path: Path, mark: str) -> bool:
+    gone = is_gone(mark)
+    if gone is not None:
+        return gone
+    alive = mark.isdigit() and started(int(mark)) != ""
+    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED

@@ -44,6 +44,9 @@ _LANGUAGES: Final = {
 _OUTCOMES: Final = ("fetched", "quarantined", "missing")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
+#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
+_MEMORY: Final = "1GB"
+
 
 def page_of(found: Findings) -> str:
     """The whole page."""
@@ -216,10 +219,6 @@ def _shortened(url: str) -> str:
     """A URL without its scheme, shortened in its middle."""
     shown = url.partition("://")[2] or url
     return shown if len(shown) <= _ADDRESS else f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"
-
-
-#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
-_MEMORY: Final = "1GB"
 
 
 def report_path(settings: Settings, slug: str) -> Path:

@@ -54,6 +54,36 @@ _FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
 _TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
 
 
+#: The target that a slice belongs to: of a part of a set the set.
+_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+#: What is so of a target, from the rows of its slices.
+_LOOKUPS = {
+    "located_by": "max(located_by)",
+    "subsets": "list_sort(list_distinct(flatten(list(subsets))))",
+    "complete": "bool_and(complete)",
+    "index_files": "max(index_files)",
+    "unread_files": "max(unread_files)",
+    "unread": "list_distinct(flatten(list(unread)))",
+    "captures": "sum(captures)::BIGINT",
+    "looked_up_at": "max(looked_up_at)",
+}
+_FETCHES = {
+    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
+    **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
+    "reason": "arg_max(reason, unsettled)",
+    "example": "arg_max(example, unsettled)",
+    "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
+    "silent_runs": "max(silent_runs)",
+    "lost_reason": "max(lost_reason)",
+    "lost_file": "arg_max(lost_file, lost_in_one)",
+    "lost_in_one": "max(lost_in_one)",
+    "mismatched": "sum(mismatched)::BIGINT",
+    **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},
+    "asked_at": "max(asked_at)",
+    "made_from": "min(made_from)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """Where repeats can be: rows of these targets, which share keys with others; and all of these crawls, of which
@@ -86,36 +116,16 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
     """
     repeats = tuple(_repeats(table, order, sharing.sql) for table, order in _PER_CAPTURE.items())
     return (
-        ViewSpec(
-            "crawls",
-            "SELECT * FROM lake.crawls ORDER BY crawl DESC",
-            "Crawls of the source.",
-            all_but=("crawls", "SELECT 0"),
-        ),
+        _plain("crawls", "Crawls of the source.", order="crawl DESC"),
         ViewSpec(
             "targets",
             f"SELECT * FROM lake.targets WHERE NOT {_is_part('slug')}",
             "Targets looked up: slug, definition, version.",
             all_but=("targets", f"SELECT count(*) FROM lake.targets WHERE {_is_part('slug')}"),
         ),
-        ViewSpec(
-            "index_files",
-            "SELECT * FROM lake.index_files",
-            "Index files harvested, with their footer's facts.",
-            all_but=("index_files", "SELECT 0"),
-        ),
-        ViewSpec(
-            "row_groups",
-            "SELECT * FROM lake.row_groups",
-            "Row groups of the columnar index with key ranges.",
-            all_but=("row_groups", "SELECT 0"),
-        ),
-        ViewSpec(
-            "coverage",
-            "SELECT * FROM lake.coverage",
-            "Index files expected, harvested and failed by crawl and harvested subset.",
-            all_but=("coverage", "SELECT 0"),
-        ),
+        _plain("index_files", "Index files harvested, with their footer's facts."),
+        _plain("row_groups", "Row groups of the columnar index with key ranges."),
+        _plain("coverage", "Index files expected, harvested and failed by crawl and harvested subset."),
         ViewSpec(
             "lookups",
             _of_targets("lookups", _LOOKUPS),
@@ -171,49 +181,15 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
                 f"WHERE {_is_part('target')}",
             ),
         ),
-        ViewSpec(
-            "source_files",
-            "SELECT * FROM lake.source_files",
-            "Files read whole: kind, place, crawl, key.",
-            all_but=("source_files", "SELECT 0"),
-        ),
-        ViewSpec(
-            "source_faults",
-            "SELECT * FROM lake.source_faults",
-            "What in files read whole could not be read.",
-            all_but=("source_faults", "SELECT 0"),
-        ),
+        _plain("source_files", "Files read whole: kind, place, crawl, key."),
+        _plain("source_faults", "What in files read whole could not be read."),
     )
 
 
-#: The target that a slice belongs to: of a part of a set the set.
-_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
-#: What is so of a target, from the rows of its slices.
-_LOOKUPS = {
-    "located_by": "max(located_by)",
-    "subsets": "list_sort(list_distinct(flatten(list(subsets))))",
-    "complete": "bool_and(complete)",
-    "index_files": "max(index_files)",
-    "unread_files": "max(unread_files)",
-    "unread": "list_distinct(flatten(list(unread)))",
-    "captures": "sum(captures)::BIGINT",
-    "looked_up_at": "max(looked_up_at)",
-}
-_FETCHES = {
-    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
-    **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
-    "reason": "arg_max(reason, unsettled)",
-    "example": "arg_max(example, unsettled)",
-    "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
-    "silent_runs": "max(silent_runs)",
-    "lost_reason": "max(lost_reason)",
-    "lost_file": "arg_max(lost_file, lost_in_one)",
-    "lost_in_one": "max(lost_in_one)",
-    "mismatched": "sum(mismatched)::BIGINT",
-    **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},
-    "asked_at": "max(asked_at)",
-    "made_from": "min(made_from)",
-}
+def _plain(table: str, comment: str, order: str = "") -> ViewSpec:
+    """A table of the lake as it is."""
+    sql = f"SELECT * FROM lake.{table}" + (f" ORDER BY {order}" if order else "")
+    return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"))
 
 
 def _is_part(column: str) -> str:

@@ -1,4 +1,5 @@
-"""One run over the captures of a crawl: what is known so far about each of them."""
+"""A source fails in many ways, and each capture is to get exactly one outcome all the same. One run over the captures
+of a crawl: what is known so far about each of them."""
 
 from __future__ import annotations
 
@@ -34,6 +35,11 @@ _AHEAD: Final = 4
 #: More threads than this find nothing to do: fetching and storing are one thread each.
 _MOST: Final = 4
 
+#: ``(captures done, captures in all, bytes read)``.
+Progress = Callable[[int, int, int], None]
+#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
+Halt = Callable[[bool], bool]
+
 
 class _Here(Executor):
     """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
@@ -50,19 +56,10 @@ def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
-    workers = max(0, min(_MOST, _cores() - 2)) if threads is None else threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(0, min(_MOST, cores - 2)) if threads is None else threads
     with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
         yield pool, max(1, workers * _AHEAD)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-#: ``(captures done, captures in all, bytes read)``.
-Progress = Callable[[int, int, int], None]
-#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
-Halt = Callable[[bool], bool]
 
 
 class FetchRun:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive import record as digests
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import ArchivedRecord, declared, matches
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.transport.faults import FaultKind
@@ -101,12 +100,12 @@ def digest_check(record: ArchivedRecord, promised: str | None) -> str:
     """One of ``DIGEST_CHECKS``: the payload against the index's digest, else against the record's own claim."""
     if record.record_type == "revisit":
         return "unchecked"
-    claimed = digests.declared(promised) or record.declared_digest
+    claimed = declared(promised) or record.declared_digest
     if claimed is None:
         return "absent"
     if flag.DIGEST_OF_DECHUNKED in record.flags and claimed == record.declared_digest:
         return "match"
-    verdict = digests.matches(claimed, record.payload, record.payload_digest)
+    verdict = matches(claimed, record.payload, record.payload_digest)
     if verdict is None:
         return "unchecked"
     return "match" if verdict else "mismatch"

@@ -22,26 +22,13 @@ from cc_pipeline.records.asking import FetchRun, Halt, Progress
 from cc_pipeline.records.check import Promise
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.plan import Order, RecordOptions, in_groups
+from cc_pipeline.records.plan import Order, in_groups
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named import NamedPlaces
-
-__all__ = [
-    "HELD_SCHEMA",
-    "Alongside",
-    "Left",
-    "Order",
-    "Planned",
-    "RecordOptions",
-    "RecordsResult",
-    "fetch_planned",
-    "fetch_records",
-    "settle",
-]
 
 #: Rows of the records table as far as they say whether and how a row can be used again.
 HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])

@@ -149,17 +149,15 @@ def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
     return f"{storage.folder(crawl)}/{LEASES}/{commit}{_STOPPED}"
 
 
-def _commit_of(key: str) -> str:
-    return key.rpartition("/")[2].removesuffix(_STOPPED)
-
-
 def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
     """Keys of leases, of halves of them and of notes to stop, whose process is gone or which ran out."""
     listed = _listed(storage, crawl)
     halves = [one.key for one in listed if is_half_of_gone(one.key)]
     found = list(_read(storage, crawl, clock))
     alive = {holding.commit for holding, living in found if living}
-    stopped = {_commit_of(one.key): one.key for one in listed if one.key.endswith(_STOPPED)}
+    stopped = {
+        one.key.rpartition("/")[2].removesuffix(_STOPPED): one.key for one in listed if one.key.endswith(_STOPPED)
+    }
     over = [stopped[commit] for commit in sorted(stopped.keys() - alive)]
     return [holding.key for holding, living in found if not living] + halves + over
 

@@ -1,4 +1,5 @@
-"""Captures of a run that have no outcome yet: under way, arrived, not read, read and bad, or not asked for."""
+"""What did not come is asked for again, in an order that learns most from each request: captures of a run without an
+outcome, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault
 
 #: Bytes of bad records that are kept until it is known whether their file has anything good.
 _KEPT_BYTES = 32 << 20
+
+#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
+_WITNESSES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +121,6 @@ class Pending:
             {number[row] for row in self.past_the_end if row in number},
             self._kept,
         )
-
-
-#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
-_WITNESSES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,23 @@ class Places:
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         here = (files >= 0) & (self._ranked[ranks] == offsets) & (self._keys[places] == keys)
         return np.where(here, places, -1)
+
+
+def add_by_target(rows: pa.RecordBatch, found: dict[str, PlacesFound]) -> None:
+    """Adds the places of ``rows``, which have a column ``target``, to those of their targets."""
+    targets = rows.column("target")
+    for target in targets.unique().to_pylist():
+        found.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
+
+
+def among_their_targets(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
+    """For each of ``rows`` whether its place is one of its target's."""
+    mask = pa.array([False] * rows.num_rows, pa.bool_())
+    targets = rows.column("target")
+    for target in targets.unique().to_pylist():
+        if target in places:
+            mask = pc.or_(mask, pc.and_(pc.equal(targets, target), places[target].among(rows)))
+    return mask
 
 
 def _columns(rows: pa.Table | pa.RecordBatch) -> Iterable[tuple[pa.DictionaryArray, Any]]:

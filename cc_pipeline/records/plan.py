@@ -1,4 +1,5 @@
-"""From captures to the ranges to request, their price, and the gate that refuses a price above the limit."""
+"""A request costs as much as 256 KiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+to request, their price, and the gate that refuses it."""
 
 from __future__ import annotations
 
@@ -18,8 +19,6 @@ from cc_pipeline.records.witness import Search
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
-
-
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 

@@ -1,4 +1,5 @@
-"""Stored records read back: neighbours in a stored file in one request, given in the order of the rows.
+"""Parsing reads millions of stored records, so neighbours in a stored file are read in one request, in the order of the
+rows; and made the pages that parsers take.
 
 Members of one fetch lie next to each other, and rows are mostly asked for in that order. So a stretch of rows (a
 window) is planned as a fetch is, its ranges are read side by side, and on a lake that is not a folder the next
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from threading import Event, Thread
@@ -17,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.http import first_values
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import DataFault
@@ -28,51 +30,8 @@ from cc_pipeline.records.wrap import unwrap_member
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-RecordRow = Mapping[str, Any]
-
 #: Columns that a page takes from its row of ``records``.
 _KEYS = (*KEY_NAMES, "archive_format")
-
-
-def page_of(item: tuple[RecordRow, bytes | None]) -> PageInput | ParsedPage:
-    """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
-
-    For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
-    row of ``records`` gets exactly one row of ``page_metadata``.
-    """
-    row, member = item
-    bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
-    if row["outcome"] != "fetched" or member is None:
-        reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
-        return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)
-    try:
-        return _input(row, _record(row, member))
-    except DataFault as fault:
-        return failed_page(bare, "ParseFailed", fault.reason)
-
-
-def _record(row: RecordRow, member: bytes) -> ArchivedRecord:
-    read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
-    return read(member, row["stored_file"], row["stored_offset"])
-
-
-def _input(row: RecordRow, record: ArchivedRecord) -> PageInput:
-    return PageInput(
-        payload=record.payload,
-        http_status=record.http_status,
-        http_status_line=record.http_status_line,
-        http_headers=record.http_headers,
-        server_ip=record.server_ip,
-        truncated=record.truncated,
-        mime_detected=_identified(record),
-        record_headers=record.record_headers,
-        **{key: row[key] for key in _KEYS},
-    )
-
-
-def _identified(record: ArchivedRecord) -> str | None:
-    return next((v for name, v in record.record_headers if name.lower() == "warc-identified-payload-type"), None)
-
 
 Row = Mapping[str, Any]
 #: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
@@ -91,12 +50,37 @@ _PARALLEL = 32
 _GAP = 128 << 10
 
 
+def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
+    """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
+
+    For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
+    row of ``records`` gets exactly one row of ``page_metadata``.
+    """
+    row, member = item
+    bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
+    if row["outcome"] != "fetched" or member is None:
+        reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
+        return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)
+    read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
+    try:
+        record = read(member, row["stored_file"], row["stored_offset"])
+    except DataFault as fault:
+        return failed_page(bare, "ParseFailed", fault.reason)
+    return replace(
+        bare,
+        payload=record.payload,
+        http_status=record.http_status,
+        http_status_line=record.http_status_line,
+        http_headers=record.http_headers,
+        server_ip=record.server_ip,
+        truncated=record.truncated,
+        mime_detected=first_values(record.record_headers).get("warc-identified-payload-type"),
+        record_headers=record.record_headers,
+    )
+
+
 def read_members(
-    rows: Iterable[Row],
-    storage: RecordStorage,
-    wanted: Callable[[Row], bool] | None = None,
-    *,
-    window: int = WINDOW,
+    rows: Iterable[Row], storage: RecordStorage, wanted: Callable[[Row], bool] | None = None, *, window: int = WINDOW
 ) -> Iterator[tuple[Row, Found]]:
     """Each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as its
     source had it, or what was quarantined.
@@ -106,7 +90,7 @@ def read_members(
     at most two windows ahead; ``window`` (bytes) bounds memory at about four times itself. Raises
     ``EnvironmentFault`` where the place does not answer.
     """
-    stretches = _windows(rows, wanted or _is_stored, window)
+    stretches = _windows(rows, wanted or (lambda row: row["stored_file"] is not None), window)
     # a folder needs no bytes in between to save a request
     bounds = Coalescing(0 if storage.is_local else _GAP, window // 2)
     stopped = Event()
@@ -123,10 +107,6 @@ def read_members(
                 yield from _given(*arrived)
     finally:
         stopped.set()
-
-
-def _is_stored(row: Row) -> bool:
-    return row["stored_file"] is not None
 
 
 def _windows(rows: Iterable[Row], wanted: Callable[[Row], bool], most: int) -> Iterator[_Window]:

@@ -1,4 +1,5 @@
-"""Where stored records lie: files below ``records/`` in the lake's root, a folder or an S3 prefix.
+"""Stored records outlive every run, on a disk or in a bucket: files below ``records/`` in the lake's root, and how
+large each is.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
 Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table.
@@ -24,6 +25,14 @@ JOURNAL_SUFFIX = ".rows.jsonl"
 #: The folder of a crawl in which a job writes what its workers are to do.
 PLANS = "plans"
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
+
+#: The columns of ``records`` that say where a record's bytes are.
+STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
+#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
+_FEW = 32
+_GONE = -1
+#: The size of a file where the place does not say it.
+_UNKNOWN = (1 << 63) - 1
 
 
 class RecordStorage:
@@ -56,8 +65,9 @@ class RecordStorage:
 
     def open_folder(self, crawl: str) -> Path:
         """Where files of a crawl are written; on the same file system as their place when the lake is local."""
-        base = self._local.root / self.folder(crawl) if self._local is not None else self._spooled(crawl)
-        path = base / "open"
+        base = self._local.root if self._local is not None else self._spool
+        assert base is not None
+        path = base / self.folder(crawl) / "open"
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
         return path
@@ -83,19 +93,6 @@ class RecordStorage:
             for listed in self.transport.listing(prefix)
             if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
         )
-
-    def _spooled(self, crawl: str) -> Path:
-        assert self._spool is not None
-        return self._spool / self.folder(crawl)
-
-
-#: The columns of ``records`` that say where a record's bytes are.
-STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
-#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
-_FEW = 32
-_GONE = -1
-#: The size of a file where the place does not say it.
-_UNKNOWN = (1 << 63) - 1
 
 
 class StoredSizes:

@@ -1,4 +1,5 @@
-"""Deleting stored files that nothing needs any more, while fetches and other upkeep run.
+"""Refetching leaves files that no row names. They are deleted while fetches and other upkeep run, so that nothing goes
+that somebody may still need.
 
 A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
 as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a
@@ -24,6 +25,11 @@ from cc_pipeline.transport.ranges import ByteRange
 
 NOTES = "superseded"
 _TIME = "%Y%m%dT%H%M%S.%fZ"
+
+#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
+RETENTION_SECONDS = 7 * 86_400.0
+#: How often a sweep begins again when rows of its crawl are committed meanwhile.
+_TRIES = 5
 
 
 def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -> None:
@@ -88,12 +94,6 @@ def _mentioned(data: bytes) -> list[str] | None:
         return [str(file) for file in json.loads(data)["files"]]
     except (ValueError, KeyError, TypeError):
         return None
-
-
-#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
-RETENTION_SECONDS = 7 * 86_400.0
-#: How often a sweep begins again when rows of its crawl are committed meanwhile.
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Places that a person names: a folder, a web address, a bucket; and which of them is Common Crawl's own."""
+"""A person names places in many ways: a folder, a web address, a bucket with settings of its own. What they mean, and
+which of them is Common Crawl's own."""
 
 from __future__ import annotations
 
@@ -15,6 +16,18 @@ from cc_pipeline.settings.environment import PREFIX, yes_from
 
 DEFAULT_REGION: Final = "us-east-1"
 _NAMES: Final = ("endpoint", "region", "profile", "anonymous")
+
+DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
+DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
+WEB: Final = ("http", "https")
+#: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
+#: told from the rest of the one before it by how it begins.
+BETWEEN_PLACES: Final = ", "
+_BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_PUBLIC_HOST: Final = "data.commoncrawl.org"
+_PUBLIC_BUCKET: Final = "commoncrawl"
+_MIRROR_HOST: Final = "huggingface.co"
+_MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +84,6 @@ def _pair(bucket: str, word: str) -> tuple[str, str]:
             "with a space between two"
         )
     return name, value
-
-
-DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
-DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
-WEB: Final = ("http", "https")
-#: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
-#: told from the rest of the one before it by how it begins.
-BETWEEN_PLACES: Final = ", "
-_BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-_PUBLIC_HOST: Final = "data.commoncrawl.org"
-_PUBLIC_BUCKET: Final = "commoncrawl"
-_MIRROR_HOST: Final = "huggingface.co"
-_MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
 
 
 def split_places(text: str) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""Reads the settings from flags, the environment and what a home remembers."""
+"""Flags, the environment and the home each say something; one reading of all of them gives checked settings, and texts
+that another process reads the same."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,23 @@ ENGINES = ("local", "spark")
 _HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
+
+#: How the variable of a setting is read, by the type of its field.
+_READERS: Final[dict[str, Callable[[Mapping[str, str], str], Any]]] = {
+    "str": text_in,
+    "str | None": text_in,
+    "bool": yes_in,
+    "int": partial(number_in, kind=int),
+    "int | None": partial(number_in, kind=int),
+    "float": partial(number_in, kind=float),
+    "float | None": partial(number_in, kind=float),
+    "tuple[str, ...]": words_in,
+}
+#: The settings that are read so: all but places, and what lets somebody in there.
+_PLACES: Final = frozenset({"source", "home", "lake", "collinfo", "mirrors"})
+_FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _PLACES and one.type in _READERS]
+#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
+_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
 
 
 def checked(settings: Settings) -> Settings:
@@ -94,10 +113,6 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
-#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
-_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
-
-
 def as_texts(settings: Settings) -> dict[str, str]:
     """What each variable says (by its name without the prefix) so that ``load_settings`` reads the same values.
 
@@ -140,44 +155,9 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
     settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
-    from_env: dict[str, Any] = {
-        "contact": text_in(env, "CONTACT"),
-        "redirects": words_in(env, "REDIRECTS"),
-        "subsets": words_in(env, "SUBSETS"),
-        "via": text_in(env, "VIA"),
-        "extractor": text_in(env, "EXTRACTOR"),
-        "markdown": yes_in(env, "MARKDOWN"),
-        "digest_policy": text_in(env, "DIGEST_POLICY"),
-        "publish": text_in(env, "PUBLISH"),
-        "engine": text_in(env, "ENGINE"),
-        "spark_master": text_in(env, "SPARK_MASTER"),
-        "spark_workers": number_in(env, "SPARK_WORKERS", int),
-        "hosts": number_in(env, "HOSTS", int),
-        "crawls": words_in(env, "CRAWLS"),
-        "page_indexes": yes_in(env, "PAGE_INDEXES"),
-        "backfill_per_tick": number_in(env, "BACKFILL_PER_TICK", int),
-        "backfill_hours": number_in(env, "BACKFILL_HOURS", float),
-        "partitions_per_run": number_in(env, "PARTITIONS_PER_RUN", int),
-        "publish_every": number_in(env, "PUBLISH_EVERY", float),
-        "webhook": text_in(env, "WEBHOOK"),
-        "rate": number_in(env, "RATE", float),
-        "wait": number_in(env, "WAIT", float),
-        "concurrency": number_in(env, "CONCURRENCY", int),
-        "max_bytes": number_in(env, "MAX_BYTES", int),
-        "max_requests": number_in(env, "MAX_REQUESTS", int),
-        "max_unsettled": number_in(env, "MAX_UNSETTLED", float),
-        "max_lost": number_in(env, "MAX_LOST", float),
-        "accept_losses": words_in(env, "ACCEPT_LOSSES"),
-        "max_index_gaps": number_in(env, "MAX_INDEX_GAPS", float),
-        "workers": number_in(env, "WORKERS", int),
-        "s3_endpoint": text_in(env, "S3_ENDPOINT"),
-        "s3_region": text_in(env, "S3_REGION"),
-        "s3_anonymous": yes_in(env, "S3_ANONYMOUS"),
-        "s3_places": words_in(env, "S3_PLACES"),
-        "lake_endpoint": text_in(env, "LAKE_ENDPOINT"),
-    }
-    from_env |= note.chosen if note is not None else {}
-    settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
+    read: dict[str, Any] = {one.name: _READERS[str(one.type)](env, one.name.upper()) for one in _FROM_ENVIRONMENT}
+    read |= note.chosen if note is not None else {}
+    settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
     settings = checked(replace(settings, **given))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)

@@ -28,7 +28,7 @@ class Settings:
     at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places
     with the same objects, in the order in which they are asked for what the source does not give, ``mirror_access``
     what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``s3_endpoint``,
-    ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``buckets.py``).
+    ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``places.py``).
     ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
     the source's own default. ``wait`` is how many seconds a source that refuses is waited for (0: not at all,
     ``math.inf``: for ever); ``None`` means as long as a run that nobody watches waits.

@@ -1,4 +1,5 @@
-"""The answer of any place, be it a folder, a web server or S3: a status, headers and a bounded body."""
+"""Whoever verifies bytes must not care where they came from. What any place answers, be it a folder, a web server or
+S3: a status, headers and a bounded body."""
 
 from __future__ import annotations
 
@@ -9,6 +10,12 @@ from typing import Literal, Protocol
 
 from cc_pipeline.addresses import scrubbed
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+
+#: Bytes that are kept of the body of an error answer; enough for an S3 error document.
+ERROR_BODY_BYTES = 4096
+
+#: ``redirected``: where it leads must not be asked.
+NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body", "redirected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +41,6 @@ def needs_credentials(place: str) -> EnvironmentFault:
         "Log in with the AWS tools, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use "
         "https://data.commoncrawl.org, which needs no account",
     )
-
-
-#: Bytes that are kept of the body of an error answer; enough for an S3 error document.
-ERROR_BODY_BYTES = 4096
-
-#: ``redirected``: where it leads must not be asked.
-NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body", "redirected"]
 
 
 @dataclass(frozen=True, slots=True)

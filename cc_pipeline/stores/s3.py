@@ -1,4 +1,5 @@
-"""Objects in an S3 bucket. Our HTTP client reads ranges, with signatures by botocore; s3fs writes, lists, deletes."""
+"""The bucket is public, a lake may be in one of one's own. Our HTTP client reads ranges, with signatures by botocore;
+s3fs writes, lists, deletes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,6 @@ from botocore.exceptions import (
     SSLError,
 )
 from botocore.parsers import ResponseParserError
-from s3fs import S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import (
@@ -61,19 +61,9 @@ _BROKEN: Final[tuple[tuple[tuple[type[Exception], ...], NoAnswerKind], ...]] = (
     ((HTTPClientError, ResponseParserError), "connection_reset"),
 )
 
-
-class _BoundedS3(S3FileSystem):
-    """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
-
-    The limit is per request and not per upload, so that s3fs can delete the parts of an upload that fails.
-    """
-
-    timeouts = Timeouts()
-
-    async def _call_s3(self, method: str, *given: Any, **named: Any) -> Any:
-        size = len(named.get("Body") or b"")
-        async with asyncio.timeout(self.timeouts.total + size / self.timeouts.slowest):
-            return await super()._call_s3(method, *given, **named)
+_OK = 200
+_PARTIAL = 206
+_DEFAULT_REGION = "us-east-1"
 
 
 class Bucket:
@@ -89,8 +79,7 @@ class Bucket:
         self, name: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
     ) -> None:
         self._name = name
-        self._files = _filesystem(options, _client_settings(options, region, agent, timeouts, proxy))
-        self._files.timeouts = timeouts
+        self._files = _filesystem(options, _client_settings(options, region, agent, timeouts, proxy), timeouts)
         self._session: Any = None
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
@@ -167,9 +156,22 @@ def _client_settings(
     }
 
 
-def _filesystem(options: S3Options, settings: dict[str, Any]) -> Any:
+def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts) -> Any:
+    from s3fs import S3FileSystem  # noqa: PLC0415 - whoever only reads does without
+
+    class Bounded(S3FileSystem):
+        """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
+
+        The limit is per request and not per upload, so that s3fs can delete the parts of an upload that fails.
+        """
+
+        async def _call_s3(self, method: str, *given: Any, **named: Any) -> Any:
+            size = len(named.get("Body") or b"")
+            async with asyncio.timeout(timeouts.total + size / timeouts.slowest):
+                return await super()._call_s3(method, *given, **named)
+
     session = {} if options.profile is None else {"profile": options.profile}
-    files = _BoundedS3(
+    files = Bounded(
         anon=options.anonymous,
         endpoint_url=options.endpoint,
         key=options.access_key,
@@ -194,13 +196,6 @@ def _refusal(error: Exception) -> Answer | None:
     headers = {name.lower(): value for name, value in about.get("HTTPHeaders", {}).items()}
     document = "" if code.isdecimal() else f"<Error><Code>{code}</Code></Error>"
     return Answer(about.get("HTTPStatusCode", 500), headers, document.encode())
-
-
-__all__ = ["S3Options", "S3Store", "find_credentials"]
-
-_OK = 200
-_PARTIAL = 206
-_DEFAULT_REGION = "us-east-1"
 
 
 def find_credentials(options: S3Options, place: str) -> Credentials:
@@ -271,10 +266,10 @@ class S3Store:
     async def _opened(self) -> Bucket:
         """The bucket for writing. A thread loads s3fs, so that the loop goes on with other requests meanwhile."""
         if self._bucket is None:
-            module = await asyncio.to_thread(importlib.import_module, "cc_pipeline.stores.s3")
+            await asyncio.to_thread(importlib.import_module, "s3fs")
         if self._bucket is None:
             client = self._client
-            self._bucket = module.Bucket(
+            self._bucket = Bucket(
                 self._name, self._options, self._region, client.user_agent, client.timeouts, client.proxy
             )
         return self._bucket

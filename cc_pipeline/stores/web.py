@@ -19,9 +19,7 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
-
-__all__ = ["HttpClient", "HttpStore", "Timeouts"]
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, NoAnswerKind, Span, Timeouts
 
 _OK = 200
 _PARTIAL = 206
@@ -180,7 +178,10 @@ def is_public(address: object) -> bool:
 
 
 async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """At most ``most`` bytes of an answer's body. Raises ``NoAnswer`` for one that is shorter than it says."""
+    """At most ``most`` bytes of an answer's body. Raises ``NoAnswer`` for one that is shorter than it says, or whose
+    connection breaks."""
+    # a server that ends a body early says something of the object, a connection that breaks says nothing of it
+    connection = None if response.connection is None else response.connection.protocol
     # in its place: a server may send bytes one by one, each of which would be an object
     body = bytearray()
     try:
@@ -190,7 +191,9 @@ async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
                 return bytes(body)
             body += block
     except aiohttp.ClientPayloadError as error:
-        raise NoAnswer("short_body", str(error.__cause__ or error), len(body)) from error
+        broken = connection is not None and isinstance(connection.exception(), aiohttp.ClientOSError)
+        kind: NoAnswerKind = "connection_reset" if broken else "short_body"
+        raise NoAnswer(kind, str(error.__cause__ or error), len(body)) from error
     if not response.content.at_eof():
         response.close()  # the rest is not wanted: give the connection up rather than read it
     return bytes(body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from cc_pipeline.errors import EnvironmentFault
@@ -46,7 +45,7 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         # what is under way ends by itself: a range takes seconds
         self._pool.shutdown(wait=True, cancel_futures=True)
 

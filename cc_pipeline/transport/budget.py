@@ -1,4 +1,5 @@
-"""The request budget all processes of a machine share: leases by host, refusals, pauses."""
+"""Common Crawl blocks machines and not processes. So all processes of one share a budget of requests in a file: slots
+by host, pauses, refusals, and what is lent to workers elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +12,13 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import LONGEST_WAIT
-from cc_pipeline.transport.outage import TABLE as _OUTAGES
-from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
-from cc_pipeline.transport.rates import KEPT, Pace, SourceLimits, shared_among, slot_spacing
-from cc_pipeline.transport.rates import TABLE as _PACES
-from cc_pipeline.transport.refusals import CLOCK_JUMP, SHORT_PAUSE, RefusalPolicy, Refusals
-from cc_pipeline.transport.refusals import TABLE as _REFUSALS
+from cc_pipeline.transport.outage import OUTAGES_TABLE, Closed, OutagePolicy, Outages
+from cc_pipeline.transport.rates import KEPT, PACES_TABLE, Pace, SourceLimits, shared_among, slot_spacing
+from cc_pipeline.transport.refusals import CLOCK_JUMP, REFUSALS_TABLE, SHORT_PAUSE, RefusalPolicy, Refusals
 
 #: A slot is void when this many seconds have passed.
 SLOT_LIFE = 0.025
@@ -47,9 +44,12 @@ create table if not exists no_suffixes (host text primary key, until real not nu
 """
 #: In the place of a host in ``lent``: all of them.
 EVERY_HOST = "*"
-#: Seconds from now until which shares are lent at most (``sharing.py``); a later time was written before the clock was
+#: Seconds from now until which shares are lent at most (``lent``); a later time was written before the clock was
 #: set back.
 LENT_LIFE = 240.0
+
+#: Seconds between two renewals of what is lent: several may fail before it counts as given back.
+_RENEWAL: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
-        for statement in (_TABLES + _OUTAGES + _REFUSALS + _PACES).split(";"):
+        for statement in (_TABLES + OUTAGES_TABLE + REFUSALS_TABLE + PACES_TABLE).split(";"):
             db.execute(statement)
     return db
 
@@ -273,12 +273,8 @@ class Exclusive:
     def __enter__(self) -> None:
         self._db.execute("begin immediate")
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._db.execute("rollback" if kind else "commit")
-
-
-#: Seconds between two renewals of what is lent: several may fail before it counts as given back.
-_RENEWAL: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

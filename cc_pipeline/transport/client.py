@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 from cc_pipeline.addresses import NO_ACCESS, Access
@@ -73,7 +72,7 @@ class Transport:
     def __enter__(self) -> Transport:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -88,9 +87,9 @@ class Transport:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
-    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes:
+    def read_suffix(self, key: str, length: int) -> RangeBytes:
         """The last ``length`` bytes (all, when the object is shorter). Raises ``RangeFault``."""
-        return self._value(ByteRange(key, None, length, etag))
+        return self._value(ByteRange(key, None, length))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
@@ -106,11 +105,11 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, place.etag(found), attempts, None, place.source)
 
-    def read_parsed(self, key: str, parse: Callable[[bytes], T], limit: int = _WHOLE_LIMIT) -> T:
+    def read_parsed(self, key: str, parse: Callable[[bytes], T]) -> T:
         """What ``parse`` makes of a whole object. Where it refuses the bytes of one place (``DataFault``), the next is
         asked. Raises ``RangeFault`` as :meth:`read_all`, and what ``parse`` raises."""
         while True:
-            data = self.read_all(key, limit).data
+            data = self.read_all(key).data
             try:
                 return parse(data)
             except DataFault:
@@ -245,12 +244,7 @@ class Transport:
 
 
 def _outcome(
-    asked: ByteRange,
-    found: Verified | Finding,
-    answer: Answer,
-    attempts: int,
-    place: Place,
-    unknown: bool = False,
+    asked: ByteRange, found: Verified | Finding, answer: Answer, attempts: int, place: Place, unknown: bool = False
 ) -> RangeBytes | RangeFault:
     if isinstance(found, Finding):
         return range_fault(found.kind, asked.key, asked.offset, asked.length, found.detail, attempts, tag=asked.tag)

@@ -1,4 +1,5 @@
-"""The closed list of ways in which a range can fail, and the functions that tell them apart."""
+"""What is done about a failed range depends on how it failed, so there is a closed list of ways, and functions that
+tell them apart by status, headers, lengths and ETags."""
 
 from __future__ import annotations
 
@@ -16,6 +17,21 @@ from cc_pipeline.stores.answer import Answer, Span
 _AT: Final = " @ "
 #: No ETag has spaces in it (RFC 9110, 8.8.3).
 _OR: Final = " | "
+
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
+_ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
+_THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
+_BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+#: What S3 says of credentials that no waiting makes good.
+_CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
+#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
+_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
+#: Bytes of an object, at most: what the tables can hold.
+_LARGEST: Final = 2**63 - 1
+#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
+_LONGEST_ETAG: Final = 256
+#: Seconds of a ``Retry-After`` that are believed.
+LONGEST_WAIT: Final = 3600.0
 
 
 def named(etag: str | None, place: str) -> str | None:
@@ -164,14 +180,7 @@ class RangeNotNow(RangeEnvironmentFault, NotNow):
 
 
 def range_fault(
-    kind: FaultKind,
-    key: str,
-    offset: int | None,
-    length: int | None,
-    detail: str,
-    attempts: int,
-    *,
-    tag: object = None,
+    kind: FaultKind, key: str, offset: int | None, length: int | None, detail: str, attempts: int, *, tag: object = None
 ) -> RangeFault:
     """The fault of the family that its kind belongs to. ``tag`` goes back to whoever asked for the range."""
     fault: RangeFault
@@ -214,33 +223,12 @@ class Finding:
     final: bool = False
 
 
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
-_ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
-_THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
-_BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
-#: What S3 says of credentials that no waiting makes good.
-_CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
-#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
-_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
-#: Bytes of an object, at most: what the tables can hold.
-_LARGEST: Final = 2**63 - 1
-#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
-_LONGEST_ETAG: Final = 256
-#: Seconds of a ``Retry-After`` that are believed.
-LONGEST_WAIT: Final = 3600.0
-
-
 def judge_range(
-    span: Span,
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    etag: str | None = None,
-    length: int | None = None,
+    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None, length: int | None = None
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
-    ``etag`` (one of several, see ``etags.any_of``) and ``length`` are what the object is expected to be; an answer of
+    ``etag`` (one of several, see ``any_of``) and ``length`` are what the object is expected to be; an answer of
     another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
     was asked for without that, and a suffix ends where the object does, unless it begins where the object does: then
     it may be the first bytes of one that is longer.
@@ -343,9 +331,8 @@ def error_document(body: bytes) -> Finding | None:
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None
-    if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES:
-        return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", 1.0)
-    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}")
+    wait = 1.0 if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES else None
+    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", wait)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -2,7 +2,7 @@
 
 Each request goes to the first place in the order of preference that may have an answer; what one does not give, the
 next is asked for. What is known of a place decides whether it is asked at all: its breaker and its outages (shared by
-all processes, ``outage.py``), and what it turned out to lack (``doubts.py``).
+all processes, ``outage.py``), and what it turned out to lack.
 
 Nothing that one place says settles anything for the others: an object is not there when every place says so, and
 whatever was not answered everywhere is unknown.
@@ -36,6 +36,17 @@ _SENTENCES: Final = 20
 _ENOUGH: Final = 3
 #: Up to the first part of a key that has a digit, which is what numbers and dates crawls in every layout there was.
 _BRANCH: Final = re.compile(r"(?:[^/0-9]*/)*[^/]*/?")
+
+_NOTHING: Final[set[str]] = set()
+
+#: Kinds that say that the bytes are not to be had here, for certain.
+_NOT_HERE: Final = (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
+
+#: Seconds by which a host that was left alone is asked later than it may be.
+_LATER: Final = 0.01
+_MUCH_LATER: Final = 0.25
+
+AskOne = Callable[[Place], Awaitable[Asked]]
 
 
 @dataclass(slots=True)
@@ -174,24 +185,11 @@ class Absences:
             _put(self._branches, branch, None)
 
 
-_NOTHING: Final[set[str]] = set()
-
-
 def _put(known: OrderedDict[str, T], key: str, value: T) -> None:
     known[key] = value
     known.move_to_end(key)
     if len(known) > _MOST:
         known.popitem(last=False)
-
-
-#: Kinds that say that the bytes are not to be had here, for certain.
-_NOT_HERE: Final = (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
-
-#: Seconds by which a host that was left alone is asked later than it may be.
-_LATER: Final = 0.01
-_MUCH_LATER: Final = 0.25
-
-AskOne = Callable[[Place], Awaitable[Asked]]
 
 
 @dataclass(frozen=True, slots=True)

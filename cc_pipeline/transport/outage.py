@@ -19,7 +19,7 @@ _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
 #: Kinds that say that a host is not well, when they come one after the other.
 TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
 
-TABLE: Final = """
+OUTAGES_TABLE: Final = """
 create table if not exists outages (
   host text primary key, since real not null, times integer not null, until real not null, why text not null
 ) without rowid;

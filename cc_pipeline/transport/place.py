@@ -1,4 +1,5 @@
-"""One place inside a transport's loop: asked within its host's budget, its answers judged."""
+"""A source is one place or several alike: one of them inside a transport's loop, asked within its host's budget, its
+answers judged."""
 
 from __future__ import annotations
 
@@ -18,7 +19,6 @@ from cc_pipeline.stores.answer import Answer, Listed, S3Options, Span, Store, Ti
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
 from cc_pipeline.stores.watched import Watch, WatchedStore
-from cc_pipeline.transport import faults as etags
 from cc_pipeline.transport.asking import Asker, Follow, Judge
 from cc_pipeline.transport.budget import Budget, open_file
 from cc_pipeline.transport.faults import (
@@ -27,10 +27,12 @@ from cc_pipeline.transport.faults import (
     Finding,
     Verified,
     etag_in,
+    expected_at,
     judge_head,
     judge_range,
     judge_status,
     judge_whole,
+    named,
 )
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
@@ -58,6 +60,10 @@ _PLAINER: Final = ENVIRONMENT_KINDS | {FaultKind.NOT_FOUND, FaultKind.WHOLE_OBJE
 _HOLDS: Final = 86_400.0
 #: Seconds for which others wait for what the first request finds out.
 _PATIENCE: Final = 10.0
+
+_OK = 200
+_PARTIAL = 206
+PRECONDITION_FAILED = 412
 
 
 class Suffixes:
@@ -139,11 +145,6 @@ class Suffixes:
 
 def _is_refusal(found: Finding, answer: Answer) -> bool:
     return found.kind in _REFUSALS or answer.status == _NOT_IMPLEMENTED
-
-
-_OK = 200
-_PARTIAL = 206
-PRECONDITION_FAILED = 412
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +292,11 @@ class Place:
 
     def expected(self, etag: str) -> str | None:
         """The ETag that an answer of this place must have where ``etag`` is expected."""
-        return etags.expected_at(etag, self.source, alone=self.alone)
+        return expected_at(etag, self.source, alone=self.alone)
 
     def etag(self, found: Verified) -> str | None:
         """The ETag of an answer, fit to be expected again."""
-        return found.etag if self.alone else etags.named(found.etag, self.source)
+        return found.etag if self.alone else named(found.etag, self.source)
 
     async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
         asker = self._ready()

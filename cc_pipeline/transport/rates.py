@@ -106,7 +106,7 @@ def slot_spacing(rate: float) -> float:
     return max(1 / rate, (1 + JITTER + 1e-6) / most)
 
 
-TABLE: Final = """
+PACES_TABLE: Final = """
 create table if not exists rates (
   host text not null, begins real not null, most real not null, pace real not null, at real not null,
   slowed_at real not null default 0, primary key (host, most, begins)

@@ -35,7 +35,7 @@ SHORT_PAUSE: Final = 2.0
 #: Seconds. A stored time that lies this much further ahead than it can was written before the clock was set back.
 CLOCK_JUMP: Final = 60.0
 
-TABLE: Final = """
+REFUSALS_TABLE: Final = """
 create table if not exists refusals (
   host text primary key, since real not null, until real not null, probes integer not null, ended real not null,
   why text not null

@@ -34,6 +34,12 @@ _AT_ONCE: Final = 8 << 20
 _HEAD: Final = 64 << 10
 _KINDS: Final[Mapping[str, str]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
 
+#: Rows of journals that are looked at together.
+_ROWS_AT_ONCE: Final = 8_192
+_PLACE_KINDS: Final = (pa.string(), pa.int64())
+#: How often files are written again because a fetch took over more of their records meanwhile.
+_TRIES: Final = 5
+
 
 def holds_more(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
     """Whether a stored file of ``size`` bytes has others than its head and members of these ``lengths`` in bytes."""
@@ -99,13 +105,6 @@ def _head_length(storage: RecordStorage, file: str, size: int) -> int:
         return inflate_member(storage.transport.read(file, 0, min(size, _HEAD)).data, file, 0).consumed
     except DataFault:
         return 0
-
-
-#: Rows of journals that are looked at together.
-_ROWS_AT_ONCE: Final = 8_192
-_PLACE_KINDS: Final = (pa.string(), pa.int64())
-#: How often files are written again because a fetch took over more of their records meanwhile.
-_TRIES: Final = 5
 
 
 class _TakenOver(Exception):

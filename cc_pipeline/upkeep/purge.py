@@ -1,6 +1,6 @@
 """Purging: a target's rows are hidden at once, and its rows and bytes that no other target holds are deleted.
 
-The order makes it safe to be killed anywhere: a note first (``purge_note.py``), then the rows, in one commit a table;
+The order makes it safe to be killed anywhere: a note first (``purge_plan.py``), then the rows, in one commit a table;
 then the stored files. A file that no row names any more is noted as superseded. One that other targets' rows name is
 written again without the records that nobody names: the new file first, then a commit in which rows follow their
 bytes, then the old file is noted. What is noted is swept a week later, like all that is superseded. The definition
@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.held import note_superseded as note_files_superseded
+from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake import targets
 from cc_pipeline.lake.keeping import never_committed, vacuum, vacuum_now
@@ -46,9 +46,17 @@ from cc_pipeline.records.leases import lease, living
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
 from cc_pipeline.records.sweep import note as note_superseded
-from cc_pipeline.upkeep import purge_plan as purge_note
 from cc_pipeline.upkeep.moved_records import left_by_killed_runs, move_records
-from cc_pipeline.upkeep.purge_plan import PurgeNote, PurgePlan, being_fetched, slices_of_target
+from cc_pipeline.upkeep.purge_plan import (
+    PurgeNote,
+    PurgePlan,
+    begun,
+    being_fetched,
+    end_note,
+    read_note,
+    slices_of_target,
+    write_note,
+)
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
@@ -56,44 +64,6 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 #: The commit of a job in the names of files that its tasks write.
 _COMMIT: Final = re.compile(r"-([0-9a-f]{32})-")
 _TABLES: Final = ("records", *PAGE_TABLES)
-
-
-def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
-    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
-
-    Raises ``EnvironmentFault``.
-    """
-    place, storage = workspace.place, workspace.storage
-    plans: dict[str, list[str]] = {}
-    tables: dict[str, dict[str, str]] = {}
-    alive: set[str] = set()
-    for crawl in crawls:
-        prefix = f"{storage.folder(crawl)}/{PLANS}/"
-        for one in place.listing(prefix):
-            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
-        for table in _TABLES:
-            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
-    # behind the listings
-    for crawl in crawls:
-        alive |= {held.commit for held in living(storage, crawl)}
-    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
-    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
-    for table, by_name in tables.items():
-        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
-        ended = {name for name, commit in of_jobs.items() if commit not in alive}
-        if not ended:
-            continue
-        # files that are named now are nearly all; what others may be costs a listing of all crawls
-        now = workspace.lake.pin(table)
-        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
-        if ended:
-            left = never_committed(workspace.lake, table, pinned.get(table, ()))
-            gone += [by_name[name] for name in sorted(ended & left)]
-    for key in gone:
-        place.delete(key)
-    return len(gone)
-
 
 #: Slices that one commit empties.
 _SLICES_AT_ONCE: Final = 2_000
@@ -131,7 +101,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     _remove_rows(workspace, plan.slices)
     targets.forget(workspace.lake, plan.slug)
     note = replace(note, removed_at=note.removed_at or datetime.now(UTC))
-    purge_note.write(workspace.place, note)
+    write_note(workspace.place, note)
     publish_warehouse(workspace)
     for crawl in note.crawls:
         for one in workspace.place.listing(export_prefix(crawl, plan.slug)):
@@ -196,6 +166,43 @@ def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS)
     return sum(_end(workspace, note, retention) for note in _waiting(workspace))
 
 
+def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
+    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
+
+    Raises ``EnvironmentFault``.
+    """
+    place, storage = workspace.place, workspace.storage
+    plans: dict[str, list[str]] = {}
+    tables: dict[str, dict[str, str]] = {}
+    alive: set[str] = set()
+    for crawl in crawls:
+        prefix = f"{storage.folder(crawl)}/{PLANS}/"
+        for one in place.listing(prefix):
+            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
+        for table in _TABLES:
+            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
+    # behind the listings
+    for crawl in crawls:
+        alive |= {held.commit for held in living(storage, crawl)}
+    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
+    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
+    for table, by_name in tables.items():
+        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
+        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        if not ended:
+            continue
+        # files that are named now are nearly all; what others may be costs a listing of all crawls
+        now = workspace.lake.pin(table)
+        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
+        if ended:
+            left = never_committed(workspace.lake, table, pinned.get(table, ()))
+            gone += [by_name[name] for name in sorted(ended & left)]
+    for key in gone:
+        place.delete(key)
+    return len(gone)
+
+
 def remove_whole(workspace: Workspace, plan: PurgePlan) -> None:
     """Takes away a target that found nothing: its empty slices and its definition. Raises ``EnvironmentFault``."""
     _remove_rows(workspace, plan.slices)
@@ -204,20 +211,20 @@ def remove_whole(workspace: Workspace, plan: PurgePlan) -> None:
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:
     """The purges whose rows are gone. Others were killed before that: a person asks for them again."""
-    return [note for note in purge_note.begun(workspace.place) if note.removed_at is not None]
+    return [note for note in begun(workspace.place) if note.removed_at is not None]
 
 
 def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     """The note, with what an earlier purge that was killed had noted."""
-    before = purge_note.read(workspace.place, plan.slug)
+    before = read_note(workspace.place, plan.slug)
     crawls = {one.crawl for one in plan.slices}
     files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
-    begun = before or PurgeNote(plan.slug, plan.definition)
-    begun = begun.with_files({crawl: own for crawl, own in files.items() if own})
+    note = before or PurgeNote(plan.slug, plan.definition)
+    note = note.with_files({crawl: own for crawl, own in files.items() if own})
     # a new purge of what was fetched again: the rows of now count
-    left = None if any(_made(workspace, stage, plan.slices) for stage in _STAGES) else begun.removed_at
-    note = replace(begun, crawls=tuple(sorted({*begun.crawls, *crawls})), removed_at=left)
-    purge_note.write(workspace.place, note)
+    left = None if any(_made(workspace, stage, plan.slices) for stage in _STAGES) else note.removed_at
+    note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=left)
+    write_note(workspace.place, note)
     return note
 
 
@@ -262,11 +269,11 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:
-                purge_note.write(workspace.place, note)
+                write_note(workspace.place, note)
             # lost tasks, and refetches of before, left the same bytes in files that no row names
             if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
                 note = note.dealt_with(crawl, tuple(free))
-                purge_note.write(workspace.place, note)
+                write_note(workspace.place, note)
             sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
             for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
                 progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
@@ -276,7 +283,7 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
                 )  # fmt: skip
                 held.confirm()
                 note = note.dealt_with(crawl, tuple(some))
-                purge_note.write(workspace.place, note)
+                write_note(workspace.place, note)
     return note, moved
 
 
@@ -321,7 +328,7 @@ def _end(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
     """Removes the note once all that it speaks of is deleted; whether it did."""
     if not _is_past(note, retention) or _still_there(workspace, note):
         return False
-    purge_note.end(workspace.place, note.slug)
+    end_note(workspace.place, note.slug)
     return True
 
 

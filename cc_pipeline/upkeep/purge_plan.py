@@ -1,4 +1,7 @@
-"""What purging a target would take away: rows, stored bytes that no other target holds, exports; and what it cannot."""
+"""What purging a target would take away: rows, stored bytes that no other target holds, exports; and what it cannot.
+
+A purge that has begun leaves a note in the lake's place (``PurgeNote``), so that one that was killed goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,10 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _FOLDER: Final = "purges/"
 _LONGEST: Final = 64 << 20
 
+#: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
+SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")
+_STAGE_OF: Final = {"host_facts": FACTS, "captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
+
 
 @dataclass(frozen=True, slots=True)
 class PurgeNote:
@@ -53,8 +60,7 @@ class PurgeNote:
         """With more files to deal with."""
         crawls = sorted({*self.files, *files})
         return replace(
-            self,
-            files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls},
+            self, files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls}
         )
 
     def dealt_with(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
@@ -64,13 +70,13 @@ class PurgeNote:
         return replace(self, files={**self.files, crawl: left}, old={**self.old, crawl: old})
 
 
-def write(place: Transport, note: PurgeNote) -> None:
+def write_note(place: Transport, note: PurgeNote) -> None:
     """Writes the note down, in the place of the one before. Raises ``EnvironmentFault``."""
     at = None if note.removed_at is None else note.removed_at.isoformat()
     place.put(_key(note.slug), (json.dumps(asdict(note) | {"removed_at": at}) + "\n").encode())
 
 
-def read(place: Transport, slug: str) -> PurgeNote | None:
+def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """The note of a purge that has begun and not ended. Raises ``EnvironmentFault``, also for a note that is none."""
     try:
         noted = json.loads(place.read_all(_key(slug), _LONGEST).data)
@@ -97,22 +103,17 @@ def read(place: Transport, slug: str) -> PurgeNote | None:
 def begun(place: Transport) -> list[PurgeNote]:
     """All purges that have begun and not ended. Raises ``EnvironmentFault``."""
     slugs = [one.key.removeprefix(_FOLDER).removesuffix(".json") for one in place.listing(_FOLDER)]
-    notes = (read(place, slug) for slug in slugs if not slug.startswith("."))
+    notes = (read_note(place, slug) for slug in slugs if not slug.startswith("."))
     return [note for note in notes if note is not None]
 
 
-def end(place: Transport, slug: str) -> None:
+def end_note(place: Transport, slug: str) -> None:
     """Removes the note. Raises ``EnvironmentFault``."""
     place.delete(_key(slug))
 
 
 def _key(slug: str) -> str:
     return f"{_FOLDER}{slug}.json"
-
-
-#: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
-SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")
-_STAGE_OF: Final = {"host_facts": FACTS, "captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
 def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
     said = [
-        "deliveries (cc-pipeline copy), copies of cc.duckdb and of exports, and backups of the home: delete them there",
+        "deliveries (cc-pipeline copy), copies of cc.duckdb and of exports, and backups of the home: delete them there"
     ]
     if kept:
         named = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")

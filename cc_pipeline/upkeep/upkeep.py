@@ -1,4 +1,7 @@
-"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more."""
+"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more.
+
+One process merges at a time: a lock among those of a home, a lease among homes on one lake.
+"""
 
 from __future__ import annotations
 
@@ -31,43 +34,6 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Longer than any merging takes; after a kill, nobody merges for as long.
 LASTS: Final = timedelta(hours=24)
 _LONGEST: Final = 4_096
-
-
-@contextmanager
-def leased(lake: Transport, name: str) -> Iterator[bool]:
-    """Whether this block has the lease ``name``; ``False`` while another one has it. It ends with the block.
-
-    Raises ``RangeFault`` or ``EnvironmentFault`` when the place cannot be read or written.
-    """
-    folder = f"leases/{name}/"
-    # in a folder, files that are being written have other names
-    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
-    if held and not _has_ended(lake, held[-1]):
-        yield False
-        return
-    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
-    key = f"{folder}{number:012}"
-    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
-    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
-        yield False
-        return
-    try:
-        for ended in held:
-            lake.delete(ended)
-        yield True
-    finally:
-        # not deleted: the next one takes the number after it
-        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
-
-
-def _has_ended(lake: Transport, key: str) -> bool:
-    try:
-        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
-    except RangeFault as fault:
-        if fault.kind is FaultKind.NOT_FOUND:
-            return False  # another one has just taken the number after it
-        raise
-
 
 #: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
 RETENTION_HOURS = 168
@@ -156,6 +122,42 @@ def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
         except LockHeld:
             alone = False
         yield alone
+
+
+@contextmanager
+def leased(lake: Transport, name: str) -> Iterator[bool]:
+    """Whether this block has the lease ``name``; ``False`` while another one has it. It ends with the block.
+
+    Raises ``RangeFault`` or ``EnvironmentFault`` when the place cannot be read or written.
+    """
+    folder = f"leases/{name}/"
+    # in a folder, files that are being written have other names
+    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
+    if held and not _has_ended(lake, held[-1]):
+        yield False
+        return
+    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
+    key = f"{folder}{number:012}"
+    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
+    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
+        yield False
+        return
+    try:
+        for ended in held:
+            lake.delete(ended)
+        yield True
+    finally:
+        # not deleted: the next one takes the number after it
+        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
+
+
+def _has_ended(lake: Transport, key: str) -> bool:
+    try:
+        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return False  # another one has just taken the number after it
+        raise
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:

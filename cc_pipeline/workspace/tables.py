@@ -58,7 +58,6 @@ HOST_FACTS_SCHEMA: Final = pa.schema(
     ]
 )
 
-
 BY_CRAWL = ("crawl",)
 
 CRAWLS_SCHEMA = pa.schema(
@@ -222,11 +221,6 @@ def _bytes_to_split(lake: Lake) -> int:
 #: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "the fetch plan is no longer stored", lambda lake: retire(lake, "fetch_plan")),
-    Migration(
-        3,
-        "large files of many slices become sorted ones of 16 MB",
-        split_large,
-        rewrites_of=bytes_too_large,
-    ),
+    Migration(3, "large files of many slices become sorted ones of 16 MB", split_large, rewrites_of=bytes_too_large),
     Migration(4, "each subset of a crawl is a slice of its own", _to_layout_4, rewrites_of=_bytes_to_split),
 )

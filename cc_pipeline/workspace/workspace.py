@@ -148,7 +148,7 @@ class Workspace:
 
     @cached_property
     def priced(self) -> dict[Slice, FetchPrice]:
-        """What the fetches of partitions cost that were priced with this workspace (``extraction/gate.py``)."""
+        """What the fetches of partitions cost that were priced with this workspace (``extraction/price_gate.py``)."""
         return {}
 
     def of_command(self, make: Callable[[], _T]) -> _T:

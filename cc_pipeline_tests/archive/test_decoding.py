@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.record import ArchivedRecord, dechunked, decoded_payload
+from cc_pipeline.archive.record import ArchivedRecord, decoded_payload
+from cc_pipeline.codings import dechunked
 from cc_pipeline_tests.archive import builders
 
 TEXT = b"<html>" + b"some text, and more of it. " * 200 + b"</html>"

@@ -21,11 +21,11 @@ from cc_pipeline.automation.due import (
     select_crawls,
     spoken,
 )
-from cc_pipeline.extraction.brought import Fetch
-from cc_pipeline.extraction.expanding import Asked
+from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
 from cc_pipeline.extraction.run import Look
 from cc_pipeline.extraction.standing import Standing
+from cc_pipeline.extraction.target_slices import Asked
 from cc_pipeline.lake.slice import Slice
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]

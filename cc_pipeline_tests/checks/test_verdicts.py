@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.checks import checks as inputs
-from cc_pipeline.checks import outputs, pages
+from cc_pipeline.checks import outputs, page_tables
 from cc_pipeline.checks.checks import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, versions_of
 from cc_pipeline.index.catalog.checks import CheckResult
@@ -66,13 +66,13 @@ def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...]
 
 def test_a_sound_home_is_sound(home: Workspace) -> None:
     for look in looks():
-        for verdict in (ledger_verdict, stored_verdict, locators_verdict, *map(pages.__dict__.get, (
+        for verdict in (ledger_verdict, stored_verdict, locators_verdict, *map(page_tables.__dict__.get, (
             "complete_verdict", "one_run_verdict", "texts_verdict",
         ))):  # fmt: skip
             found = verdict(home, look)
             assert found.passed, found
         for table in ("page_text", "page_links", "feed_items"):
-            found = pages.places_verdict(home, table, look)
+            found = page_tables.places_verdict(home, table, look)
             assert found.passed, found
             assert found.figures["rows"]
 
@@ -80,15 +80,15 @@ def test_a_sound_home_is_sound(home: Workspace) -> None:
 def test_a_page_that_went_is_missed(home: Workspace) -> None:
     replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
     for look in looks():
-        broken(pages.complete_verdict(home, look))
-    assert pages.complete_verdict(home, Look([Slice(NEW, OTHER)])).passed
+        broken(page_tables.complete_verdict(home, look))
+    assert page_tables.complete_verdict(home, Look([Slice(NEW, OTHER)])).passed
 
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
     rows = rows_of(home, "records")
     digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
     home.lake.commit("records", without_the_first(rows), [MINE.where], digests)
-    found = broken(pages.complete_verdict(home, Look()), "warn")
+    found = broken(page_tables.complete_verdict(home, Look()), "warn")
     assert "parse_domain" in found.message
 
 
@@ -100,35 +100,35 @@ def test_rows_of_no_page_are_named(home: Workspace) -> None:
         moved = pc.add(rows["warc_record_offset"], 1)
         replaced(home, table, rows.set_column(place, rows.schema.field(place), moved))
         for look in looks():
-            found = broken(pages.places_verdict(home, table, look))
+            found = broken(page_tables.places_verdict(home, table, look))
             assert found.figures["rows without a page"] == rows.num_rows
 
 
 def test_tables_of_two_runs_are_named(home: Workspace) -> None:
     home.lake.commit_digests("page_text", {PARSE.digest_name(MINE): "abc"})
     for look in looks():
-        broken(pages.one_run_verdict(home, look), "warn")
+        broken(page_tables.one_run_verdict(home, look), "warn")
 
 
 def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
     home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "_FEW_PAGES", 2)
+    monkeypatch.setattr(page_tables, "_FEW_PAGES", 2)
     texts = rows_of(home, "page_text")
     place = texts.schema.get_field_index("content_simhash")
     nulls = pa.nulls(texts.num_rows, pa.int64())
     replaced(home, "page_text", texts.set_column(place, texts.schema.field(place), nulls))
     for look in looks():
-        broken(pages.texts_verdict(home, look), "warn")
+        broken(page_tables.texts_verdict(home, look), "warn")
     html = pc.equal(texts["text_type"], "html")
     replaced(home, "page_text", texts.filter(pc.invert(html)))
     for look in looks():
-        broken(pages.texts_verdict(home, look))
+        broken(page_tables.texts_verdict(home, look))
     # of rows of before the column, none is said to be missing
     place = texts.schema.get_field_index("text_type")
     unsaid = texts.set_column(place, texts.schema.field(place), pa.nulls(texts.num_rows, pa.string()))
     replaced(home, "page_text", unsaid)
-    assert pages.texts_verdict(home, Look()).passed
+    assert page_tables.texts_verdict(home, Look()).passed
 
 
 def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
@@ -286,7 +286,7 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
 
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
-    assert pages.complete_verdict(home, Look()).passed
+    assert page_tables.complete_verdict(home, Look()).passed
 
 
 def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:

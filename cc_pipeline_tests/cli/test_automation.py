@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cc_pipeline.automation import reparse
 from cc_pipeline.cli.app import app
-from cc_pipeline.extraction.brought import Fetch
+from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import parsed_from
 from cc_pipeline.extraction.standing import Made, Standing
 from cc_pipeline.lake.slice import Slice, Stage

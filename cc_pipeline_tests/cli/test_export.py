@@ -20,8 +20,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.handing import tables as handing
-from cc_pipeline.handing.whole import README, whole_folder
+from cc_pipeline.handing import table_files
+from cc_pipeline.handing.handed_files import README, whole_folder
 from cc_pipeline.legacy2012.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
@@ -159,13 +159,13 @@ def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Pat
 
 
 def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = handing.write_table
+    real = table_files.write_table
 
     def broken(*given: object) -> object:
         real(*given)
         raise EnvironmentFault("the disk is full", "Free some")
 
-    monkeypatch.setattr(handing, "write_table", broken)
+    monkeypatch.setattr(table_files, "write_table", broken)
     out = tmp_path / "out"
     out.mkdir()
     for name in ("pages.parquet", "folder"):

@@ -27,9 +27,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     places: Counter[str] = Counter()
     make = Transport.__init__
 
-    def counted(self: Transport, source: str, **options: Any) -> None:
+    def counted(self: Transport, source: str, *chosen: Any, **options: Any) -> None:
         places[source] += 1
-        make(self, source, **options)
+        make(self, source, *chosen, **options)
 
     monkeypatch.setattr(Transport, "__init__", counted)
     return places

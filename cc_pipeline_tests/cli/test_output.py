@@ -16,6 +16,13 @@ from cc_pipeline_tests.defs.graph import cc_pipeline
 THEIRS = "s3://lake/[spark]/:x:/[/] pip install 'cc-pipeline[spark]' [bold]no[/bold] \\[escaped]"
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wide as where nobody sets ``COLUMNS``, which other tests do before the consoles are made."""
+    for screen in (output.console, output.console_err):
+        monkeypatch.setattr(screen, "_width", 10_000)
+
+
 def test_findings_of_the_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from cc_pipeline.cli import answers, output
 from cc_pipeline.cli.answers import answer, is_complete
-from cc_pipeline.cli.commands.sql import converse
+from cc_pipeline.cli.prompt import converse
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.cli.conftest import Cli, World
 

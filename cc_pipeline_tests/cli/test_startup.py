@@ -132,9 +132,8 @@ def pictures(home: Path) -> list[str]:
 
 
 def test_a_place_on_the_web_loads_nothing_of_buckets(tmp_path: Path) -> None:
-    script = (
-        "from cc_pipeline.stores import open_store; open_store('https://example.com'); import sys; print(*sys.modules)"
-    )
+    opening = "from cc_pipeline.stores.opening import open_store; open_store('https://example.com')"
+    script = f"{opening}; import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "aiohttp" in loaded

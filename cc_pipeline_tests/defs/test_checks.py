@@ -302,5 +302,6 @@ def test_every_table_has_a_check_that_runs_alone_and_none_blocks() -> None:
     # what it repairs is checked as row_groups are
     assert made - checked == {"repaired_statistics"}
     for check in CHECKS:
-        assert check.can_subset
+        # the check of runs looks at no table
+        assert check.can_subset or check is checks.partitions_left_failed
         assert all(spec.description and not spec.blocking for spec in check.check_specs)

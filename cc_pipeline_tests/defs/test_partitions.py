@@ -19,7 +19,7 @@ from cc_pipeline.defs.partitions import (
 
 def test_keys_group_by_crawl() -> None:
     keys = [partition_key("C2", "b"), partition_key("C1", "a"), partition_key("C2", "a")]
-    assert by_crawl(keys) == {"C1": ["a"], "C2": ["a", "b"]}
+    assert by_crawl(keys) == {"C2": ["b", "a"], "C1": ["a"]}
 
 
 @given(ordered=st.lists(st.integers(0, 30).map(str), unique=True), data=st.data())

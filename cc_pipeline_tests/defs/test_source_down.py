@@ -18,7 +18,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
-from cc_pipeline.defs.checks import verdict
+from cc_pipeline.defs.checks import left_failed_result
 from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -179,7 +179,7 @@ def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) 
     instance.add_dynamic_partitions("crawl", [NEW])
     instance.add_dynamic_partitions("domain", SITES)
 
-    assert verdict(instance).passed
+    assert left_failed_result(instance).passed
     for times in range(4):
         run = instance.add_run(
             dg.DagsterRun(
@@ -191,8 +191,8 @@ def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) 
         began = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, "extract_domain", message="started")
         instance.report_dagster_event(began, run.run_id)
         instance.report_run_failed(run)
-        found = verdict(instance)
+        found = left_failed_result(instance)
         assert not found.passed
         assert found.severity is (dg.AssetCheckSeverity.WARN if times < 3 else dg.AssetCheckSeverity.ERROR)
     instance.report_runless_asset_event(dg.AssetMaterialization("page_metadata", partition=f"{NEW}|{SITES[0]}"))
-    assert verdict(instance).passed
+    assert left_failed_result(instance).passed

@@ -28,7 +28,7 @@ from cc_pipeline_tests.faulttable import read_table, shown
 #: one worker: making the places costs more than a dozen cells
 pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("fault matrix")]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).resolve().parents[1] / "faultmatrix.md"
 #: Each of them for one other kind than its neighbours.
 _TURNS = [("some", "run"), ("file", "once"), ("all", "once"), ("file", "lasting"), ("some", "lasting")]
 

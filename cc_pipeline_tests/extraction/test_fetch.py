@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
-from cc_pipeline.extraction.brought import Shortfall
 from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import held
-from cc_pipeline.extraction.held import overlapping, sharing
+from cc_pipeline.extraction import reusable_records
+from cc_pipeline.extraction.reusable_records import overlapping, sharing
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -115,14 +115,14 @@ def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
     harvest(made)
     extract(made, "example-foo.com", "set:mine = example.com")
     read: list[Mapping[str, Any]] = []
-    plain = held.stream_rows
+    plain = reusable_records.stream_rows
 
     def noted(lake: Lake, table: str, where: Any, columns: Any = None) -> Any:
         if table == "records":
             read.append(where)
         return plain(lake, table, where, columns)
 
-    monkeypatch.setattr(held, "stream_rows", noted)
+    monkeypatch.setattr(reusable_records, "stream_rows", noted)
     _, fetched, _ = extract(made, "host:www.example.com")
     asked = {target for where in read for target in where["target"]}
     assert "set-mine" in asked

@@ -17,10 +17,10 @@ from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.extraction import locate, paging
+from cc_pipeline.extraction import locate, parsed_pages
 from cc_pipeline.extraction import lookups as carried
-from cc_pipeline.extraction.brought import share
 from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import current
@@ -174,7 +174,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
     first, second, third = bucket[1].domains()[:3]
     extract(home, f"set:many = {first}, {second}")
     tried: list[str] = []
-    plain = paging.parse_batches
+    plain = parsed_pages.parse_batches
 
     def noted(tasks, *given):
         def seen():
@@ -184,7 +184,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
 
         return plain(seen(), *given)
 
-    monkeypatch.setattr(paging, "parse_batches", noted)
+    monkeypatch.setattr(parsed_pages, "parse_batches", noted)
     extract(home, f"set:many = {second}, {third}")
     # of those that stay only what failed is tried again
     failed = home.lake.read("page_metadata", {"crawl": NEW, "target": SET}).to_pylist()

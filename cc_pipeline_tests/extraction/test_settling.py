@@ -15,8 +15,8 @@ import pytest
 
 from cc_pipeline.checks.checks import shortfall_verdict
 from cc_pipeline.extraction import fetch as fetch_stage
-from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
 from cc_pipeline.lake.slice import StageReport

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.facts import lookup
-from cc_pipeline.facts.answers import facts_of_hosts, price_of_hosts
+from cc_pipeline.facts import keyed_lookup
 from cc_pipeline.facts.datasets import Dataset, parse_dataset
+from cc_pipeline.facts.host_facts import facts_of_hosts, price_of_hosts
 from cc_pipeline.facts.host_keys import host_key
 from cc_pipeline_tests.facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
@@ -157,7 +157,7 @@ def test_any_dataset(
             )  # fmt: skip
         mine = dataset(form, www, names, root)
         workspace = workspace_of(root, root / "home")
-        with mock.patch.object(lookup, "_WORTH", 0):
+        with mock.patch.object(keyed_lookup, "_WORTH", 0):
             found = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
         price = price_of_hosts(workspace, CRAWL, parse_target(target), [mine])["mine"]
         again = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])

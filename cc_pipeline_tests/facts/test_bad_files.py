@@ -17,11 +17,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.facts import harvest, lookup
-from cc_pipeline.facts.answers import facts_of_hosts, host_facts, price_of_hosts
-from cc_pipeline.facts.asking import Facts
+from cc_pipeline.facts import harvest, keyed_lookup
+from cc_pipeline.facts.dataset_question import Facts
 from cc_pipeline.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.facts.fill import fill_facts
+from cc_pipeline.facts.host_facts import facts_of_hosts, host_facts, price_of_hosts
 from cc_pipeline.facts.host_keys import HostRanges
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet import read as read_pages
@@ -293,7 +293,7 @@ def test_a_few_bytes_that_stand_for_many_rows_are_left_in_time(
         return decode(layout, *arguments, **named)
 
     monkeypatch.setattr(read_pages, "decode_pages", spied)
-    monkeypatch.setattr(lookup, bound, most)
+    monkeypatch.setattr(keyed_lookup, bound, most)
     with pytest.raises(UserInputError, match=said):
         facts_of_hosts(
             workspace_of(tmp_path, tmp_path / "home"), CRAWL, parse_target("example.com"), [of_keys(tmp_path)]

@@ -12,7 +12,6 @@ import pytest
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.answers import facts_at_hand, facts_of_hosts
 from cc_pipeline.facts.choosing import (
     choose,
     facts_of,
@@ -25,6 +24,7 @@ from cc_pipeline.facts.choosing import (
 )
 from cc_pipeline.facts.datasets import parse_dataset, ready_made
 from cc_pipeline.facts.filter import parse_filter
+from cc_pipeline.facts.host_facts import facts_at_hand, facts_of_hosts
 from cc_pipeline.facts.known import Known, add_dataset, known_datasets, remove_dataset
 from cc_pipeline.facts.rank_text import LEVELS, parse_release
 from cc_pipeline.facts.ranks import convert_ranks, price_ranks

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
-from cc_pipeline.facts.lookup import KeyedLookup, KeyedRows
+from cc_pipeline.facts.keyed_lookup import KeyedLookup, KeyedRows
 from cc_pipeline.facts.shards import Shard, arrow_type, column_types, open_shard, widest
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.keys import TIMESTAMP

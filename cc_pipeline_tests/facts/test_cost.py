@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.facts.host_keys import HostRanges
-from cc_pipeline.facts.lookup import Endings, KeyedLookup
+from cc_pipeline.facts.keyed_lookup import Endings, KeyedLookup
 from cc_pipeline.facts.shards import Shard, open_shard
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.transport.client import Transport

@@ -12,8 +12,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.answers import facts_of_hosts
 from cc_pipeline.facts.datasets import Dataset, parse_dataset, text_of
+from cc_pipeline.facts.host_facts import facts_of_hosts
 from cc_pipeline.facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
 from cc_pipeline_tests.world import workspace_of
 

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.facts.answers import host_facts
 from cc_pipeline.facts.datasets import parse_dataset, ready_made
 from cc_pipeline.facts.fill import fill_facts
+from cc_pipeline.facts.host_facts import host_facts
 from cc_pipeline.lake.slice import FACTS, Slice
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.facts.answers import facts_of_hosts, host_facts
 from cc_pipeline.facts.datasets import Dataset, ready_made
+from cc_pipeline.facts.host_facts import facts_of_hosts, host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.facts.brute import rows_of, whole
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed

@@ -12,10 +12,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.answers import facts_at_hand, facts_of_hosts
 from cc_pipeline.facts.choosing import hosts_only, known_for, with_hosts
 from cc_pipeline.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.facts.fill import fill_facts
+from cc_pipeline.facts.host_facts import facts_at_hand, facts_of_hosts
 from cc_pipeline.facts.host_keys import host_key
 from cc_pipeline.facts.known import known_datasets
 from cc_pipeline.lake.slice import Slice

@@ -9,8 +9,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.facts.answers import facts_of_hosts, price_of_hosts
 from cc_pipeline.facts.datasets import ready_made
+from cc_pipeline.facts.host_facts import facts_of_hosts, price_of_hosts
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import workspace_of

@@ -21,10 +21,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.facts import rank_text
 from cc_pipeline.facts import ranks as ranks_of
-from cc_pipeline.facts.answers import host_facts
 from cc_pipeline.facts.choosing import choose, facts_of, hosts_only, needed_for
 from cc_pipeline.facts.datasets import ready_made
 from cc_pipeline.facts.filter import parse_filter
+from cc_pipeline.facts.host_facts import host_facts
 from cc_pipeline.facts.host_keys import host_key
 from cc_pipeline.facts.known import known_datasets
 from cc_pipeline.facts.rank_text import (

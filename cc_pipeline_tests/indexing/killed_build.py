@@ -10,7 +10,7 @@ from typing import Any
 
 from cc_pipeline.indexing import build
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stores import local
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import open_workspace
 
 #: By moment: what is called then, and whether the process ends behind the call.
@@ -19,7 +19,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "before its index is written": (build, "write_shard", False),
     "behind its faults": (build, "_commit_faults", True),
     "with its index half in place": (os, "link", False),
-    "behind its index": (local, "sync_folder", False),
+    "behind its index": (Transport, "put", True),
 }
 
 

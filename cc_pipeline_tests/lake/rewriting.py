@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import is_as_wanted
 from cc_pipeline.lake.lake import WRITER, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES
+
+
+def _types(schema: Schema) -> dict[str, object]:
+    return {field.name: field.type for field in schema.fields}
 
 
 def rewrite(lake: Lake, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
@@ -24,7 +27,7 @@ def rewrite(lake: Lake, table: str, change: Callable[[pa.RecordBatch], pa.Record
     """
     spec = lake.specs[table]
     handle = lake.open(spec)
-    if handle is None or is_as_wanted(handle.schema(), spec.schema):
+    if handle is None or _types(handle.schema()) == _types(Schema.from_arrow(spec.schema)):
         return
     try:
         stored = handle.to_pyarrow_dataset(filesystem=_file_system(lake, spec))

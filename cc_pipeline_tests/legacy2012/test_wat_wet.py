@@ -81,7 +81,7 @@ def test_both_layouts_say_the_same(document: Any) -> None:
     assert (record.record_type, record.url) == ("response", "http://example.com/a")
     assert record.fetch_time == datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC)
     assert record.record_headers[-2:] == (("WARC-Protocol", "h2"), ("WARC-Protocol", "tls/1.3"))
-    assert (record.content_length, record.entity_length) == (5000, 4096)
+    assert record.entity_length == 4096
     assert record.payload_digest == "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
     assert (record.http_status, record.http_reason, record.http_version) == (200, "OK", "HTTP/1.1")
     assert record.http_headers == (("Content-Type", "text/html"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"))
@@ -149,7 +149,7 @@ def test_wet_records() -> None:
     assert isinstance(first, WetRecord)
     assert isinstance(second, WetRecord)
     assert (first.url, first.text, first.languages) == ("http://example.com/a", "Ménü 文字\n", ("spa", "eng"))
-    assert (first.refers_to, first.digest, first.flags) == ("<urn:uuid:1>", builders.sha1(text), ())
+    assert (first.digest, first.flags) == (builders.sha1(text), ())
     assert first.offset == len(builders.member(WARCINFO))
     assert (second.text, second.languages) == ("\N{REPLACEMENT CHARACTER}", ())
 
@@ -167,11 +167,10 @@ def test_real_files() -> None:
     folder = CORPUS / "cc_warc_wat_wet"
     (request,) = list(iter_wat(folder / "whirlwind" / "whirlwind.warc.wat.gz", "w"))
     assert isinstance(request, WatRecord)
-    assert (request.http_method, request.http_path) == ("GET", "/wiki/Escopete")
     assert (request.warc_offset, request.warc_length) == (80610308, 423)
     (page,) = list(iter_wat(folder / "fluo_wat" / "wat.warc", "w"))
     assert isinstance(page, WatRecord)
-    assert (page.http_status, page.content_length, page.warc_offset) == (200, 74695, 195779)
+    assert (page.http_status, page.warc_offset) == (200, 195779)
     assert (len(page.html.links), len(page.html.scripts), len(page.html.metas)) == (10, 8, 17)
     for name in ("whirlwind.warc.wet", "whirlwind.warc.wet.gz"):
         (text,) = list(iter_wet(folder / "whirlwind" / name, "w"))

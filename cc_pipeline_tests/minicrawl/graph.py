@@ -75,8 +75,8 @@ def _ranked(spec: GraphSpec, level: Level) -> list[dict[str, Any]]:
         name = node if level == "host" else reverse_dots(domain) if domain else None
         if name is not None:
             counts[name] = counts.get(name, 0) + 1
-    names = sorted(counts, key=lambda name: seeded.number(spec.seed, spec.release.name, level, name))
-    by_rank = sorted(counts, key=lambda name: seeded.number(spec.seed, "pr", spec.release.name, level, name))
+    names = sorted(counts, key=lambda name: seeded.drawn_number(spec.seed, spec.release.name, level, name))
+    by_rank = sorted(counts, key=lambda name: seeded.drawn_number(spec.seed, "pr", spec.release.name, level, name))
     pr = {name: place for place, name in enumerate(by_rank, 1)}
     return [
         {

@@ -94,7 +94,7 @@ def plain_hosts(spec: KeyedSpec, crawl: str) -> list[str]:
     found: dict[str, None] = {}
     for number in range(spec.domains):
         domain = site(number).domain
-        drawn = seeded.number(spec.seed, "hosts", crawl, domain)
+        drawn = seeded.drawn_number(spec.seed, "hosts", crawl, domain)
         found[domain] = None
         if drawn % 3:
             found[f"www.{domain}"] = None
@@ -122,7 +122,9 @@ def _host_index(root: Path, spec: KeyedSpec, crawl: str, hosts: Sequence[str], t
     com = [row for row in rows if row["surt_host_name"].startswith("com,")]
     other = [row for row in rows if not row["surt_host_name"].startswith("com,")]
     if spec.unsorted:
-        strays = [row for row in other if seeded.number(spec.seed, "stray", crawl, row["surt_host_name"]) % 9 == 0]
+        strays = [
+            row for row in other if seeded.drawn_number(spec.seed, "stray", crawl, row["surt_host_name"]) % 9 == 0
+        ]
         other = [row for row in other if row not in strays]
         com += strays
         seeded.generator(spec.seed, "com", crawl).shuffle(com)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
-from cc_pipeline.extraction import brought, shortfall
+from cc_pipeline.extraction import fetch_counts, shortfall
 from cc_pipeline.records import patience
 from cc_pipeline.records import pending as turns
 from cc_pipeline.records.plan import RecordOptions
@@ -80,7 +80,7 @@ def test_the_figures_are_those_of_the_code() -> None:
             Settings.__dataclass_fields__["max_lost"].default,
             shortfall.MANY,
             f"{shortfall.MISMATCHED:g}",
-            brought.MOST_ROUNDS,
+            fetch_counts.MOST_ROUNDS,
             shortfall._FIRST_DISTANCE // timedelta(minutes=1),
             shortfall._LONGEST_DISTANCE // hour,
             shortfall.LOOKS,

@@ -16,8 +16,9 @@ from cc_pipeline.records.patience import Patience
 from cc_pipeline.records.plan import Coalescing, RecordOptions, plan_ranges
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
-from cc_pipeline.transport import RetryPolicy, Transport
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at

@@ -20,7 +20,7 @@ from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.plan import Coalescing, RecordOptions
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
-from cc_pipeline.transport import Transport
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table

@@ -10,9 +10,10 @@ import pytest
 
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.transport import RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.place import PlaceOptions
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultlies import LIES, lied
 from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule
 

@@ -16,9 +16,10 @@ from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.plan import Coalescing, RecordOptions
-from cc_pipeline.transport import RetryPolicy, Transport
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table

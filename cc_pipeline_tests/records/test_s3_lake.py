@@ -18,7 +18,7 @@ from cc_pipeline.records.leases import lease, living
 from cc_pipeline.records.plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
-from cc_pipeline.transport import Transport
+from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 

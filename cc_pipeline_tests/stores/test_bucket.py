@@ -16,11 +16,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
-from cc_pipeline.stores import Timeouts
-from cc_pipeline.stores.answer import S3Options
+from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.s3 import PART_BYTES
-from cc_pipeline.transport import FaultKind, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.refusals import RefusalPolicy
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.

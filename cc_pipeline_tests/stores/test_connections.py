@@ -316,7 +316,7 @@ def test_a_body_takes_as_much_memory_in_however_many_pieces_it_comes() -> None:
     size = 50_000
     tracemalloc.start()
     try:
-        body = asyncio.run(read_bounded(SimpleNamespace(content=InPieces(size)), size))
+        body = asyncio.run(read_bounded(SimpleNamespace(connection=None, content=InPieces(size)), size))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

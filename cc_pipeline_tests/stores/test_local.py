@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores import LocalStore, S3Options, Span, open_store
-from cc_pipeline.stores.opening import is_loopback, system_proxy
+from cc_pipeline.stores.answer import S3Options, Span
+from cc_pipeline.stores.local import LocalStore
+from cc_pipeline.stores.opening import is_loopback, open_store, system_proxy
 from cc_pipeline.stores.s3 import S3Store
 from cc_pipeline.stores.web import HttpStore
-from cc_pipeline.transport import Transport
+from cc_pipeline.transport.client import Transport
 
 DATA = bytes(range(100))
 

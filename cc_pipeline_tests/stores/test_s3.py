@@ -14,8 +14,10 @@ from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import S3Options
-from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.swiftserver import SECRET, S3Server, swift_environment, swift_server
 
 BUCKET = "cc-pipeline-tests"

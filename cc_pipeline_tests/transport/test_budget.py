@@ -18,10 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.transport import ByteRange, RangeBytes, Transport
 from cc_pipeline.transport.budget import Budget, Lease
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import Closed
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
     JITTER,
     OWN_BUCKET_RATE,

@@ -17,12 +17,14 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.mirrored import branch_of
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker

@@ -15,9 +15,10 @@ import pytest
 from cc_pipeline.addresses import Access
 from cc_pipeline.stores.answer import NoAnswer, Timeouts
 from cc_pipeline.stores.web import HttpClient, is_public
-from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
-from cc_pipeline.transport.faults import retry_after
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after
 from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -32,9 +32,8 @@ from cc_pipeline.records.sweep import sweep
 from cc_pipeline.upkeep import moved_records, upkeep
 from cc_pipeline.upkeep import moved_records as moving
 from cc_pipeline.upkeep import purge as purging
-from cc_pipeline.upkeep import purge_plan as purge_note
 from cc_pipeline.upkeep.purge import PurgeReport, purge
-from cc_pipeline.upkeep.purge_plan import SLICED, plan_purge
+from cc_pipeline.upkeep.purge_plan import SLICED, begun, plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -169,7 +168,7 @@ def test_nothing_is_left_and_others_are_as_before(
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.whole) == (0, True)
     assert [path.name for path in (home / "lake" / "exports" / NEW).iterdir() if any(path.iterdir())] == [STAYS]
-    assert purge_note.begun(workspace.place) == []
+    assert begun(workspace.place) == []
     # and it can be asked for again
     reports = extract(workspace, GOES)
     assert reports[0].rows > 0
@@ -200,15 +199,15 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
         assert reader.execute("SELECT count(*) FROM targets WHERE slug = 'example.com'").fetchone() == (0,)
     assert traces(home, wanted) != []
     days_later(monkeypatch, 8)
-    [note] = purge_note.begun(workspace.place)
+    [note] = begun(workspace.place)
     keep_up(workspace)
     assert not {home / "lake" / file for files in note.old.values() for file in files} & set(home.rglob("*"))
-    assert purge_note.begun(workspace.place) == []
+    assert begun(workspace.place) == []
 
 
 def test_upkeep_does_not_begin_the_week_anew(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     purged(workspace)
-    [note] = purge_note.begun(workspace.place)
+    [note] = begun(workspace.place)
     for days in (3, 3, 2):
         days_later(monkeypatch, days)
         keep_up(workspace)
@@ -218,7 +217,7 @@ def test_upkeep_does_not_begin_the_week_anew(workspace: Workspace, monkeypatch: 
 
 #: What is stopped, in the order of the steps, and whether behind its first call or before it.
 STEPS: list[tuple[object, str, bool]] = [
-    (purging.purge_note, "write", True),
+    (purging, "write_note", True),
     (purging, "empty_slices", True),
     (purging.Stage, "empty", True),
     (purging.targets, "forget", False),
@@ -251,7 +250,7 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert traces(workspace.settings.home, wanted) == []
     assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
-    assert purge_note.begun(workspace.place) == []
+    assert begun(workspace.place) == []
 
 
 def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Path) -> None:

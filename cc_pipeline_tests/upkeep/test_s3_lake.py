@@ -31,9 +31,8 @@ from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.legacy2012.export import export_slices
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.upkeep import purge_plan as purge_note
 from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.upkeep.purge_plan import begun, plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -348,4 +347,4 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     assert lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.whole) == (0, True)
-    assert purge_note.begun(workspace.place) == []
+    assert begun(workspace.place) == []

@@ -17,9 +17,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Sensors and schedules: new crawls go to watched targets by themselves, within bounds (docs/dagster.md).",
 )
-_Yes = Annotated[
-    bool | None, typer.Option("--yes/--no", help="Have them parsed again, or leave them.", show_default=False)
-]
+_Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Have them parsed again, or leave them.")]
 
 
 @app.command()

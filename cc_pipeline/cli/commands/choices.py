@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Container, Mapping
 from dataclasses import fields, replace
@@ -22,8 +21,7 @@ _HIDDEN = ("source_access", "collinfo_access", "mirror_access")
 
 def settings(
     choice: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME=VALUE…", show_default=False, help=f"A new choice: {', '.join(CHOICES)}."),
+        list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: {', '.join(CHOICES)}.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: options.Home = None,
@@ -65,13 +63,12 @@ def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> st
     return "the home" if noted and said == "source" else f"default ({variable})"
 
 
-def as_the_home_has_it(found: Settings, *, yes: bool, environ: Mapping[str, str] | None = None) -> Settings:
+def as_the_home_has_it(found: Settings, *, yes: bool) -> Settings:
     """The settings of a run, after asking where the environment and the home differ in what rows depend on.
 
     Raises ``UserInputError`` where nobody can be asked, and ``typer.Abort`` where the answer is no.
     """
-    env = os.environ if environ is None else environ
-    said = {name: text for name in CHOICES if (text := in_environment(name, env)) is not None}
+    said = {name: text for name in CHOICES if (text := in_environment(name)) is not None}
     note = read_note(found.home)
     if note is None or not note.chosen:
         return found

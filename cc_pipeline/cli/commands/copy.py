@@ -15,7 +15,7 @@ from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_que
 from cc_pipeline.cli.running import all_runs, despite_gaps, step
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.settings import load_settings, normalise_root
+from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
@@ -31,24 +31,17 @@ _MOST_NAMED = 20
 
 def copy(
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -, as for lookup."
-        ),
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -, as for lookup.")
     ] = None,
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
     ] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", show_default=False, help="Destination: s3://bucket/prefix, or a folder.")
-    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")] = None,
     verify: Annotated[
         str | None,
         typer.Option(
             "--verify",
             metavar="PLACE",
-            show_default=False,
             help="Copy nothing: check the deliveries in PLACE against their manifests, reading every byte.",
         ),
     ] = None,
@@ -61,18 +54,15 @@ def copy(
             "--parallel",
             min=1,
             max=256,
-            show_default=False,
             help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
         ),
     ] = None,
-    convert: Annotated[
-        str | None, typer.Option("--convert", show_default=False, help="warc: also write ARC records as WARC.")
-    ] = None,
+    convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
     part_mb: Annotated[
         int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
     ] = 128,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", show_default=False, help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -99,18 +89,10 @@ def copy(
 
       cc-pipeline copy --verify s3://my-bucket/common_crawl
     """
-    from cc_pipeline.checks.left_out import what_is_not_there
-
     if verify is not None:
-        others = {
-            "TARGET": targets,
-            "--crawl": crawl,
-            "--to": to,
-            "--convert": convert,
-            "--via": via,
-            "--subset": subset,
-        }
-        _refuse_beside_verify(others)
+        _refuse_beside_verify(
+            {"TARGET": targets, "--crawl": crawl, "--to": to, "--convert": convert, "--via": via, "--subset": subset}
+        )
         _verify(verify, endpoint, home, parallel or _UPLOADS, allow_missing)
         return
     for name, value in (("argument 'TARGET…'", targets), ("option '--crawl' / '-c'", crawl), ("option '--to'", to)):
@@ -120,6 +102,9 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = _own_place(to)
+    from cc_pipeline.checks.left_out import what_is_not_there
+    from cc_pipeline.defs.launch import Launcher
+
     with (
         open_question(
             targets,
@@ -131,26 +116,14 @@ def copy(
             concurrency=parallel,
             allow_gaps=allow_gaps,
         ) as question,
-        _launcher(question) as launcher,
-        _open(destination, endpoint, question.settings.user_agent, question.settings.s3_region) as place,
+        Launcher(question.workspace) as launcher,
+        _open(destination, endpoint, question.settings) as place,
         progress_bars(),
     ):
-        reports, troubled = _each_crawl(
-            question,
-            launcher,
-            lambda one: _deliver(question, one, place, parallel or _UPLOADS, convert == "warc", part_mb),
-        )
+        deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
+        reports, troubled = _each_crawl(question, launcher, deliver)
         notes = what_is_not_there(question.workspace, question.crawls, question.targets)
-    write_rows(
-        f"copied to {destination}",
-        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
-        [
-            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
-            for one, report in reports.items()
-        ],
-    )
-    for note in notes:
-        warn(note)
+    _tell(destination, reports, notes)
     _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
 
 
@@ -185,12 +158,6 @@ def _lost(report: DeliveryReport) -> int:
     return sum(report.lost.values())
 
 
-def _launcher(question: Question) -> Launcher:
-    from cc_pipeline.defs.launch import Launcher
-
-    return Launcher(question.workspace)
-
-
 def _own_place(text: str) -> str:
     destination = normalise_root(text)
     if scheme_of(destination) in ("http", "https"):
@@ -199,11 +166,11 @@ def _own_place(text: str) -> str:
 
 
 def _deliver(
-    question: Question, crawl: str, place: Transport, parallel: int, convert: bool, part_mb: int
+    question: Question, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
 ) -> DeliveryReport:
     from cc_pipeline import progress
-    from cc_pipeline.extraction.expanding import expand
     from cc_pipeline.extraction.standing import stand
+    from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.handing.delivery import Order, deliver, with_planned
     from cc_pipeline.keys import RECORD_KEY_NAMES
     from cc_pipeline.lake.slice import LOCATE
@@ -237,12 +204,14 @@ def _deliver(
     )
 
 
-def _open(destination: str, endpoint: str | None, user_agent: str, region: str | None) -> Transport:
+def _open(destination: str, endpoint: str | None, settings: Settings) -> Transport:
     from cc_pipeline.stores.answer import S3Options
     from cc_pipeline.transport.client import Transport
     from cc_pipeline.transport.place import PlaceOptions
 
-    return Transport(destination, PlaceOptions(user_agent=user_agent, s3=S3Options(endpoint, region)))
+    return Transport(
+        destination, PlaceOptions(user_agent=settings.user_agent, s3=S3Options(endpoint, settings.s3_region))
+    )
 
 
 def _say(crawl: str, report: DeliveryReport) -> None:
@@ -255,6 +224,19 @@ def _say(crawl: str, report: DeliveryReport) -> None:
         notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({why or 'no reason is known'})")
     if lost > _MOST_NAMED:
         notice(f"{crawl}: {lost - _MOST_NAMED:,} more are in the delivery's ledger")
+
+
+def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
+    write_rows(
+        f"copied to {destination}",
+        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
+        [
+            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            for one, report in reports.items()
+        ],
+    )
+    for note in notes:
+        warn(note)
 
 
 def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | None, allow_missing: bool) -> None:
@@ -283,7 +265,7 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
 
     destination = _own_place(text)
     settings = load_settings(home=home)
-    with _open(destination, endpoint, settings.user_agent, settings.s3_region) as place, progress_bars():
+    with _open(destination, endpoint, settings) as place, progress_bars():
         report = verify_place(
             place,
             parallel=parallel,

@@ -1,11 +1,10 @@
-"""``dataset``: main texts of some languages, filtered by published rules, without copies, with a datasheet."""
+"""``dataset`` and ``report``: what is written of published tables: main texts of some languages, filtered by published
+rules, without copies, with a datasheet; and the page about a target."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,95 +12,117 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, console, notice, warn, write_rows
-from cc_pipeline.commoncrawl.target_text import slug_meant
+from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in, slug_meant
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.settings import Settings, load_settings, remembered_source
+from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from cc_pipeline.commoncrawl.target import Target
 
-
 #: Targets that are named as having brought a domain's pages.
 _NAMED = 3
 
+_FORMATS = ("parquet", "jsonl")
 
-@contextmanager
-def published(settings: Settings) -> Iterator[DuckDBPyConnection]:
-    """The published file, read-only. Raises ``EnvironmentFault`` where there is none."""
+
+def dataset(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    domain: Annotated[
+        list[str] | None, typer.Option("--domain", "-d", help="Pages of these targets (default: all there are).")
+    ] = None,
+    crawl: Annotated[
+        list[str] | None, typer.Option("--crawl", "-c", help="Pages of these crawls (default: all).")
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
+    ] = None,
+    min_words: Annotated[int, typer.Option("--min-words", min=0, help="Words of a main text at least.")] = 50,
+    max_words: Annotated[int, typer.Option("--max-words", min=1, help="Words of a main text at most.")] = 100_000,
+    rules: Annotated[str, typer.Option("--rules", help="gopher, c4, or both with a comma; none.")] = "gopher,c4",
+    near: Annotated[
+        float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
+    ] = 0.8,
+    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
+    home: options.Home = None,
+) -> None:
+    """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
+
+    The folder has the texts with where each came from, and a datasheet of what each filter took, for people and as
+    JSON. It appears whole or not at all.
+
+    [bold]Examples[/]
+
+      cc-pipeline dataset -d set:press --language en --language de --out corpus
+
+      cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
+    """
+    from cc_pipeline.handing import table_files
+    from cc_pipeline.handing.dataset import Recipe, datasheet, sieve
+    from cc_pipeline.handing.handed_files import README, scratch_beside, whole_folder, write_readme
     from cc_pipeline.lake.reading import open_settled
 
-    with open_settled(settings) as connection:
-        yield connection
-
-
-def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
-    members are in the home."""
-    from cc_pipeline.cli.options import lines_meant
-    from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
-
-    found: dict[str, Target] = {}
-    for text in lines_meant(texts):
-        named = set_slug_in(text)
-        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
-        found[target.slug] = target
-    return list(found.values())
-
-
-def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
-    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain."""
-    slugs = [target.slug for target in targets]
-    asked = (
-        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
-        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
+    checked_format(output, _FORMATS)
+    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
+    recipe = Recipe(
+        tuple(dict.fromkeys(_language(text) for text in language or [])),
+        min_words,
+        max_words,
+        named,
+        not keep_copies,
+        near or None,
     )
-    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
-    for target in targets:
-        if target.slug not in known:
-            named = f"set:{target.value}" if target.kind == "set" else target.definition
-            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
-
-
-def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
-    from cc_pipeline.cli.options import known_names, meant
-    from cc_pipeline.keys import CAPTURE
-
-    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
-    if target.place is None:
-        return f". {run}"
-    asked = (
-        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
-        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
-        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED}"
+    settings = load_settings(home=home)
+    targets = chosen_targets(domain or [])
+    with open_settled(settings) as connection, scratch_beside(out) as scratch:
+        table_files.bound_memory(connection, scratch)
+        slugs = [target.slug for target in targets]
+        refuse_unknown(connection, settings, targets)
+        [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
+        asked = [f"targets: {', '.join(domain)}"] if domain else []
+        asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
+        asked.append(f"recipe: {recipe}")
+        sieved = sieve(connection, pages.sql, recipe, scratch)
+        origin = table_files.published_origin(connection, settings.home, asked)
+        sheet, told = datasheet(sieved, recipe, origin.as_rows())
+        with whole_folder(out) as folder:
+            data = folder / f"texts{table_files.SUFFIX[output]}"
+            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), output, data)
+            with disk_trouble(folder):
+                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            files = [data, folder / "datasheet.json"]
+            title = f"{out.name}: main texts of Common Crawl"
+            write_readme(folder / README, title, origin, [handed], files, sheet, root=folder)
+    write_rows(
+        "what each filter took",
+        ["filter", "came", "taken"],
+        [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)],
     )
-    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
-    if others:
-        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
-    guess = meant(target.place.host, known_names(settings))
-    return (f"; did you mean {guess}? " if guess else ". ") + run
+    notice(f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet")
+    if not sieved.left:
+        warn(
+            "no page is left; the datasheet says which filter took them"
+            if sieved.pages
+            else "there was no page to begin with: nothing of these targets and crawls was parsed"
+        )
 
 
-def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
-    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+def _language(text: str) -> str:
+    from cc_pipeline.documents.html.text import ISO_639_3
 
-    return [validate_crawl_id(text) for text in texts]
-
-
-def told_source(settings: Settings) -> str | None:
-    """The source that the home's rows came from, without credentials."""
-    return remembered_source(settings.home)
+    wanted = text.strip()
+    found = ISO_639_3.get(wanted, wanted)
+    if found not in ISO_639_3.values():
+        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
+    return found
 
 
 def report(
     targets: options.Targets,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
     ] = None,
     home: options.Home = None,
 ) -> None:
@@ -132,102 +153,54 @@ def report(
         console.print(f"{path}", soft_wrap=True)
 
 
-_FORMATS = ("parquet", "jsonl")
+def chosen_targets(texts: Sequence[str]) -> list[Target]:
+    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
+    members are in the home."""
+    from cc_pipeline.commoncrawl.target import Target
+
+    found: dict[str, Target] = {}
+    for text in options.lines_meant(texts):
+        named = set_slug_in(text)
+        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
+        found[target.slug] = target
+    return list(found.values())
 
 
-def dataset(
-    out: Annotated[Path, typer.Option("--out", "-o", show_default=False, help="The folder to write.")],
-    domain: Annotated[
-        list[str] | None,
-        typer.Option("--domain", "-d", show_default=False, help="Pages of these targets (default: all there are)."),
-    ] = None,
-    crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Pages of these crawls (default: all)."),
-    ] = None,
-    language: Annotated[
-        list[str] | None,
-        typer.Option("--language", "-l", show_default=False, help="en, de, eng …; may be repeated (default: all)."),
-    ] = None,
-    min_words: Annotated[int, typer.Option("--min-words", min=0, help="Words of a main text at least.")] = 50,
-    max_words: Annotated[int, typer.Option("--max-words", min=1, help="Words of a main text at most.")] = 100_000,
-    rules: Annotated[str, typer.Option("--rules", help="gopher, c4, or both with a comma; none.")] = "gopher,c4",
-    near: Annotated[
-        float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
-    ] = 0.8,
-    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
-    output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
-    home: options.Home = None,
-) -> None:
-    """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
-
-    The folder has the texts with where each came from, and a datasheet of what each filter took, for people and as
-    JSON. It appears whole or not at all.
-
-    [bold]Examples[/]
-
-      cc-pipeline dataset -d set:press --language en --language de --out corpus
-
-      cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
-    """
-    from cc_pipeline.handing import tables as handing
-    from cc_pipeline.handing.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.handing.whole import README, Origin, scratch_beside, whole_folder, write_readme
-
-    checked_format(output, _FORMATS)
-    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
-    recipe = Recipe(
-        tuple(dict.fromkeys(_language(text) for text in language or [])),
-        min_words,
-        max_words,
-        named,
-        not keep_copies,
-        near or None,
+def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
+    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
+    answer. It says what may have been meant, and which targets brought pages of a domain."""
+    slugs = [target.slug for target in targets]
+    asked = (
+        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
+        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
     )
-    settings = load_settings(home=home)
-    targets = chosen_targets(domain or [])
-    with published(settings) as connection, scratch_beside(out) as scratch:
-        handing.bound_memory(connection, scratch)
-        slugs = [target.slug for target in targets]
-        refuse_unknown(connection, settings, targets)
-        [pages] = handing.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
-        asked = [f"targets: {', '.join(domain)}"] if domain else []
-        asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
-        asked.append(f"recipe: {recipe}")
-        sieved = sieve(connection, pages.sql, recipe, scratch)
-        versions, when = handing.publication(connection)
-        source = told_source(settings)
-        origin = Origin(str(settings.home), source, asked, versions, when if isinstance(when, datetime) else None)
-        about = [("home", origin.home), ("source", source or ""), *(("asked", one) for one in asked)]
-        about += [(f"version of {name}", str(version)) for name, version in sorted(versions.items())]
-        sheet, told = datasheet(sieved, recipe, about)
-        with whole_folder(out) as folder:
-            data = folder / f"texts{handing.SUFFIX[output]}"
-            handed = handing.write_table(connection, handing.Selection("texts", sieved.sql), output, data)
-            with disk_trouble(folder):
-                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            files = [data, folder / "datasheet.json"]
-            title = f"{out.name}: main texts of Common Crawl"
-            write_readme(folder / README, title, origin, [handed], files, sheet, root=folder)
-    write_rows(
-        "what each filter took",
-        ["filter", "came", "taken"],
-        [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)],
+    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
+    for target in targets:
+        if target.slug not in known:
+            named = f"set:{target.value}" if target.kind == "set" else target.definition
+            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
+
+
+def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
+    from cc_pipeline.keys import CAPTURE
+
+    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
+    if target.place is None:
+        return f". {run}"
+    asked = (
+        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
+        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
+        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED}"
     )
-    notice(f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet")
-    if not sieved.left:
-        warn(
-            "no page is left; the datasheet says which filter took them"
-            if sieved.pages
-            else "there was no page to begin with: nothing of these targets and crawls was parsed"
-        )
+    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
+    if others:
+        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
+    guess = options.meant(target.place.host, options.known_names(settings))
+    return (f"; did you mean {guess}? " if guess else ". ") + run
 
 
-def _language(text: str) -> str:
-    from cc_pipeline.documents.html.text import ISO_639_3
+def crawl_ids(texts: Sequence[str]) -> list[str]:
+    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
+    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 
-    wanted = text.strip()
-    found = ISO_639_3.get(wanted, wanted)
-    if found not in ISO_639_3.values():
-        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
-    return found
+    return [validate_crawl_id(text) for text in texts]

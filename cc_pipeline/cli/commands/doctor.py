@@ -33,159 +33,13 @@ if TYPE_CHECKING:
     from cc_pipeline.upkeep.stored_files import Verified
     from cc_pipeline.workspace.workspace import Workspace
 
-
 _OUTCOMES = {"done": ("ok  ", "green"), "skipped": ("note", "yellow"), "failed": ("bad ", "red")}
 _HELD = {True: ("held        ", "green"), False: ("did not hold", "red"), None: ("not seen    ", "yellow")}
-
-
-def look(settings: Settings, answers: Path | None) -> None:
-    """Looks at the source and prints what came of it; writes all answers to the file ``answers``. Ends the command with
-    status 1 where a step failed."""
-    from cc_pipeline.checks.live import look_live
-
-    found = look_live(settings, told=_tell)
-    for one in found.verdicts:
-        evidence = f" ({one.evidence})" if one.evidence else ""
-        console.print(coloured(_HELD[one.held], " ", (f"{one.name:<14}", "bold"), f" {one.says}{evidence}"))
-    console.print(
-        f"{found.requests} of at most {found.most} requests to {found.source}, {human_bytes(found.bytes)}, "
-        f"{found.seconds:.0f} s",
-    )
-    if answers is not None:
-        with whole_file(answers) as beside:
-            beside.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
-    if found.failed:
-        raise typer.Exit(1)
-
-
-def _tell(step: Step) -> None:
-    outcome = "skipped: " if step.outcome == "skipped" else ""
-    console.print(coloured(_OUTCOMES[step.outcome], " ", (f"{step.name:<10}", "bold"), f" {outcome}{step.text}"))
-
-
-def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
-    """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
-    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
-    ``Incomplete`` at the end, where the source does not give everything."""
-    from cc_pipeline.checks.health import Finding, verified_finding
-    from cc_pipeline.upkeep import stored_files
-    from cc_pipeline.workspace.workspace import open_lake, open_workspace
-
-    if not verify and not repair:
-        return []
-    findings: list[Finding] = []
-    with open_workspace(settings) as workspace, progress_bars():
-        lake, storage = open_lake(settings), workspace.storage
-        found = stored_files.Verified(0, 0)
-        if verify:
-            found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
-            findings.append(verified_finding(found))
-        if repair:
-            lost = stored_files.lost_records(workspace)
-            again: dict[str, set[str]] = defaultdict(set)
-            for one in lost:
-                again[one.crawl] |= one.targets.keys()
-            for crawl, places in found.damaged.items():
-                again[crawl] |= {*stored_files.holders(lake, crawl, places)}
-            count = sum(one.records for one in lost) + found.records
-            if again:
-                _repair(workspace, found, again)
-                text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
-                findings = [Finding("ok", "repaired", text)]
-            else:
-                findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
-    return findings
-
-
-def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
-    from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.expanding import part_slices
-    from cc_pipeline.extraction.fetch import fetch_captures
-    from cc_pipeline.lake.slice import slices_of
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    trouble: Incomplete | None = None
-    for crawl, slugs in sorted(again.items()):
-        subsets: dict[str, set[str]] = defaultdict(set)
-        for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
-            subsets[slice_.whole.target].add(slice_.subset)
-        targets = workspace.targets(sorted(slugs))
-        if places := found.damaged.get(crawl):
-            try:
-                # no run knows which bytes are wrong; the runs below parse what this brings
-                fetch_captures(workspace, crawl, [*targets], distrusted=[*places])
-            except Incomplete as error:
-                trouble = trouble or error
-        # in the subsets that they have, whatever the settings ask for
-        for some in sorted({tuple(sorted(one)) for one in subsets.values()}):
-            mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
-            with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
-                try:
-                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), console)
-                except Incomplete as error:
-                    # what one crawl lacks keeps no other from its own
-                    trouble = trouble or error
-    with Launcher(workspace) as launcher:
-        step("cc.duckdb", launcher.publish, console)
-    if trouble is not None:
-        raise trouble
-
 
 #: What its whole group is told, one after the other, and the seconds it has to end: as Ctrl-C in a terminal first.
 _ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 _LOOK_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
-
-
-def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
-    """Runs ``command`` in ``folder`` until it ends, and gives its exit status.
-
-    However this function is left (``Interrupted`` as well), all processes of the command have ended then.
-    """
-    _adopt_orphans()
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
-    try:
-        return process.wait()
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number, patience in _ENDINGS:
-        try:
-            os.killpg(process.pid, number)
-        except (ProcessLookupError, PermissionError):  # the latter for a group of zombies, on some systems
-            break
-        if _gone(process, patience):
-            break
-    process.poll()
-
-
-def _gone(process: subprocess.Popen[bytes], patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            _reap(process.pid)
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(_LOOK_SECONDS)
-    return False
-
-
-def _reap(group: int) -> None:
-    # those whose parent ended before them are ours now
-    with suppress(ChildProcessError):
-        while os.waitpid(-group, os.WNOHANG)[0]:
-            pass
-
-
-def _adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends; elsewhere than on Linux init is that."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def doctor(
@@ -196,7 +50,6 @@ def doctor(
         typer.Option(
             "--reset-breaker",
             metavar="HOST",
-            show_default=False,
             help="Close the circuit breaker of a host, so that requests are sent to it again.",
         ),
     ] = None,
@@ -215,8 +68,7 @@ def doctor(
         bool, typer.Option("--live", help="Only ask the source: which of what this project assumes of it holds.")
     ] = False,
     answers: Annotated[
-        Path | None,
-        typer.Option("--answers", metavar="FILE", show_default=False, help="With --live: write all answers, as JSON."),
+        Path | None, typer.Option("--answers", metavar="FILE", help="With --live: write all answers, as JSON.")
     ] = None,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
@@ -307,10 +159,7 @@ def migrate(
     console.print(f"{settings.home} has layout {LAYOUT} now")
 
 
-def ui(
-    home: options.Home = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
-) -> None:
+def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance, workspace_file
 
@@ -333,3 +182,147 @@ def ui(
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
+
+
+def look(settings: Settings, answers: Path | None) -> None:
+    """Looks at the source and prints what came of it; writes all answers to the file ``answers``. Ends the command with
+    status 1 where a step failed."""
+    from cc_pipeline.checks.live import look_live
+
+    found = look_live(settings, told=_tell)
+    for one in found.verdicts:
+        evidence = f" ({one.evidence})" if one.evidence else ""
+        console.print(coloured(_HELD[one.held], " ", (f"{one.name:<14}", "bold"), f" {one.says}{evidence}"))
+    console.print(
+        f"{found.requests} of at most {found.most} requests to {found.source}, {human_bytes(found.bytes)}, "
+        f"{found.seconds:.0f} s"
+    )
+    if answers is not None:
+        with whole_file(answers) as beside:
+            beside.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _tell(step: Step) -> None:
+    outcome = "skipped: " if step.outcome == "skipped" else ""
+    console.print(coloured(_OUTCOMES[step.outcome], " ", (f"{step.name:<10}", "bold"), f" {outcome}{step.text}"))
+
+
+def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
+    """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
+    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
+    ``Incomplete`` at the end, where the source does not give everything."""
+    from cc_pipeline.checks.health import Finding, verified_finding
+    from cc_pipeline.upkeep import stored_files
+    from cc_pipeline.workspace.workspace import open_lake, open_workspace
+
+    if not verify and not repair:
+        return []
+    findings: list[Finding] = []
+    with open_workspace(settings) as workspace, progress_bars():
+        lake, storage = open_lake(settings), workspace.storage
+        found = stored_files.Verified(0, 0)
+        if verify:
+            found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
+            findings.append(verified_finding(found))
+        if repair:
+            lost = stored_files.lost_records(workspace)
+            again: dict[str, set[str]] = defaultdict(set)
+            for one in lost:
+                again[one.crawl] |= one.targets.keys()
+            for crawl, places in found.damaged.items():
+                again[crawl] |= {*stored_files.holders(lake, crawl, places)}
+            count = sum(one.records for one in lost) + found.records
+            if again:
+                _repair(workspace, found, again)
+                text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
+                findings = [Finding("ok", "repaired", text)]
+            else:
+                findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
+    return findings
+
+
+def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.fetch import fetch_captures
+    from cc_pipeline.extraction.target_slices import part_slices
+    from cc_pipeline.lake.slice import slices_of
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    trouble: Incomplete | None = None
+    for crawl, slugs in sorted(again.items()):
+        subsets: dict[str, set[str]] = defaultdict(set)
+        for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
+            subsets[slice_.whole.target].add(slice_.subset)
+        targets = workspace.targets(sorted(slugs))
+        if places := found.damaged.get(crawl):
+            try:
+                # no run knows which bytes are wrong; the runs below parse what this brings
+                fetch_captures(workspace, crawl, [*targets], distrusted=[*places])
+            except Incomplete as error:
+                trouble = trouble or error
+        # in the subsets that they have, whatever the settings ask for
+        for some in sorted({tuple(sorted(one)) for one in subsets.values()}):
+            mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
+            with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
+                try:
+                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), console)
+                except Incomplete as error:
+                    # what one crawl lacks keeps no other from its own
+                    trouble = trouble or error
+    with Launcher(workspace) as launcher:
+        step("cc.duckdb", launcher.publish, console)
+    if trouble is not None:
+        raise trouble
+
+
+def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """Runs ``command`` in ``folder`` until it ends, and gives its exit status.
+
+    However this function is left (``Interrupted`` as well), all processes of the command have ended then.
+    """
+    _adopt_orphans()
+    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
+    try:
+        return process.wait()
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number, patience in _ENDINGS:
+        try:
+            os.killpg(process.pid, number)
+        except (ProcessLookupError, PermissionError):  # the latter for a group of zombies, on some systems
+            break
+        if _gone(process, patience):
+            break
+    process.poll()
+
+
+def _gone(process: subprocess.Popen[bytes], patience: float) -> bool:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            _reap(process.pid)
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+def _reap(group: int) -> None:
+    # those whose parent ended before them are ours now
+    with suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+
+
+def _adopt_orphans() -> None:
+    """Makes this process the parent of descendants whose own parent ends; elsewhere than on Linux init is that."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""``domains``: the watch list."""
+"""``domains``: the watch list, and taking away what a home has of a target."""
 
 from __future__ import annotations
 
@@ -19,14 +19,25 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 if TYPE_CHECKING:
     import dagster as dg
 
-    from cc_pipeline.settings import Settings
     from cc_pipeline.upkeep.purge import PurgeReport
     from cc_pipeline.upkeep.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
 
-
 #: Keys that are shown.
 _SHOWN = 50
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
+)
+#: Characters of a definition in the list; a set's may have thousands.
+_MOST_SHOWN = 120
+#: Targets of a list that are named one by one when they are added.
+_MOST_NAMED = 100
+_Texts = Annotated[
+    list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
+]
 
 
 def remove_targets(
@@ -42,7 +53,6 @@ def remove_targets(
 ) -> None:
     """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
     watch list, by slug."""
-    from cc_pipeline.automation import watch_list
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import targets
@@ -176,24 +186,6 @@ def _ask(question: str, *, yes: bool) -> None:
         raise typer.Abort
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
-)
-
-#: Characters of a definition in the list; a set's may have thousands.
-_MOST_SHOWN = 120
-#: Targets of a list that are named one by one when they are added.
-_MOST_NAMED = 100
-_Texts = Annotated[
-    list[str],
-    typer.Argument(
-        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
-    ),
-]
-
-
 @app.command()
 def add(targets: _Texts, home: options.Home = None) -> None:
     """Add targets to the watch list.
@@ -231,8 +223,7 @@ def remove(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
     subset: Annotated[
-        str | None,
-        typer.Option("--subset", show_default=False, help="Delete what this subset has of them, and nothing else."),
+        str | None, typer.Option("--subset", help="Delete what this subset has of them, and nothing else.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: options.Home = None,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, published, refuse_unknown, told_source
+from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -19,8 +18,8 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.handing.tables import Selection
-    from cc_pipeline.handing.whole import Handed, Origin
+    from cc_pipeline.handing.handed_files import Handed, Origin
+    from cc_pipeline.handing.table_files import Selection
 
 FORMATS = ("duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile")
 _OF_RECORDS = ("wacz", "sequencefile")
@@ -29,32 +28,22 @@ _SUFFIXES = {".duckdb": "duckdb", ".db": "duckdb", ".parquet": "parquet", ".json
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", "-o", show_default=False, help="The file or folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
     domain: Annotated[
-        list[str] | None,
-        typer.Option("--domain", "-d", show_default=False, help="Only rows of these targets; may be repeated."),
+        list[str] | None, typer.Option("--domain", "-d", help="Only rows of these targets; may be repeated.")
     ] = None,
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", show_default=False, help="Only rows of these crawls.")
-    ] = None,
+    crawl: Annotated[list[str] | None, typer.Option("--crawl", "-c", help="Only rows of these crawls.")] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "--format",
-            show_default=False,
-            help="duckdb, parquet, jsonl, csv, wacz or sequencefile (default: by the name of --out).",
+            "--format", help="duckdb, parquet, jsonl, csv, wacz or sequencefile (default: by the name of --out)."
         ),
     ] = None,
     table: Annotated[
-        list[str] | None,
-        typer.Option("--table", "-t", show_default=False, help="A published table; may be repeated."),
+        list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
     ] = None,
-    query: Annotated[
-        str | None, typer.Option("--query", "-q", show_default=False, help="One query, as in sql.")
-    ] = None,
-    dataset: Annotated[
-        Path | None, typer.Option("--dataset", show_default=False, help="A folder that the command dataset wrote.")
-    ] = None,
+    query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
+    dataset: Annotated[Path | None, typer.Option("--dataset", help="A folder that the command dataset wrote.")] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not in a wacz.")
     ] = False,
@@ -110,30 +99,27 @@ def _export_rows(
     query: str | None,
     dataset: Path | None,
 ) -> None:
-    from cc_pipeline.handing import tables as handing
-    from cc_pipeline.handing.whole import Origin, scratch_beside
+    from cc_pipeline.handing import table_files
+    from cc_pipeline.handing.handed_files import scratch_beside
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
     with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
-        handing.bound_memory(connection, scratch)
+        table_files.bound_memory(connection, scratch)
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
         if domains:
             asked.append(f"targets: {', '.join(domains)}")
         selections: list[Selection]
         if dataset is not None:
             asked.append(f"data set: `{dataset}`")
-            selections = [handing.select_query(connection, _dataset_query(dataset), "dataset")]
+            selections = [table_files.select_query(connection, _dataset_query(dataset), "dataset")]
         elif query is not None:
-            selections = [handing.select_query(connection, query)]
+            selections = [table_files.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
             refuse_unknown(connection, settings, targets)
-            selections = handing.select_tables(connection, tables, slugs, crawl_ids(crawls))
-        versions, when = handing.publication(connection)
-        origin = Origin(
-            str(settings.home), told_source(settings), asked, versions, when if isinstance(when, datetime) else None
-        )
+            selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
+        origin = table_files.published_origin(connection, settings.home, asked)
         handed = _write(connection, selections, chosen, out, origin)
     write_rows(
         f"handed on in {out}", ["name", "rows", "columns"], [(one.name, one.rows, one.columns) for one in handed]
@@ -145,28 +131,27 @@ def _export_rows(
 def _write(
     connection: DuckDBPyConnection, selections: Sequence[Selection], chosen: str, out: Path, origin: Origin
 ) -> list[Handed]:
-    from cc_pipeline.handing import tables as handing
-    from cc_pipeline.handing.whole import README, readme_beside, whole_file, whole_folder, write_readme
+    from cc_pipeline.handing import table_files
+    from cc_pipeline.handing.handed_files import README, readme_beside, whole_file, whole_folder, write_readme
     from cc_pipeline.publish.macros import MACROS
 
     title = f"{out.name}: pages of Common Crawl"
     if chosen == "duckdb":
-        about = [("home", origin.home), ("source", origin.source or ""), *(("asked", one) for one in origin.asked)]
-        about += [(f"version of {name}", str(version)) for name, version in sorted(origin.versions.items())]
         with whole_file(out) as path:
             # macros read several tables: they go along where all tables do
-            macros = MACROS if {one.table for one in selections} >= set(handing.OF_TARGETS) else ()
-            handed = handing.write_duckdb(connection, selections, path, about, macros)
+            macros = MACROS if {one.table for one in selections} >= set(table_files.OF_TARGETS) else ()
+            handed = table_files.write_duckdb(connection, selections, path, origin.as_rows(), macros)
         write_readme(readme_beside(out), title, origin, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:
-            handed = [handing.write_table(connection, selections[0], chosen, path)]
+            handed = [table_files.write_table(connection, selections[0], chosen, path)]
         write_readme(readme_beside(out), title, origin, handed, [out])
     else:
         with whole_folder(out) as folder:
-            files = [folder / f"{one.name}{handing.SUFFIX[chosen]}" for one in selections]
+            files = [folder / f"{one.name}{table_files.SUFFIX[chosen]}" for one in selections]
             handed = [
-                handing.write_table(connection, one, chosen, path) for one, path in zip(selections, files, strict=True)
+                table_files.write_table(connection, one, chosen, path)
+                for one, path in zip(selections, files, strict=True)
             ]
             write_readme(folder / README, title, origin, handed, files, root=folder)
     return handed
@@ -176,7 +161,7 @@ def _export_records(
     settings: Settings, out: Path, chosen: str, domains: Sequence[str], crawls: Sequence[str], allow_missing: bool
 ) -> None:
     from cc_pipeline.handing.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
-    from cc_pipeline.handing.whole import (
+    from cc_pipeline.handing.handed_files import (
         README,
         Handed,
         readme_beside,
@@ -237,12 +222,14 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
     """The published file; of a data set nothing but DuckDB."""
     import duckdb
 
+    from cc_pipeline.lake.reading import open_settled
+
     if dataset is not None:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
         return
-    with published(settings) as connection:
+    with open_settled(settings) as connection:
         yield connection
 
 

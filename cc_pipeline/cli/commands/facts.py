@@ -1,4 +1,4 @@
-"""``facts`` and ``datasets``: what data keyed by host says of sites, and which such data a home knows."""
+"""``facts``, ``datasets`` and ``ranks``: what data keyed by host says of sites, and which such data a home knows."""
 
 from __future__ import annotations
 
@@ -21,100 +21,18 @@ if TYPE_CHECKING:
 
     from cc_pipeline.cli.question import Question
     from cc_pipeline.facts.annotations import Action
-    from cc_pipeline.facts.asking import Facts
+    from cc_pipeline.facts.dataset_question import Facts
     from cc_pipeline.facts.known import Known
     from cc_pipeline.facts.ranks import Ranks, RanksPrice
 
-
-def ranks(
-    release: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RELEASE",
-            show_default=False,
-            help="A release, such as cc-main-2026-may-jun-jul; none: what is here.",
-        ),
-    ] = None,
-    level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
-    """Read the ranks of a release of Common Crawl's web graph into this home.
-
-    They are published as one file of gigabytes, in the order of rank. This command shows what reading it costs, asks,
-    and keeps the ranks by host. Look-ups then take a few kilobytes. The datasets host-ranks and domain-ranks answer
-    from them, for the crawls that the release spans. A stopped conversion leaves nothing behind.
-
-    [bold]Examples[/]
-
-      cc-pipeline ranks cc-main-2026-may-jun-jul
-
-      cc-pipeline ranks cc-main-2025-26-nov-dec-jan --level domain --yes
-
-      cc-pipeline ranks
-    """
-    from cc_pipeline.facts.rank_text import LEVELS, parse_release
-    from cc_pipeline.facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    wanted = next((one for one in LEVELS if one == level), None)
-    if wanted is None:
-        raise UserInputError(f"--level is {' or '.join(LEVELS)}, not {level}")
-    named = None if release is None else parse_release(release)
-    settings = load_settings(source=source, home=home)
-    if named is not None:
-        claim_home(settings)
-    with open_workspace(settings) as workspace:
-        if named is None:
-            here_now = all_ranks(settings)
-            for one in here_now:
-                _show(one)
-            if not here_now:
-                notice(
-                    "no ranks were read into this home. To read those of a release: cc-pipeline ranks RELEASE "
-                    "(https://commoncrawl.org/web-graphs lists them)"
-                )
-            return
-        here = find_ranks(settings, named, wanted)
-        if here is None:
-            price = price_ranks(workspace, named, wanted)
-            _show_price(price)
-            if not yes and not typer.confirm("Go on?"):
-                raise typer.Exit(1)
-            with progress_bars():
-                here = convert_ranks(workspace, named, wanted, price)
-        _show(here)
-        if here.skipped:
-            warn(f"{here.skipped:,} lines of {here.key} say no rank of a host; they were left out")
-
-
-def _show_price(price: RanksPrice) -> None:
-    notice(
-        f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
-        f"{human_bytes(price.disk)} of disk for good, {human_bytes(price.scratch)} more while it is sorted, and "
-        f"about {max(price.seconds / 60, 1):,.0f} min of work where the source keeps up"
-    )
-
-
-def _show(one: Ranks) -> None:
-    console.print(
-        f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
-        soft_wrap=True,
-    )
-
-
 app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
-
 #: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
 _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
           "webgraph_outdegree")  # fmt: skip
 
 
 def facts(
-    targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -.")
-    ],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -.")],
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="A crawl id, newest, all, a year, or a range; may be repeated.")
     ],
@@ -122,23 +40,17 @@ def facts(
         list[str] | None,
         typer.Option(
             "--dataset",
-            show_default=False,
             help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
         ),
     ] = None,
     where: options.Where = None,
     action: Annotated[
-        Path | None,
-        typer.Option(
-            "--action", show_default=False, help="An action file of cc-index-annotations: filter and columns."
-        ),
+        Path | None, typer.Option("--action", help="An action file of cc-index-annotations: filter and columns.")
     ] = None,
     argument: Annotated[
-        list[str] | None, typer.Option("--arg", show_default=False, help="An argument of the action; may be repeated.")
+        list[str] | None, typer.Option("--arg", help="An argument of the action; may be repeated.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
-    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Comma-separated columns, or 'all'.")] = None,
     captures: Annotated[
         bool,
         typer.Option(
@@ -169,8 +81,8 @@ def facts(
 
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.facts.asking import refuse_gaps
     from cc_pipeline.facts.choosing import facts_of, known_for
+    from cc_pipeline.facts.dataset_question import refuse_gaps
 
     checked_format(output)
     acting = _action(action, argument or (), where)
@@ -211,10 +123,10 @@ def _of_captures(
     question: Question, named: Sequence[str], acting: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
-    from cc_pipeline.extraction.expanding import part_slices
-    from cc_pipeline.facts.asking import refuse_gaps
+    from cc_pipeline.extraction.target_slices import part_slices
     from cc_pipeline.facts.captures import facts_of_captures
     from cc_pipeline.facts.choosing import known_for
+    from cc_pipeline.facts.dataset_question import refuse_gaps
     from cc_pipeline.facts.datasets import no_such
     from cc_pipeline.lake.slice import LOCATE, Slice
 
@@ -320,8 +232,8 @@ def _known_column(table: pa.Table, name: str) -> None:
 
 
 def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
-    from cc_pipeline.facts.answers import price_of_hosts
     from cc_pipeline.facts.harvest import price_harvest
+    from cc_pipeline.facts.host_facts import price_of_hosts
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
@@ -360,7 +272,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
 @app.command()
 def add(
     file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
-    name: Annotated[str | None, typer.Option("--name", show_default=False, help="What it is called here.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called here.")] = None,
     home: options.Home = None,
 ) -> None:
     """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
@@ -388,3 +300,77 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
 
     remove_dataset(load_settings(home=home), name)
     notice(f"{name} is forgotten")
+
+
+def ranks(
+    release: Annotated[
+        str | None,
+        typer.Argument(metavar="RELEASE", help="A release, such as cc-main-2026-may-jun-jul; none: what is here."),
+    ] = None,
+    level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read the ranks of a release of Common Crawl's web graph into this home.
+
+    They are published as one file of gigabytes, in the order of rank. This command shows what reading it costs, asks,
+    and keeps the ranks by host. Look-ups then take a few kilobytes. The datasets host-ranks and domain-ranks answer
+    from them, for the crawls that the release spans. A stopped conversion leaves nothing behind.
+
+    [bold]Examples[/]
+
+      cc-pipeline ranks cc-main-2026-may-jun-jul
+
+      cc-pipeline ranks cc-main-2025-26-nov-dec-jan --level domain --yes
+
+      cc-pipeline ranks
+    """
+    from cc_pipeline.facts.rank_text import LEVELS, parse_release
+    from cc_pipeline.facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    wanted = next((one for one in LEVELS if one == level), None)
+    if wanted is None:
+        raise UserInputError(f"--level is {' or '.join(LEVELS)}, not {level}")
+    named = None if release is None else parse_release(release)
+    settings = load_settings(source=source, home=home)
+    if named is not None:
+        claim_home(settings)
+    with open_workspace(settings) as workspace:
+        if named is None:
+            here_now = all_ranks(settings)
+            for one in here_now:
+                _show(one)
+            if not here_now:
+                notice(
+                    "no ranks were read into this home. To read those of a release: cc-pipeline ranks RELEASE "
+                    "(https://commoncrawl.org/web-graphs lists them)"
+                )
+            return
+        here = find_ranks(settings, named, wanted)
+        if here is None:
+            price = price_ranks(workspace, named, wanted)
+            _show_price(price)
+            if not yes and not typer.confirm("Go on?"):
+                raise typer.Exit(1)
+            with progress_bars():
+                here = convert_ranks(workspace, named, wanted, price)
+        _show(here)
+        if here.skipped:
+            warn(f"{here.skipped:,} lines of {here.key} say no rank of a host; they were left out")
+
+
+def _show_price(price: RanksPrice) -> None:
+    notice(
+        f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
+        f"{human_bytes(price.disk)} of disk for good, {human_bytes(price.scratch)} more while it is sorted, and "
+        f"about {max(price.seconds / 60, 1):,.0f} min of work where the source keeps up"
+    )
+
+
+def _show(one: Ranks) -> None:
+    console.print(
+        f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
+        soft_wrap=True,
+    )

@@ -27,8 +27,8 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
     no request is sent; then it says how to ask. Where a dataset cannot be asked, it says that, and raises nothing:
     captures are what is asked for."""
-    from cc_pipeline.facts.answers import facts_at_hand
     from cc_pipeline.facts.choosing import facts_of, hosts_only, known_for, predicted, usual
+    from cc_pipeline.facts.host_facts import facts_at_hand
 
     known = known_for(question.workspace, crawl)
     asked = hosts_only(known, usual(known))

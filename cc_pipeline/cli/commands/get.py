@@ -12,7 +12,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import notice, warn, whole_file
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
 
 def get(
-    url: Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The address of a page.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
     at: Annotated[
-        str | None,
-        typer.Option("--at", show_default=False, help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …"),
+        str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
     ] = None,
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Only these crawls: an id, a year, or 2018..2024."),
+        list[str] | None, typer.Option("--crawl", "-c", help="Only these crawls: an id, a year, or 2018..2024.")
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="The page, as UTF-8 text (the default).")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Its main content as Markdown.")] = False,
@@ -44,9 +42,7 @@ def get(
     warc: Annotated[bool, typer.Option("--warc", help="Its WARC record (one gzip member).")] = False,
     record: Annotated[bool, typer.Option("--record", help="The archive's exact bytes, WARC or ARC.")] = False,
     body: Annotated[bool, typer.Option("--body", help="The body's exact bytes.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     most_crawls: Annotated[
         int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
     ] = 10,
@@ -69,7 +65,6 @@ def get(
 
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
-    from cc_pipeline.errors import EnvironmentFault
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.handing.one_page import rendered
     from cc_pipeline.workspace.workspace import open_workspace
@@ -154,10 +149,8 @@ def _guess(settings: Settings, target: Target) -> str:
     """What may have been meant by an address whose host the home does not know, but one that is like it."""
     from urllib.parse import urlsplit
 
-    from cc_pipeline.cli.options import known_names, meant
-
-    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), known_names(settings)
-    guess = None if host in known else meant(host, known)
+    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), options.known_names(settings)
+    guess = None if host in known else options.meant(host, known)
     return f"Did you mean {guess}? " if guess else ""
 
 

@@ -1,4 +1,5 @@
-"""``harvest`` and ``repair``: footers and key bounds of the crawls a person names, as Dagster runs."""
+"""``harvest``, ``repair`` and ``catalog``: footers and key bounds of the crawls a person names, and what is known of
+them."""
 
 from __future__ import annotations
 
@@ -20,22 +21,26 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
              "without_statistics", "reason")  # fmt: skip
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
+)
+_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
 def harvest(
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
     index_files: Annotated[
         Path | None,
         typer.Option(
             "--index-files",
-            show_default=False,
             help="A file with the keys of the crawl's index files, one a line, for a crawl without a path list.",
         ),
     ] = None,
@@ -159,54 +164,10 @@ def _published(workspace: Workspace) -> list[str]:
     return [crawl.id for crawl in known_crawls(workspace).crawls if is_published(workspace, crawl.id)]
 
 
-def athena_sql(
-    crawls: Sequence[str],
-    *,
-    subset: str = "warc",
-    column: str = "url_surtkey",
-    table: str = "ccindex.ccindex",
-) -> str:
-    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
-
-    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
-    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
-    """
-    if subset not in SUBSETS:
-        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
-    for name in (column, *table.split(".")):
-        if not name.isidentifier():
-            raise UserInputError(f"{name!r} is not a valid name in SQL")
-    if not crawls:
-        raise UserInputError("name at least one crawl")
-    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
-    return f"""SELECT crawl,
-       subset,
-       "$path" AS path,
-       count(*) AS row_count,
-       min({column}) AS {column}_min,
-       max({column}) AS {column}_max
-FROM {table}
-WHERE crawl IN ({listed})
-  AND subset = '{subset}'
-GROUP BY crawl, subset, "$path"
-ORDER BY crawl, {column}_min;
-"""
-
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
-)
-
-_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
-
-
 @app.command()
 def coverage(
     crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", show_default=False, help="Only this crawl; may be repeated. Default: all."),
+        list[str] | None, typer.Option("--crawl", "-c", help="Only this crawl; may be repeated. Default: all.")
     ] = None,
     output: _Format = "table",
     home: options.Home = None,
@@ -227,9 +188,7 @@ def coverage(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(show_default=False, help="One SQL query.")],
-    output: _Format = "table",
-    home: options.Home = None,
+    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
 ) -> None:
     """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
 
@@ -275,7 +234,6 @@ def sql_(
             "--crawls",
             "--crawl",
             "-c",
-            show_default=False,
             help="Crawls to query, comma-separated or repeated (default: the 13 that have no statistics).",
         ),
     ] = None,
@@ -300,3 +258,33 @@ def sql_(
 
     named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]
     sys.stdout.write(athena_sql(named or sorted(WITHOUT_KEY_STATISTICS), subset=subset, column=column, table=table))
+
+
+def athena_sql(
+    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
+) -> str:
+    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
+
+    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
+    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
+    """
+    if subset not in SUBSETS:
+        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
+    for name in (column, *table.split(".")):
+        if not name.isidentifier():
+            raise UserInputError(f"{name!r} is not a valid name in SQL")
+    if not crawls:
+        raise UserInputError("name at least one crawl")
+    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
+    return f"""SELECT crawl,
+       subset,
+       "$path" AS path,
+       count(*) AS row_count,
+       min({column}) AS {column}_min,
+       max({column}) AS {column}_max
+FROM {table}
+WHERE crawl IN ({listed})
+  AND subset = '{subset}'
+GROUP BY crawl, subset, "$path"
+ORDER BY crawl, {column}_min;
+"""

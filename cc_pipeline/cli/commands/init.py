@@ -18,9 +18,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def init(
-    folder: Annotated[
-        Path | None, typer.Argument(show_default=False, help="Folder of the files (default: the current one).")
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
     team: Annotated[
         bool,
         typer.Option(
@@ -28,22 +26,18 @@ def init(
         ),
     ] = False,
     lake: Annotated[
-        str | None,
-        typer.Option(metavar="S3", show_default=False, help="With --team: s3://bucket/prefix of tables and records."),
+        str | None, typer.Option(metavar="S3", help="With --team: s3://bucket/prefix of tables and records.")
     ] = None,
     logs: Annotated[
-        str | None,
-        typer.Option(metavar="S3", show_default=False, help="With --team: s3://bucket/prefix of what runs print."),
+        str | None, typer.Option(metavar="S3", help="With --team: s3://bucket/prefix of what runs print.")
     ] = None,
     endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", show_default=False, help="With --team: the S3 server of both, if it is not AWS."),
+        str | None, typer.Option(metavar="URL", help="With --team: the S3 server of both, if it is not AWS.")
     ] = None,
     hosts: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            show_default=False,
             help="With --team: hosts that fetch, as NAME or NAME:PORT with commas; the first publishes.",
         ),
     ] = None,

@@ -27,7 +27,6 @@ Texts = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET…",
-        show_default=False,
         help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
         "for standard input.",
     ),
@@ -48,8 +47,6 @@ Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the inde
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
-#: Targets without captures of which a note says what may have been meant.
-_MOST_GUESSED = 5
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
@@ -58,33 +55,17 @@ def lookup(
     crawl: Crawls,
     via: options.Via = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--format", show_default=False, help="table, jsonl, csv or parquet (default: by the name of --out)."
-        ),
+        str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     columns: Annotated[
-        str | None,
-        typer.Option("--columns", show_default=False, help="Comma-separated columns; fewer are cheaper to read."),
+        str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--from", show_default=False, help="Only captures from then on: 2018, 2018-05-01 …")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", show_default=False, help="Only captures up to the end of 2018, 2018-05-01 …")
-    ] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", show_default=False, help="HTTP statuses, e.g. 200 or 200,3xx.")
-    ] = None,
-    mime: Annotated[
-        str | None, typer.Option("--mime", show_default=False, help="MIME types, e.g. text/html or image/*.")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", show_default=False, help="ISO 639-3 codes, e.g. eng,deu.")
-    ] = None,
+    since: Annotated[str | None, typer.Option("--from", help="Only captures from then on: 2018, 2018-05-01 …")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Only captures up to the end of 2018, 2018-05-01 …")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="HTTP statuses, e.g. 200 or 200,3xx.")] = None,
+    mime: Annotated[str | None, typer.Option("--mime", help="MIME types, e.g. text/html or image/*.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help="ISO 639-3 codes, e.g. eng,deu.")] = None,
     subset: options.Subsets = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: Harvest = False,
@@ -230,18 +211,12 @@ def check(
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
     """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
     typo from a site that was never visited."""
-    from cc_pipeline.cli.options import known_names, meant
-
     nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
     if not nowhere:
         return
     beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
-    mistyped = {target.value for target in nowhere}
-    known = [name for name in (*beside, *known_names(question.settings)) if name not in mistyped]
-    for target in nowhere[:_MOST_GUESSED]:
-        guess = meant(target.place.host, known) if target.place is not None else None
-        if guess is not None:
-            warn(f"{target.definition} has no captures; did you mean {guess}?")
+    for target, guess in options.guesses(question.settings, nowhere, beside):
+        warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 
 def _each(

@@ -115,15 +115,16 @@ def _located(question: Question, crawl: str) -> FetchPrice:
 def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """A note when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
-    from cc_pipeline.index.catalog.catalog import open_catalog, plan_lookup, unbounded_note
+    from cc_pipeline.index.catalog.catalog import open_catalog
 
     settings = question.settings
     if price.index != "parquet":
         return ()
     ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
     with open_catalog(settings.catalog_path) as catalog:
-        unbounded = plan_lookup(catalog, crawl, settings.subsets, ranges).unbounded_row_groups
-    return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
+        unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
+    told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
+    return [f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
 def _known(question: Question, look: Look) -> FetchPrice | None:

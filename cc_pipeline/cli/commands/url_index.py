@@ -1,4 +1,5 @@
-"""``url-index``: B-trees over a crawl's URLs, built, searched and verified."""
+"""``build-index`` and ``url-index``: an index of a crawl that nobody publishes one of, and B-trees over a crawl's
+URLs."""
 
 from __future__ import annotations
 
@@ -28,16 +29,21 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+)
+_Crawl = Annotated[str, typer.Option("--crawl", "-c", help="A crawl id; 'newest' works.")]
+
 
 def build_index(
     crawl: Annotated[
-        list[str],
-        typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of add-source; may be repeated."),
+        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of add-source; may be repeated.")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
     most: Annotated[
-        int | None,
-        typer.Option("--most", min=1, show_default=False, help="Archive files to read now; the next call goes on."),
+        int | None, typer.Option("--most", min=1, help="Archive files to read now; the next call goes on.")
     ] = None,
     source: options.Source = None,
     home: options.Home = None,
@@ -74,15 +80,6 @@ def build_index(
     show_coverage(settings, chosen)
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
-)
-
-_Crawl = Annotated[str, typer.Option("--crawl", "-c", show_default=False, help="A crawl id; 'newest' works.")]
-
-
 @app.command()
 def build(
     crawl: _Crawl,
@@ -90,7 +87,6 @@ def build(
         str | None,
         typer.Option(
             "--arcs",
-            show_default=False,
             help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The home keeps it.",
         ),
     ] = None,
@@ -128,7 +124,7 @@ def build(
 
 @app.command()
 def search(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", show_default=False, help="As for lookup.")],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", help="As for lookup.")],
     crawl: _Crawl,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many items; 0 for all.")] = 100,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",

@@ -15,14 +15,13 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 
 def add_source(
     files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source; of kind warc addresses too.")],
-    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).", show_default=False)],
+    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).")],
     crawl: Annotated[
         str | None,
         typer.Option(
             "--crawl",
             "-c",
             help="The crawl the files belong to, if they do not say so; of kind warc the collection they are added to.",
-            show_default=False,
         ),
     ] = None,
     register_only: Annotated[

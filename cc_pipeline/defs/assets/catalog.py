@@ -1,7 +1,4 @@
-"""From the list of crawls to the row-group catalog.
-
-Belongs here: ``crawls``, the index assets, ``repaired_statistics`` and ``url_index``. Not here: how an index is read.
-"""
+"""From the list of crawls to the row-group catalog."""
 
 from datetime import timedelta
 
@@ -31,6 +28,13 @@ from cc_pipeline.indexing.harvest import (
 from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.workspace.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
+
+#: Assets that no schedule and no other asset asks for: they read gigabytes.
+_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
+#: Metadata of ``row_groups``: the picture, and the digest of what it shows.
+_PICTURE, _SHOWN = "key ranges", "key ranges shown"
+#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
+_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 
 class BuildConfig(dg.Config):
@@ -66,12 +70,6 @@ def built_index(
     return dg.MaterializeResult()
 
 
-#: Assets that no schedule and no other asset asks for: they read gigabytes.
-_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
-#: Metadata of ``row_groups``: the picture, and the digest of what it shows.
-_PICTURE, _SHOWN = "key ranges", "key ranges shown"
-
-
 @dg.asset(
     group_name="catalog",
     owners=OWNERS,
@@ -92,10 +90,6 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     digest = workspace.lake.digest("crawls", "crawls")
     version = dg.DataVersion(digest) if digest is not None else None
     return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)}, data_version=version)
-
-
-#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
-_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 
 @dg.asset(

@@ -1,7 +1,4 @@
-"""Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage.
-
-Belongs here: what they are and where they are described. Not here: how they are read.
-"""
+"""Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage."""
 
 import dagster as dg
 

@@ -1,7 +1,4 @@
-"""Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012.
-
-Belongs here: the two export assets. Not here: the file format (archive) or the order of records (stages).
-"""
+"""Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012."""
 
 from typing import Literal, cast
 

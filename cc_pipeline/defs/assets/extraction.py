@@ -1,7 +1,4 @@
-"""A target's captures in a crawl, their records, and what the records say.
-
-Belongs here: the assets over crawl × domain. Not here: locators, fetching, parsers.
-"""
+"""A target's captures in a crawl, their records, and what the records say."""
 
 import dagster as dg
 import pyarrow as pa

@@ -1,7 +1,4 @@
-"""What is known of hosts before anything of them is fetched: the table of facts, and data that a person added.
-
-Belongs here: ``host_facts``, and an asset for each dataset of the home. Not here: how a dataset is read (stages).
-"""
+"""What is known of hosts before anything of them is fetched: the table of facts, and data that a person added."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,4 @@
-"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET.
-
-Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (stages).
-"""
+"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
 
 import dagster as dg
 import pyarrow as pa

@@ -1,7 +1,4 @@
-"""The published DuckDB file.
-
-Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
-"""
+"""What analysts read: the published DuckDB file, and the report of a target."""
 
 from datetime import timedelta
 

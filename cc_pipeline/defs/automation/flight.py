@@ -1,8 +1,4 @@
-"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed.
-
-Belongs here: answers for the whole instance, whoever asked: the UI, a schedule, a sensor, the command line. Not here:
-what to do about it (schedules, checks), or which partitions are missing (automation/due).
-"""
+"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed."""
 
 from __future__ import annotations
 
@@ -45,6 +41,13 @@ REMEMBERED: Final = timedelta(days=7)
 #: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
 _MOST_FAILED_RUNS: Final = 1_000
 
+#: How many ended runs the pace is taken from.
+_MEASURED: Final = 50
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME: Final = 2_000
+#: Events that one question asks for.
+_EVENTS_AT_ONCE: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:
@@ -79,7 +82,7 @@ class Failed:
 def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
     """What is in flight now; ``but_made``: without runs that have made what they make (``MADE_TAG``), and what they
     were for."""
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     pairs: set[Pair] = set()
     made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
@@ -105,21 +108,19 @@ def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
     return Flight(frozenset(pairs), dict(runs))
 
 
-def left_failed(
-    instance: dg.DagsterInstance, *, now: datetime | None = None, within: timedelta = REMEMBERED
-) -> dict[Pair, Failed]:
-    """The partitions that failed ``within`` the time before ``now`` and were not made since, whoever asked.
+def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) -> dict[Pair, Failed]:
+    """The partitions that failed in the time before ``now`` that is remembered and were not made since, whoever asked.
 
     A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
     bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
     tried, because it ended early, have not failed: they are among the answer with ``times`` 0.
     """
-    since = (now or datetime.now(UTC)) - within
+    since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
     records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
     if not records:
         return {}
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     # one that goes on from another leaves out what that one recorded
     first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
     began = _places_of_runs(instance, {*first, *first.values()}, since)
@@ -161,13 +162,9 @@ def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
     return {(crawl, domain): place for (crawl, _, domain), place in split}
 
 
-#: How many ended runs the pace is taken from.
-_MEASURED: Final = 50
-
-
 def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
-    crawls, domains = _keys(instance)
+    crawls, domains = ordered_keys(instance)
     well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name="extract_domain")
     return [
         (one.end_time - one.start_time, len(run_partitions(one.dagster_run.tags, crawls, domains)))
@@ -185,7 +182,8 @@ def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
     return tuple(asset for asset in EXTRACTED if asset in selected)
 
 
-def _keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    """Crawls and domains in the order in which ranges of runs go by."""
     return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
 
 
@@ -214,10 +212,6 @@ def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
     return {run.tags.get("dagster/partition", "") for run in runs}
 
 
-#: Above so many partitions all of an asset's are read, which is one simple question.
-_ASKED_BY_NAME: Final = 2_000
-
-
 def _latest(
     instance: dg.DagsterInstance, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
 ) -> dict[str, Mapping[str, int]]:
@@ -227,9 +221,7 @@ def _latest(
         return {asset: {} for asset in assets}
     return {
         asset: instance.get_latest_storage_id_by_partition(
-            dg.AssetKey(asset),
-            dg.DagsterEventType.ASSET_MATERIALIZATION,
-            _asked(keys),
+            dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
         )
         for asset in assets
     }
@@ -237,10 +229,6 @@ def _latest(
 
 def _asked(keys: AbstractSet[str]) -> set[str] | None:
     return set(keys) if len(keys) <= _ASKED_BY_NAME else None
-
-
-#: Events that one question asks for.
-_EVENTS_AT_ONCE: Final = 1_000
 
 
 def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:

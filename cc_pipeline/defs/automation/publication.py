@@ -1,8 +1,7 @@
 """Publishing while runs go on and when they end, so that ``cc.duckdb`` is never long behind, whoever launched them.
 
 A run of the UI publishes by itself, with automation on or off: between two partitions when the last publication is
-older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it. Belongs here: when. Not here:
-how (publish/publish).
+older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
-and a job that does it from the UI.
-
-Belongs here: the order in which instance, watch list and lake forget a target. Not here: how the lake does (stages).
-"""
+and a job that does it from the UI."""
 
 from collections.abc import Sequence
 
@@ -11,9 +8,9 @@ from pydantic import Field
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight
+from cc_pipeline.defs.automation.flight import UNFINISHED, flight, ordered_keys
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.keys import delete_keys, ordered_keys, unfinished_runs_of
+from cc_pipeline.defs.keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.targets import definitions

@@ -1,8 +1,5 @@
-"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship stopped.
-
-Belongs here: saying so, in the tick, the log and to a webhook, and asking for a publication. Not here: asking for
-partitions (schedules), or publishing (publication, publish/publish).
-"""
+"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship
+stopped."""
 
 import http.client
 import json
@@ -16,7 +13,7 @@ from typing import IO, Final
 import dagster as dg
 
 from cc_pipeline.addresses import host_of
-from cc_pipeline.automation.standing import breaker
+from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
 from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of
@@ -27,6 +24,23 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds until a listener that does not answer is left alone.
 _PATIENCE: Final = 10.0
+
+#: Characters of a run's error that are told.
+_REASON = 2_000
+#: Partitions of a run that are named.
+_NAMED = 10
+#: Publications of one state of the tables that may fail.
+_MOST_FAILURES = 3
+#: For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
+#: conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it.
+conditions = dg.AutomationConditionSensorDefinition(
+    "default_automation_condition_sensor",
+    target=dg.AssetSelection.all(),
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    minimum_interval_seconds=300,
+)
+#: Which state of the tables a run of the sensor is to show.
+_STATE_TAG = "cc_pipeline/tables"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -71,14 +85,6 @@ def _ask(address: str, what: Mapping[str, object]) -> str | None:
         return f"{host} answered {answer.code}"
     except (OSError, http.client.HTTPException, ValueError) as error:
         return f"{host} could not be told ({type(error).__name__})"
-
-
-#: Characters of a run's error that are told.
-_REASON = 2_000
-#: Partitions of a run that are named.
-_NAMED = 10
-#: Publications of one state of the tables that may fail.
-_MOST_FAILURES = 3
 
 
 @dg.run_failure_sensor(
@@ -172,19 +178,6 @@ def publication(
             f"publishing failed {failed} times; see why in its runs, then launch {publish.name} by hand"
         )
     return dg.RunRequest(run_key=f"{found.state}:{failed}", tags=state)
-
-
-#: For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
-#: conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it.
-conditions = dg.AutomationConditionSensorDefinition(
-    "default_automation_condition_sensor",
-    target=dg.AssetSelection.all(),
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    minimum_interval_seconds=300,
-)
-
-#: Which state of the tables a run of the sensor is to show.
-_STATE_TAG = "cc_pipeline/tables"
 
 
 def _tell(log: logging.Logger, settings: Settings, what: Mapping[str, object]) -> None:

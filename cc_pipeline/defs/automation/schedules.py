@@ -1,8 +1,5 @@
-"""Schedules: the bounded backfill of missing crawl × domain partitions. Ships stopped.
-
-Belongs here: asking for runs of what is missing. Not here: what is to be done (extraction/plan), what of it by itself
-(automation/due), and which partitions are in flight or failed (flight).
-"""
+"""Schedules: the bounded backfill of missing crawl × domain partitions, which ships stopped; and turning it, and the
+other sensors and schedules that keep a home up to date by themselves, on and off."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -26,7 +23,7 @@ from cc_pipeline.automation.due import (
     spoken,
 )
 from cc_pipeline.automation.reparse import is_agreed, outdated, price_in_words
-from cc_pipeline.automation.standing import trouble_of_source
+from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.internals import Instigator, definitions_in, is_on, last_tick, next_tick, switch
@@ -36,6 +33,13 @@ from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace, limits_of
+
+#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
+_MOST_RUNS = 10
+#: Partitions that a message names.
+_NAMED = 5
+#: In Dagster's queue what a person launches (0) comes first.
+_PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,6 @@ def _next(one: Instigator, last: datetime | None) -> datetime:
         interval = timedelta(seconds=one.minimum_interval_seconds or 30)
         return max(now, last + interval) if last is not None else now
     return next_tick(one)
-
-
-#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
-_MOST_RUNS = 10
-#: Partitions that a message names.
-_NAMED = 5
-#: In Dagster's queue what a person launches (0) comes first.
-_PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
 @dg.schedule(

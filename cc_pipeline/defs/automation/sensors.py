@@ -1,7 +1,4 @@
-"""Sensors: new crawls, changed path lists and the watch list. They ship stopped.
-
-Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (automation/due).
-"""
+"""Sensors: new crawls, changed path lists and the watch list. They ship stopped."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -25,6 +22,9 @@ _SIX_HOURS = 6 * 3600
 _MOST_FAILURES = 3
 #: How many of the sensor's newest runs are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
+
+#: Harvested crawls whose path lists are compared: lists of older ones are history.
+_NEWEST = 2
 
 
 @dg.sensor(
@@ -166,10 +166,6 @@ def watch_list(
     if watched.note is not None:
         context.log.warning(watched.note)
     return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])
-
-
-#: Harvested crawls whose path lists are compared: lists of older ones are history.
-_NEWEST = 2
 
 
 @dg.sensor(

@@ -15,7 +15,7 @@ from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.html.text import collapsed
 
-#: Plain keys of ``meta`` tags (metas.py), the most certain first.
+#: Plain keys of ``meta`` tags (marks.py), the most certain first.
 _NAMES = """
 author parselyauthor sailthruauthor dccreator dctermcreator dctermscreator dccontributorauthor citationauthor
 citationauthors authors byl byline creator articleauthor articleauthorname authorname rbauthors dcsextauthor

@@ -1,4 +1,5 @@
-"""One look at a page's tree for what its facts are made of, taken while the tree is whole."""
+"""Facts about a page stand all over it, and parsing takes the tree apart. So one look at the whole tree collects what
+their readers need: headings, times, items, and ``meta`` tags by key."""
 
 from __future__ import annotations
 
@@ -15,6 +16,25 @@ from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
 
 _MAX_SAME = 50
+
+_HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
+_MAX_HEADINGS = 500
+_HEADING_CHARS = 1_000
+_MAX_TIMES = 50
+_MAX_ITEMS = 500
+_DEPTH = 16
+_SELECTOR = ":is({})".format(
+    ",".join(
+        (
+            *_HEADINGS,
+            "time",
+            "[itemscope]",
+            "[itemprop]",
+            "meta[http-equiv=refresh i]",
+            *(f"[{name}]" for name in RDFA_ATTRIBUTES),
+        )
+    )
+)
 
 
 @lru_cache(maxsize=4096)
@@ -47,26 +67,6 @@ def _put(found: dict[str, list[str]], key: str, content: str) -> None:
     contents = found.setdefault(plain(key[:100]), [])
     if len(contents) < _MAX_SAME:
         contents.append(content)
-
-
-_HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
-_MAX_HEADINGS = 500
-_HEADING_CHARS = 1_000
-_MAX_TIMES = 50
-_MAX_ITEMS = 500
-_DEPTH = 16
-_SELECTOR = ":is({})".format(
-    ",".join(
-        (
-            *_HEADINGS,
-            "time",
-            "[itemscope]",
-            "[itemprop]",
-            "meta[http-equiv=refresh i]",
-            *(f"[{name}]" for name in RDFA_ATTRIBUTES),
-        )
-    )
-)
 
 
 class Time(NamedTuple):

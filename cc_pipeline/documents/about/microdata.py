@@ -1,4 +1,5 @@
-"""Microdata items, as the WHATWG's JSON of them: ``type``, ``id`` and ``properties``, a list of values a name.
+"""Pages describe themselves in two syntaxes, microdata and RDFa. Both become one shape, the WHATWG's JSON of items:
+``type``, ``id`` and ``properties``, a list of values a name.
 
 The elements come from one look at the tree (``marks.py``). Whose property an element is is found by going up to the
 nearest item; what was found on the way is kept, so that a page costs no more than its nodes.
@@ -6,8 +7,8 @@ nearest item; what was found on the way is kept, so that a page costs no more th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from selectolax.lexbor import LexborNode
 
@@ -16,6 +17,7 @@ from cc_pipeline.documents.about.nodes import alone, is_article, is_other, kinds
 from cc_pipeline.documents.html.urls import Resolved
 
 Item = dict[str, Any]
+T = TypeVar("T")
 
 #: The attribute that holds the value of such an element, as an address.
 URL_ATTRIBUTE = {
@@ -35,6 +37,49 @@ _MAX_NAMES = 16
 _MAX_REFERENCES = 32
 _MAX_ABOUT = 500
 _NESTED = 3
+
+_DC = "http://purl.org/dc/terms/"
+#: Prefixes of RDFa's initial context that pages use.
+_PREFIXES = {
+    "article": "http://ogp.me/ns/article#",
+    "cc": "http://creativecommons.org/ns#",
+    "ctag": "http://commontag.org/ns#",
+    "dc": _DC,
+    "dc11": "http://purl.org/dc/elements/1.1/",
+    "dcterms": _DC,
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "gr": "http://purl.org/goodrelations/v1#",
+    "ical": "http://www.w3.org/2002/12/cal/icaltzd#",
+    "og": "http://ogp.me/ns#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "rev": "http://purl.org/stuff/rev#",
+    "schema": "http://schema.org/",
+    "sioc": "http://rdfs.org/sioc/ns#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "v": "http://rdf.data-vocabulary.org/#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+_MAX_PREFIXES = 64
+#: What an element has that states something in RDFa, or changes how others are read.
+RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
+
+
+def _above(node: LexborNode, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
+    """What the nearest element around ``node`` holds; for those on the way it is kept in ``nearest``."""
+    passed, found = [], outside
+    above = node.parent
+    while above is not None:
+        place = above.mem_id
+        if place in held or place in nearest:
+            found = held[place] if place in held else nearest[place]
+            break
+        passed.append(place)
+        above = above.parent
+    nearest.update(dict.fromkeys(passed, found))
+    return found
 
 
 class Microdata:
@@ -92,29 +137,12 @@ class Microdata:
 
     def _owners(self, node: LexborNode) -> list[Item]:
         found = []
-        nearest = self._item_above(node)
+        nearest: Item | None = _above(node, self._by_node, self._nearest, None)
         if nearest is not None:
             found.append(nearest)
         if self._referenced:
             found += [item for item in self._referring(node) if item is not nearest]
         return found
-
-    def _item_above(self, node: LexborNode) -> Item | None:
-        passed = []
-        above = node.parent
-        item = None
-        while above is not None:
-            place = above.mem_id
-            item = self._by_node.get(place)
-            if item is not None:
-                break
-            if place in self._nearest:
-                item = self._nearest[place]
-                break
-            passed.append(place)
-            above = above.parent
-        self._nearest.update(dict.fromkeys(passed, item))
-        return item
 
     def _referring(self, node: LexborNode) -> list[Item]:
         """Items that point to the element or to one around it, up to the nearest item."""
@@ -181,35 +209,6 @@ def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
     return kept | {"properties": properties}
 
 
-_DC = "http://purl.org/dc/terms/"
-#: Prefixes of RDFa's initial context that pages use.
-_PREFIXES = {
-    "article": "http://ogp.me/ns/article#",
-    "cc": "http://creativecommons.org/ns#",
-    "ctag": "http://commontag.org/ns#",
-    "dc": _DC,
-    "dc11": "http://purl.org/dc/elements/1.1/",
-    "dcterms": _DC,
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "gr": "http://purl.org/goodrelations/v1#",
-    "ical": "http://www.w3.org/2002/12/cal/icaltzd#",
-    "og": "http://ogp.me/ns#",
-    "owl": "http://www.w3.org/2002/07/owl#",
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-    "rev": "http://purl.org/stuff/rev#",
-    "schema": "http://schema.org/",
-    "sioc": "http://rdfs.org/sioc/ns#",
-    "skos": "http://www.w3.org/2004/02/skos/core#",
-    "v": "http://rdf.data-vocabulary.org/#",
-    "vcard": "http://www.w3.org/2006/vcard/ns#",
-    "xsd": "http://www.w3.org/2001/XMLSchema#",
-}
-_MAX_PREFIXES = 64
-#: What an element has that states something in RDFa, or changes how others are read.
-RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
-
-
 class _Scope(NamedTuple):
     """What holds for the elements within: whose properties they state, and how names are read."""
 
@@ -239,7 +238,7 @@ class Rdfa:
 
     def add(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
         """An element with one of ``RDFA_ATTRIBUTES``."""
-        around = self._scope_above(node)
+        around = _above(node, self._scopes, self._nearest, _OUTSIDE)
         vocab, prefixes = around.vocab, around.prefixes
         if "vocab" in attributes:
             vocab = (attributes["vocab"] or "").strip() or None
@@ -337,23 +336,6 @@ class Rdfa:
         ):
             return self._reading.take(self._address(named, prefixes))
         return self._reading.text(node)
-
-    def _scope_above(self, node: LexborNode) -> _Scope:
-        passed = []
-        above = node.parent
-        scope = _OUTSIDE
-        while above is not None:
-            place = above.mem_id
-            if place in self._scopes:
-                scope = self._scopes[place]
-                break
-            if place in self._nearest:
-                scope = self._nearest[place]
-                break
-            passed.append(place)
-            above = above.parent
-        self._nearest.update(dict.fromkeys(passed, scope))
-        return scope
 
 
 def _iri(name: str, vocab: str | None, prefixes: dict[str, str]) -> str | None:

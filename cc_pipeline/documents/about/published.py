@@ -1,4 +1,5 @@
-"""When a page says it was published and changed, and where it says so.
+"""A page states its dates in many places, and many are not its own: when it was published and changed, and where it
+says so.
 
 Readers are tried from the most to the least certain; one whose text cannot be read gives way to the next.
 """
@@ -39,6 +40,59 @@ LANGUAGES = """
 en de fr es it pt nl pl ru uk cs sv da nb fi hu ro el tr ar fa hi id vi zh ja ko
 """
 
+_DAY_AS_WRITTEN = re.compile(
+    r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
+    r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
+    re.IGNORECASE,
+)
+_FIRST_MOMENT = date(1800, 1, 1)
+#: What programs write that know no date.
+_NO_DATES = frozenset({date(1970, 1, 1)})
+#: Clocks and zones differ: a page of tomorrow is not yet odd.
+_MOMENTS_AHEAD = timedelta(days=2)
+_LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
+_IN_URL = re.compile(
+    r"[/_.-]((?:19|20)\d\d)([/_.-]?)(0[1-9]|1[0-2]|[1-9](?=[/_.-])|[a-z]{3,9}(?=[/_.-]))\2"
+    r"(0[1-9]|[12]\d|3[01]|[1-9](?!\d))(?=[/_.?-]|\Z)",
+    re.IGNORECASE,
+)
+_URL_CHARS = 2_000
+
+#: Plain keys of ``meta`` tags (``Metas``), the most certain first.
+_PUBLISHED_GRAPH = """
+articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogpubdate ogpublishdate
+ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
+shareaholicarticlepublishedtime videoreleasedate bookreleasedate datepublished dcdate dctermscreated dctermsissued
+dcissued schemadatepublished articlepostdate articlecreated btpubdate ogregdate
+"""
+_PUBLISHED_NAMES = """
+articlepublishedtime parselypubdate sailthrudate datepublished publisheddate publishdate publicationdate pubdate
+dcdateissued dctermsissued dcissued dctermscreated dccreated dcdatecreated dctermsdate dcdatepublication dcdate
+citationpublicationdate citationdate citationonlinedate originalpublicationdate articlepublished articlecreated
+articledateoriginal btpubdate rbpubdate cxenseparserecspublishtime mediatorpublishedtime publishedtime publishtime
+published datecreated dateposted displaydate docdate creationdate created articlepubdate contentcreatedate
+dcsextarticlefirstpublished analyticsattributesarticledate shareaholicarticlepublishedtime ogpublishedtime pdate
+ptime releasedate twtpublishedat date postdate newsdate issuedate firstpublished firstpublisheddate
+"""
+_MODIFIED_GRAPH = """
+articlemodifiedtime ogarticlemodifiedtime ogmodifiedtime ogupdatedtime articlemodified articlemodifieddate
+modifiedtime updatedtime datemodified dctermsmodified dcmodified schemadatemodified articlepostmodified btmoddate
+"""
+_MODIFIED_NAMES = """
+articlemodifiedtime datemodified dctermsmodified dcmodified dcdatemodified lastmodified lastmod modificationdate
+modified modifieddate modifiedtime dateupdated updated updatedtime lastupdate lastupdated revised revisiondate
+rbmoddate btmoddate ogupdatedtime utime
+"""
+_PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
+_MODIFIED_LD = ("dateModified",)
+_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
+_PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
+_MODIFIED_KIND = ("modif", "updated", "update")
+#: ``time`` elements of what is not the page's own article.
+_OTHER_KIND = ("comment", "related", "event")
+#: A page with more of them is a list of other pages.
+_MOST_TIMES = 12
+
 
 @lru_cache(maxsize=1)
 def _find_date() -> Any:
@@ -57,9 +111,10 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
 
     The text is searched for an ``article`` only: other pages are full of dates that are not their own. Never raises.
     """
+    parser = html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
     latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
     with contextlib.suppress(Exception):  # whatever a page makes of it, there is no date then
-        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=_parser())
+        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=parser)
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
                 bound_texts(tree)
@@ -69,10 +124,6 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
             if found:
                 return date.fromisoformat(found), source
     return None
-
-
-def _parser() -> html.HTMLParser:
-    return html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
 
 
 def bound_texts(tree: html.HtmlElement) -> None:
@@ -85,25 +136,6 @@ def bound_texts(tree: html.HtmlElement) -> None:
                 count += 1
                 if count > _MOST_TEXTS:
                     setattr(element, place, None)
-
-
-_DAY_AS_WRITTEN = re.compile(
-    r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
-    r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
-    re.IGNORECASE,
-)
-_FIRST_MOMENT = date(1800, 1, 1)
-#: What programs write that know no date.
-_NO_DATES = frozenset({date(1970, 1, 1)})
-#: Clocks and zones differ: a page of tomorrow is not yet odd.
-_MOMENTS_AHEAD = timedelta(days=2)
-_LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
-_IN_URL = re.compile(
-    r"[/_.-]((?:19|20)\d\d)([/_.-]?)(0[1-9]|1[0-2]|[1-9](?=[/_.-])|[a-z]{3,9}(?=[/_.-]))\2"
-    r"(0[1-9]|[12]\d|3[01]|[1-9](?!\d))(?=[/_.?-]|\Z)",
-    re.IGNORECASE,
-)
-_URL_CHARS = 2_000
 
 
 class Stated(NamedTuple):
@@ -142,11 +174,8 @@ def in_url(url: str, fetched: datetime | None) -> Stated | None:
     """The day that a URL's path has, as news sites write it."""
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
-        if month.isdigit():
-            found = stated(f"{year}-{month:0>2}-{day:0>2}", fetched)
-        else:
-            found = stated(f"{day} {month} {year}", fetched)
-        if found:
+        day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
+        if found := stated(day_in_path, fetched):
             return found
     return None
 
@@ -157,42 +186,6 @@ def on_day(day: date, guessed: bool) -> Stated:
     if guessed and day.day == 1:
         precision = "year" if day.month == 1 else "month"
     return Stated(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
-
-
-#: Plain keys of ``meta`` tags (metas.py), the most certain first.
-_PUBLISHED_GRAPH = """
-articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogpubdate ogpublishdate
-ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
-shareaholicarticlepublishedtime videoreleasedate bookreleasedate datepublished dcdate dctermscreated dctermsissued
-dcissued schemadatepublished articlepostdate articlecreated btpubdate ogregdate
-"""
-_PUBLISHED_NAMES = """
-articlepublishedtime parselypubdate sailthrudate datepublished publisheddate publishdate publicationdate pubdate
-dcdateissued dctermsissued dcissued dctermscreated dccreated dcdatecreated dctermsdate dcdatepublication dcdate
-citationpublicationdate citationdate citationonlinedate originalpublicationdate articlepublished articlecreated
-articledateoriginal btpubdate rbpubdate cxenseparserecspublishtime mediatorpublishedtime publishedtime publishtime
-published datecreated dateposted displaydate docdate creationdate created articlepubdate contentcreatedate
-dcsextarticlefirstpublished analyticsattributesarticledate shareaholicarticlepublishedtime ogpublishedtime pdate
-ptime releasedate twtpublishedat date postdate newsdate issuedate firstpublished firstpublisheddate
-"""
-_MODIFIED_GRAPH = """
-articlemodifiedtime ogarticlemodifiedtime ogmodifiedtime ogupdatedtime articlemodified articlemodifieddate
-modifiedtime updatedtime datemodified dctermsmodified dcmodified schemadatemodified articlepostmodified btmoddate
-"""
-_MODIFIED_NAMES = """
-articlemodifiedtime datemodified dctermsmodified dcmodified dcdatemodified lastmodified lastmod modificationdate
-modified modifieddate modifiedtime dateupdated updated updatedtime lastupdate lastupdated revised revisiondate
-rbmoddate btmoddate ogupdatedtime utime
-"""
-_PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
-_MODIFIED_LD = ("dateModified",)
-_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
-_PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
-_MODIFIED_KIND = ("modif", "updated", "update")
-#: ``time`` elements of what is not the page's own article.
-_OTHER_KIND = ("comment", "related", "event")
-#: A page with more of them is a list of other pages.
-_MOST_TIMES = 12
 
 
 class When(NamedTuple):
@@ -229,7 +222,7 @@ def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, 
     yield from _of_nodes(nodes, _PUBLISHED_LD)
     yield from _of_metas(metas, _PUBLISHED_GRAPH.split(), _PUBLISHED_NAMES.split())
     yield from _of_items(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
-    yield from _of_times(marks.times, _PUBLISHED_KIND, ())
+    yield from _of_times(marks.times, _PUBLISHED_KIND)
     yield from _near_heading(marks.times)
 
 
@@ -237,7 +230,7 @@ def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, A
     yield from _of_nodes(nodes, _MODIFIED_LD)
     yield from _of_metas(metas, _MODIFIED_GRAPH.split(), _MODIFIED_NAMES.split())
     yield from _of_items(marks, _MODIFIED_LD, ("modified",))
-    yield from _of_times(marks.times, _MODIFIED_KIND, ())
+    yield from _of_times(marks.times, _MODIFIED_KIND)
 
 
 def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -270,10 +263,9 @@ def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str,
             yield from properties.get(name, ())
 
 
-def _of_times(times: list[Time], wanted: tuple[str, ...], other: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _of_times(times: list[Time], wanted: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for time in times:
-        kind = time.kind
-        if any(word in kind for word in wanted) and not any(word in kind for word in (*_OTHER_KIND, *other)):
+        if any(word in time.kind for word in wanted) and not any(word in time.kind for word in _OTHER_KIND):
             yield "time", time.datetime
 
 

@@ -116,7 +116,8 @@ def refresh(
 ) -> dict[str, Any] | None:
     """Seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes the
     tag's reference absolute, ``own`` the header's. Without a URL, the page loads itself again."""
-    for source, text, absolute in (("meta", content, resolve), ("header", _refresh_header(headers), own)):
+    sent = next(iter(header_values(headers, "refresh")), None)
+    for source, text, absolute in (("meta", content, resolve), ("header", sent, own)):
         found = _REFRESH.match(text[:_HEADER_CHARS]) if text else None
         if found is None or not found.group(1).strip("."):
             continue
@@ -126,7 +127,3 @@ def refresh(
         url = absolute(written.strip())[0] if written.strip() else None
         return {"seconds": float(found.group(1)), "url": url, "source": source}
     return None
-
-
-def _refresh_header(headers: Headers) -> str | None:
-    return next(iter(header_values(headers, "refresh")), None)

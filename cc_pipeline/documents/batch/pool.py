@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker, unpack
-from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.page import PageInput, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
 
 #: Bytes of memory with which a process is not kept: a large page has left it so.
@@ -30,6 +30,18 @@ _lock = threading.Lock()
 _workers: list[Worker] = []
 #: What they are for: the process that started them, the options and the reader.
 _wanted: list[object] = []
+
+T = TypeVar("T")
+RecordBatches = dict[str, pa.RecordBatch]
+
+#: Batches that are held per worker at any time; bounds memory.
+_AHEAD_PER_WORKER = 3
+#: Seconds between two looks at workers that do not answer.
+_WATCH_SECONDS = 0.5
+#: Seconds a worker may take before its first page. It imports the parsers in that time.
+_START_SECONDS = 120.0
+#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
+_FRUITLESS_STARTS = 3
 
 
 def take(many: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
@@ -68,19 +80,6 @@ def _only(wanted: list[object]) -> None:
 
 
 atexit.register(end)
-
-
-T = TypeVar("T")
-RecordBatches = dict[str, pa.RecordBatch]
-
-#: Batches that are held per worker at any time; bounds memory.
-_AHEAD_PER_WORKER = 3
-#: Seconds between two looks at workers that do not answer.
-_WATCH_SECONDS = 0.5
-#: Seconds a worker may take before its first page. It imports the parsers in that time.
-_START_SECONDS = 120.0
-#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
-_FRUITLESS_STARTS = 3
 
 
 def as_it_is(page: PageInput) -> Input:
@@ -205,6 +204,3 @@ class _Pool:
         for worker in self._workers:
             if self._tasks.get(worker) or not keep(worker, self._options, self._read):
                 worker.end()
-
-
-__all__ = ["Input", "PageInput", "ParsedPage", "parse_batches"]

@@ -1,7 +1,7 @@
 """The program of a worker process: ``python -m cc_pipeline.documents.batch.serve LIMIT LINK POSITION SLOT...``.
 
 LIMIT is the bytes of data the process may hold. The others are inherited file descriptors: LINK a socket to the
-parent, POSITION a file of eight bytes that both map, SLOTs the memory in which batches come and rows go (slots.py).
+parent, POSITION a file of eight bytes that both map, SLOTs the memory in which batches come and rows go (worker.py).
 Ends when the parent does, or when nothing has come for a minute.
 """
 

@@ -35,6 +35,10 @@ SLOTS = 2
 #: Bytes a slot keeps for the next batch; what is beyond is given back once it has been read.
 _KEPT = 64 << 20
 
+#: Seconds to wait for a process that was killed or closed its link.
+_END_SECONDS = 5.0
+_PROGRAM = "cc_pipeline.documents.batch.serve"
+
 
 class Broken(NamedTuple):
     """An item that ended its worker: how the last one ended, and how many."""
@@ -89,11 +93,6 @@ def pack(batches: Mapping[str, pa.RecordBatch]) -> dict[str, bytes]:
 def unpack(packed: Mapping[str, bytes]) -> dict[str, pa.RecordBatch]:
     """The reverse of ``pack``."""
     return {table: pa.ipc.open_stream(data).read_next_batch() for table, data in packed.items()}
-
-
-#: Seconds to wait for a process that was killed or closed its link.
-_END_SECONDS = 5.0
-_PROGRAM = "cc_pipeline.documents.batch.serve"
 
 
 class Worker:

@@ -1,4 +1,5 @@
-"""Rows of page_metadata written as the 2012 JSON document.
+"""Who has the 2012 metadata documents wants today's pages in the same form: verdicts, pointers and JSON as that crawl
+wrote them.
 
 The default is what that document was meant to hold; ``compat="2012"`` is what its writer wrote, bugs included
 (docs/formats.md lists them).
@@ -32,6 +33,22 @@ Failure = Literal["Missing", "Quarantined", "ParseFailed"]
 _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d*-(\d{5})-[^/]*\.warc\.gz\Z")
 _ARC_NAME = re.compile(r"/(\d{10,})/(\d{10,})_(\d+)\.arc\.gz\Z|/(\d{10,})_(\d+)\.arc\.gz\Z")
 _SEGMENT = re.compile(r"/(\d{10,})(?:\.\d+)?/")
+
+Compat = Literal["2012"] | None
+
+#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
+_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
+
+#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
+TYPE_ATTRIBUTE = "type_attribute"
+
+_ON_SUCCESS = tuple(
+    """
+mime_type download_size download_truncated content_is_gzip gunzip_content_len gunzip_failed md5 charset_detected
+charset_detector text_simhash parsed_as
+""".split()
+)
+_ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
 
 
 class Verdict(NamedTuple):
@@ -179,30 +196,6 @@ def _milliseconds(stamp: str) -> int | None:
         return None
 
 
-Compat = Literal["2012"] | None
-
-#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
-_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
-
-#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
-TYPE_ATTRIBUTE = "type_attribute"
-
-_ON_SUCCESS = (
-    "mime_type",
-    "download_size",
-    "download_truncated",
-    "content_is_gzip",
-    "gunzip_content_len",
-    "gunzip_failed",
-    "md5",
-    "charset_detected",
-    "charset_detector",
-    "text_simhash",
-    "parsed_as",
-)
-_ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
-
-
 def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None) -> str:
     """The JSON text of a page_metadata row: one from ``parse_page`` (then ``links`` are its links), or one read
     back from the table (then they are in ``row["content"]["links"]``)."""
@@ -247,7 +240,9 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
         del out["parsed_as"]  # a text without content to the writer
         return
     if content["type"] == "html-doc":
-        own = _own_links(links) if links is not None else content.get("links")
+        own = content.get("links")
+        if links is not None:
+            own = [link._asdict() for link in links if link.item_index is None and link.in_document]
         out["content"] = html_doc(content, own, compat)
     else:
         out["content"] = _feed(content, compat)
@@ -284,10 +279,6 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
         if name in headers:
             headers[name] = each["value"]
     return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
-
-
-def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    return [link._asdict() for link in links if link.item_index is None and link.in_document]
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:

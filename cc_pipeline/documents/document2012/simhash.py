@@ -6,20 +6,11 @@ fingerprinted (see simhash_np.py), one vote per fingerprint and bit, a result bi
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import cast
 
+from cc_pipeline import compiled
 
-def _compiled() -> Callable[[str], int] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.document2012._simhash")
-    except ImportError:
-        return None
-    return cast("Callable[[str], int]", module.text_simhash)
-
-
-_text_simhash_c = _compiled()
+_text_simhash_c: Callable[[str], int] | None = compiled("documents.document2012._simhash", "text_simhash")
 
 #: Whether the compiled one is in use.
 COMPILED = _text_simhash_c is not None

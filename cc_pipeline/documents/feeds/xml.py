@@ -1,4 +1,5 @@
-"""XML of feeds, read safely: no entity is expanded but the characters HTML names, nothing is fetched."""
+"""Feeds are often broken, and some are hostile. Their XML is read safely (no entity but the characters HTML names,
+nothing fetched), and repaired where it is not well-formed."""
 
 from __future__ import annotations
 
@@ -42,6 +43,33 @@ _MOST_DEPTH = 200
 
 #: Sections that are no tags: how they begin and end, and whether they are kept.
 _SECTIONS = (("<![CDATA[", "]]>", True), ("<!--", "-->", False), ("<?", "?>", False), ("<!", ">", False))
+
+_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
+#: Where a document type may begin.
+_DOCTYPE_CHARS = 65_536
+_DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
+_DECLARATION = re.compile(r"<\?xml\b[^>]{0,500}\?>")
+_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?;?")
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
+#: Elements that start another language inside HTML.
+_FOREIGN_ROOTS = frozenset({"svg", "math"})
+_CODES = 0x110000
+_MAX_EXPANSIONS = 10_000
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+
+#: Prefixes as documents use them even where they forget to declare them.
+_PREFIXES = {
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "content": "http://purl.org/rss/1.0/modules/content/",
+    "atom": "http://www.w3.org/2005/Atom",
+    "dcterms": "http://purl.org/dc/terms/",
+    "xhtml": "http://www.w3.org/1999/xhtml",
+}
+
+Element: TypeAlias = etree._Element
 
 
 class Repaired(NamedTuple):
@@ -223,34 +251,6 @@ def _attributes(written: str) -> str:
         if _ATTRIBUTE_NAME.match(name):
             found.setdefault(name, next(filter(None, values), ""))
     return "".join(f' {name}="{value.replace(chr(34), "&quot;")}"' for name, value in found.items())
-
-
-_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
-#: Where a document type may begin.
-_DOCTYPE_CHARS = 65_536
-_DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
-_DECLARATION = re.compile(r"<\?xml\b[^>]{0,500}\?>")
-_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?;?")
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
-#: Elements that start another language inside HTML.
-_FOREIGN_ROOTS = frozenset({"svg", "math"})
-_CODES = 0x110000
-_MAX_EXPANSIONS = 10_000
-_VOID = frozenset(
-    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-)
-
-#: Prefixes as documents use them even where they forget to declare them.
-_PREFIXES = {
-    "dc": "http://purl.org/dc/elements/1.1/",
-    "content": "http://purl.org/rss/1.0/modules/content/",
-    "atom": "http://www.w3.org/2005/Atom",
-    "dcterms": "http://purl.org/dc/terms/",
-    "xhtml": "http://www.w3.org/1999/xhtml",
-}
-
-Element: TypeAlias = etree._Element
 
 
 class XmlRead(NamedTuple):

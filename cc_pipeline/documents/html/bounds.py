@@ -11,11 +11,11 @@ elements open loses only tags whose end never came, with none of its text and li
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from cc_pipeline import compiled
 from cc_pipeline.documents.page import Limits
 
 #: Bytes to take out, from and to, and whether a space takes their place so that no two words become one.
@@ -235,17 +235,11 @@ def _raw_end(markup: bytes, start: int, name: bytes) -> int:
     return found.start() if found else len(markup)
 
 
-def _compiled() -> Callable[[bytes, int, int, int, int], Scanned] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.html._bounds")
-    except ImportError:
-        return None
-    return cast("Callable[[bytes, int, int, int, int], Scanned]", module.scanned)
-
-
 #: The places to cut, the bounds that were reached, and open elements summed over tags; for markup, attributes a tag,
 #: open elements, tags and attributes a page, and options a page.
-scanned: Callable[[bytes, int, int, int, int], Scanned] = _compiled() or scanned_plainly
+scanned: Callable[[bytes, int, int, int, int], Scanned] = (
+    compiled("documents.html._bounds", "scanned") or scanned_plainly
+)
 
 #: Whether the compiled one is in use.
 COMPILED = scanned is not scanned_plainly

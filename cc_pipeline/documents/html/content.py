@@ -1,4 +1,5 @@
-"""The main content of a page: its text, on request as Markdown, and who found it."""
+"""Menus and footers drown what a page has to say. The main content of a page: its text, on request as Markdown, and who
+found it; a small model takes out what the extractor left."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _USUAL_DOUBT = 0.35
 #: A block is doubtful between these likelihoods.
 _DOUBT = (0.15, 0.85)
 
-#: Every feature of a block and its weight, fitted on the gold articles (see the module's text).
+#: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
 WEIGHTS: dict[str, float] = {
     "bias": 0.20,
     "paragraph": 1.13,
@@ -64,6 +65,19 @@ WEIGHTS: dict[str, float] = {
     "signs": -1.16,
     "near_the_end": -1.34,
 }
+
+_WEIGHTS = np.array(list(WEIGHTS.values()))
+
+Extractor = Literal["fast", "auto", "quality"]
+
+#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
+#: ten megabytes of plain markup, and far longer for odd ones.
+_AUTO_CHARS = 2_000_000
+#: A main content of fewer characters is believed by nobody.
+_FEW_CHARS = 200
+_HREF = re.compile(r'<a href="([^"]*)"')
+#: The writer of Markdown takes a text with a few of them for no text at all.
+_NO_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127))
 
 
 class Block(NamedTuple):
@@ -219,21 +233,6 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
     return Article(text, share, doubt, dropped)
 
 
-_WEIGHTS = np.array(list(WEIGHTS.values()))
-
-
-Extractor = Literal["fast", "auto", "quality"]
-
-#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
-#: ten megabytes of plain markup, and far longer for odd ones.
-_AUTO_CHARS = 2_000_000
-#: A main content of fewer characters is believed by nobody.
-_FEW_CHARS = 200
-_HREF = re.compile(r'<a href="([^"]*)"')
-#: The writer of Markdown takes a text with a few of them for no text at all.
-_NO_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127))
-
-
 class MainContent(NamedTuple):
     """``text`` has paragraphs on lines of their own; ``markdown`` is filled where it was asked for. Both are ``None``
     where nothing was found. ``extractor`` is library and version. ``whole`` is false where a library failed on the
@@ -248,7 +247,7 @@ class MainContent(NamedTuple):
 def extracted(markup: str, extractor: Extractor, *, url: str = "", markdown: bool = False) -> MainContent:
     """The main content of a page. ``url`` is what relative links of the Markdown are relative to.
 
-    ``fast`` is resiliparse's extractor with the furniture it leaves taken out (see article.py), ``quality`` is
+    ``fast`` is resiliparse's extractor with the furniture it leaves taken out, ``quality`` is
     trafilatura's, ten times slower. ``auto`` is ``fast``, and ``quality`` where the fast one's result looks unlike an
     article's. Readers' comments, by-lines and alternative texts of pictures are furniture to all.
 

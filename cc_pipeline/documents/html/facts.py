@@ -1,7 +1,4 @@
-"""Title, description and site of a page, its OpenGraph and JSON-LD.
-
-Read from OpenGraph, JSON-LD and plain tags, whichever says it best. Dates, authors and all else are in ``about/``.
-"""
+"""Title, description and site stand in OpenGraph, JSON-LD and plain tags, and are taken from whichever says it best."""
 
 from __future__ import annotations
 
@@ -23,6 +20,19 @@ _TO_THE_END = re.compile(r";\s*\Z")
 _LINE = re.compile(r"[^\n]*")
 #: Characters of a comment of HTML in front of JSON.
 _COMMENT_CHARS = 500
+
+_OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_MAX_TYPES = 64
+#: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
+_MOST_VALUES = 200_000
+
+_TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
+_DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
+_DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
+_SITE = ("og:site_name", "application-name")
+_TITLE_CHARS = 1_000
+_SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
 
 
 def repaired(text: str) -> str:
@@ -80,13 +90,6 @@ def repaired(text: str) -> str:
         kept.append(",")
     kept.append(text[done:])
     return "".join(kept)
-
-
-_OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_TYPES = 64
-#: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
-_MOST_VALUES = 200_000
 
 
 def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
@@ -173,22 +176,6 @@ def types_of(value: Any) -> list[str]:
         elif isinstance(current, list):
             waiting.extend(reversed(current))
     return list(types)
-
-
-_TITLE = (
-    "dc:title",
-    "dcterm:title",
-    "dcterms:title",
-    "og:title",
-    "weibo:article:title",
-    "parsely-title",
-    "twitter:title",
-)
-_DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
-_DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
-_SITE = ("og:site_name", "application-name")
-_TITLE_CHARS = 1_000
-_SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
 
 
 class PageFacts(NamedTuple):

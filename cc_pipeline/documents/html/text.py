@@ -1,40 +1,15 @@
-"""The full text of a page, as in 2012, and the languages of a text."""
+"""Search and dataset builders want the words of a page and their language: the full text as in 2012, and CLD2's
+guess."""
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pycld2
 
-
-def collapsed_plainly(text: str) -> str:
-    """``collapsed`` in Python, for builds without the compiled one: three times slower on a page's text."""
-    return " ".join(text.split())
-
-
-def _compiled() -> Callable[[str], str] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.html._whitespace")
-    except ImportError:
-        return None
-    return cast("Callable[[str], str]", module.collapsed)
-
-
-#: A text with each run of white space (what ``str.isspace`` says it is) made one space, and none at either end.
-collapsed: Callable[[str], str] = _compiled() or collapsed_plainly
-
-#: Whether the compiled one is in use.
-COMPILED = collapsed is not collapsed_plainly
-
-
-def full_text(title: str | None, description: str | None, body: str) -> str:
-    """The 2012 text of a page: title, meta description and body, white space collapsed."""
-    parts = (collapsed(part) for part in (title, description) if part)
-    return " ".join(part for part in (*parts, body) if part)
-
+from cc_pipeline import compiled
 
 _PAIRS = """
 aa:aar ab:abk af:afr ak:aka am:amh ar:ara as:asm ay:aym az:aze ba:bak be:bel bg:bul bh:bih bi:bis bn:ben bo:bod
@@ -57,10 +32,27 @@ ceb chr crs gaa haw hmn kha kri lif loz lua luo mfe new nso pam raj sco syr tlh 
 #: CLD2 code to ISO-639-3. Script-only guesses (``xx-Latn``) name no language and are absent.
 ISO_639_3: dict[str, str] = dict(pair.split(":") for pair in _PAIRS.split()) | {code: code for code in _SAME.split()}
 
-
 _SAMPLE_CHARS = 64 * 1024
 #: CLD2 refuses control characters and half surrogate pairs outright.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def collapsed_plainly(text: str) -> str:
+    """``collapsed`` in Python, for builds without the compiled one: three times slower on a page's text."""
+    return " ".join(text.split())
+
+
+#: A text with each run of white space (what ``str.isspace`` says it is) made one space, and none at either end.
+collapsed: Callable[[str], str] = compiled("documents.html._whitespace", "collapsed") or collapsed_plainly
+
+#: Whether the compiled one is in use.
+COMPILED = collapsed is not collapsed_plainly
+
+
+def full_text(title: str | None, description: str | None, body: str) -> str:
+    """The 2012 text of a page: title, meta description and body, white space collapsed."""
+    parts = (collapsed(part) for part in (title, description) if part)
+    return " ".join(part for part in (*parts, body) if part)
 
 
 class Languages(NamedTuple):
@@ -70,15 +62,13 @@ class Languages(NamedTuple):
     reliable: bool
 
 
-def detect_languages(text: str, *, content_language: str | None = None, tld: str | None = None) -> Languages:
-    """Looks at the first 64 Ki characters. The hints (a Content-Language header, a top-level domain) only weigh
-    where the text leaves room. Never raises."""
+def detect_languages(text: str, *, content_language: str | None = None) -> Languages:
+    """Looks at the first 64 Ki characters. ``content_language``, a header, only weighs where the text leaves room.
+    Never raises."""
     sample = _REFUSED.sub(" ", text[:_SAMPLE_CHARS])
     hints: dict[str, str] = {}
     if content_language and content_language.isascii():
         hints["hintLanguageHTTPHeaders"] = content_language
-    if tld and tld.isascii():
-        hints["hintTopLevelDomain"] = tld
     try:
         reliable, _, details = pycld2.detect(sample, isPlainText=True, **hints)
     except (pycld2.error, UnicodeError, ValueError):

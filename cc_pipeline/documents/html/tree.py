@@ -1,4 +1,5 @@
-"""A page as a tree of bounded depth, walked once: title, meta tags, links, text."""
+"""All that is read of HTML comes from one walk over one tree, since making it costs most: title, meta tags, links,
+text. XHTML is brought to HTML before."""
 
 from __future__ import annotations
 
@@ -30,6 +31,32 @@ _MOST = 4 * 1024 * 1024
 #: The media types of pages that are XML.
 XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
+#: Characters of a base element's URL; each link of a page can be as long again.
+_BASE_CHARS = 2_048
+
+#: Further tags with links, and the attributes that hold them.
+_MORE_LINKS = {
+    "form": ("action",),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "source": ("src",),
+    "object": ("data",),
+    "embed": ("src",),
+}
+_WITH_SRCSET = frozenset({"img", "source"})
+#: An address in a srcset, with the commas around it.
+_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
+_MOST_CANDIDATES = 64
+#: The attributes that can be a meta tag's key, in the order they count.
+META_KEYS = ("name", "property", "http-equiv", "itemprop")
+
+_WITH_TEXT = frozenset({"a", "area"})
+#: Elements whose text is no part of the page's; scripts and iframes are links as well.
+_UNREAD = frozenset({"style", "noscript", "template", "title"})
+_WANTED = (*LINK_ATTRIBUTE, *_MORE_LINKS, "meta", *sorted(_UNREAD), "html", "base")
+#: ``:is`` ends at the first name that fits, and gives an element once.
+_SELECTOR = f":is({','.join(_WANTED)})"
+
 
 def as_html(text: str) -> str | None:
     """The HTML that an XHTML page means, ``None`` where its markup is the same in both. A page that is not well-formed
@@ -58,34 +85,6 @@ def _not_swallowing(text: str) -> str | None:
 
 def _character(found: re.Match[str]) -> str:
     return found.group(0) if found.group(1) in _OF_XML else html.escape(html.unescape(found.group(0)))
-
-
-#: Characters of a base element's URL; each link of a page can be as long again.
-_BASE_CHARS = 2_048
-
-
-#: Further tags with links, and the attributes that hold them.
-_MORE_LINKS = {
-    "form": ("action",),
-    "video": ("src", "poster"),
-    "audio": ("src",),
-    "source": ("src",),
-    "object": ("data",),
-    "embed": ("src",),
-}
-_WITH_SRCSET = frozenset({"img", "source"})
-#: An address in a srcset, with the commas around it.
-_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
-_MOST_CANDIDATES = 64
-#: The attributes that can be a meta tag's key, in the order they count.
-META_KEYS = ("name", "property", "http-equiv", "itemprop")
-
-_WITH_TEXT = frozenset({"a", "area"})
-#: Elements whose text is no part of the page's; scripts and iframes are links as well.
-_UNREAD = frozenset({"style", "noscript", "template", "title"})
-_WANTED = (*LINK_ATTRIBUTE, *_MORE_LINKS, "meta", *sorted(_UNREAD), "html", "base")
-#: ``:is`` ends at the first name that fits, and gives an element once.
-_SELECTOR = f":is({','.join(_WANTED)})"
 
 
 def _tag_ids() -> dict[int, str]:

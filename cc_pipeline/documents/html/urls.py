@@ -138,15 +138,11 @@ def _clean(value: str) -> str:
     return value.replace(" ", "%20") if " " in value else value
 
 
-def _first_of(text: str, stops: str, start: int) -> int:
-    return min((at for at in (text.find(stop, start) for stop in stops) if at >= 0), default=len(text))
-
-
 def _finish(url: str) -> str:
     """Backslashes and dot segments of the path put right; scheme, query and fragment untouched."""
     if "\\" not in url and "/." not in url:
         return url
-    end = _first_of(url, "?#", 0)
+    end = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
     head, tail = url[:end].replace("\\", "/"), url[end:]
     start = head.find("/", head.find("//") + 2)
     if start < 0 or "/." not in head[start:]:

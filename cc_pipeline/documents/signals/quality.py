@@ -1,4 +1,5 @@
-"""Figures of a main text that dataset builders filter by: the published rules of Gopher and C4, each as a figure.
+"""Dataset builders filter main texts by published rules, and want to find the same article again. The figures of
+Gopher's and C4's rules, and fingerprints.
 
 Gopher: Rae and others 2021, "Scaling Language Models", appendix A. C4: Raffel and others 2020, "Exploring the Limits
 of Transfer Learning", section 2.2. Their thresholds are in docs/documents.md; nothing is decided here. Lines are
@@ -7,15 +8,30 @@ those of ``main_content`` with anything on them, words are what white space part
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
+from cc_pipeline import compiled
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.signals import plain
+
+_SIGNALS = "documents.signals._signals"
+_minhash: Callable[[str], list[int] | None] = compiled(_SIGNALS, "minhash") or plain.minhash
+_repetition: Callable[[str], tuple[int, ...]] = compiled(_SIGNALS, "repetition") or plain.repetition
+_sentences: Callable[[str], int] = compiled(_SIGNALS, "sentences") or plain.sentences
+#: Whether the compiled ones are in use.
+COMPILED = _minhash is not plain.minhash
+#: The eight words of Gopher's rule.
+_STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
+_SYMBOLS = ("#", "\u2026", "...")
+_BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
+_ELLIPSES = ("...", "\u2026")
+#: C4's end marks, and those of other scripts.
+_END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
+_SHORT_LINE = 5
 
 
 class Fingerprint(NamedTuple):
@@ -23,20 +39,6 @@ class Fingerprint(NamedTuple):
 
     content_simhash: int | None
     content_minhash: list[int] | None
-
-
-def _compiled_minhash() -> Callable[[str], list[int] | None] | None:
-    try:
-        module = importlib.import_module("cc_pipeline.documents.signals._signals")
-    except ImportError:
-        return None
-    return cast("Callable[[str], list[int] | None]", module.minhash)
-
-
-_minhash = _compiled_minhash() or plain.minhash
-
-#: Whether the compiled one is in use.
-COMPILED = _minhash is not plain.minhash
 
 
 def fingerprint(text: str | None) -> Fingerprint:
@@ -49,16 +51,6 @@ def fingerprint(text: str | None) -> Fingerprint:
 def likeness(one: Sequence[int], other: Sequence[int]) -> float:
     """The share of five-word runs that two texts have in common, estimated from their ``content_minhash``."""
     return float(np.mean(np.asarray(one) == np.asarray(other)))
-
-
-#: The eight words of Gopher's rule.
-_STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
-_SYMBOLS = ("#", "\u2026", "...")
-_BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
-_ELLIPSES = ("...", "\u2026")
-#: C4's end marks, and those of other scripts.
-_END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
-_SHORT_LINE = 5
 
 
 class Quality(NamedTuple):
@@ -92,19 +84,6 @@ class Quality(NamedTuple):
     lorem_ipsum: int
 
 
-def _compiled(name: str) -> Any:
-    """A function of the compiled module, or Python's where it was not built or is of an older source."""
-    try:
-        module = importlib.import_module("cc_pipeline.documents.signals._signals")
-    except ImportError:
-        module = plain
-    return getattr(module, name, getattr(plain, name))
-
-
-_repetition: Callable[[str], tuple[int, ...]] = _compiled("repetition")
-_sentences: Callable[[str], int] = _compiled("sentences")
-
-
 def quality(text: str | None) -> Quality | None:
     """The figures of a main text, ``None`` where it has no word."""
     if not text:
@@ -118,7 +97,7 @@ def quality(text: str | None) -> Quality | None:
     spaced = f" {collapsed(lowered)} "
     once = set(lines)
     twice = sum(map(len, lines)) - sum(map(len, once))
-    return Quality(
+    figures = (
         len(lines),
         words,
         len(text),
@@ -130,15 +109,7 @@ def quality(text: str | None) -> Quality | None:
         sum(map(spaced.__contains__, _STOP_WORDS)),
         (len(lines) - len(once)) / len(lines),
         twice / sum(map(len, lines)),
-        shares[0],
-        shares[1],
-        shares[2],
-        shares[3],
-        shares[4],
-        shares[5],
-        shares[6],
-        shares[7],
-        shares[8],
+        *shares,
         _sentences(text),
         sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
         sum(len(line.split(None, _SHORT_LINE)) < _SHORT_LINE for line in lines) / len(lines),
@@ -146,3 +117,4 @@ def quality(text: str | None) -> Quality | None:
         text.count("{") + text.count("}"),
         lowered.count("lorem ipsum"),
     )
+    return Quality._make(figures)

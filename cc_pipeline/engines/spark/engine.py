@@ -1,4 +1,5 @@
-"""The driver's side: tasks are planned and handed out, and what came is put together for one commit a table."""
+"""The driver's side: tasks are planned and handed out, to no more executors than share the source's budget, and what
+came is put together for one commit a table."""
 
 from __future__ import annotations
 
@@ -15,13 +16,12 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.engines.spark import plans as cutting
-from cc_pipeline.engines.spark.plans import Plans, written
+from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
 from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
+from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
@@ -36,13 +36,16 @@ from cc_pipeline.workspace.workspace import Workspace, lake_options
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
 
-
 J = TypeVar("J", bound=Job)
 D = TypeVar("D")
 #: Seconds between two words of progress.
 _TOLD_EVERY: Final = 1.0
 #: How often Spark runs a task unless it is told otherwise.
 _TRIES: Final = "4"
+
+_YES: Final = "true"
+#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+_NOTES: Final = 20
 
 
 def on_spark(
@@ -135,9 +138,6 @@ def _first_line(error: Exception) -> str:
     return text.strip().partition("\n")[0]
 
 
-_YES: Final = "true"
-
-
 def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
     """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, which share the
     source's budget evenly, or that speculates: it would ask a slow source twice for the same."""
@@ -181,10 +181,6 @@ def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
         )
 
 
-#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
-_NOTES: Final = 20
-
-
 @dataclass(frozen=True)
 class SparkEngine:
     """Fetches and parses in the tasks of a Spark application, whose driver this process is.
@@ -218,7 +214,7 @@ class SparkEngine:
         storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
         left = Left(storage, crawl, asked.places, asked.scratch)
         asked.holding(left.files)
-        cutter = cutting.fetch_plans(
+        cutter = fetch_plans(
             asked.captures.batches(),
             asked.held.rows.batches(),
             left.rows.batches(),
@@ -247,7 +243,7 @@ class SparkEngine:
         rows = OrderedRows(RECORD_SCHEMA, STORED[:2], asked.folder)
         for batch in asked.records:
             rows.add(batch)
-        cutter = cutting.parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
+        cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
         # it says that plans and uncommitted files of this job are not left by one that has ended
         with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
@@ -274,10 +270,7 @@ class SparkEngine:
         """Bytes and rows of a task, so that there is something to do for every core."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
         slots = max(self.workers, slots_of(self.spark_context))
-        return (
-            cutting.share_of(size, slots, cutting.LEAST_BYTES, cutting.MOST_BYTES),
-            cutting.share_of(rows.rows, slots, cutting.LEAST_ROWS, cutting.MOST_ROWS),
-        )
+        return task_sizes(size, rows.rows, slots)
 
 
 def _refuse_files_here(asked: ToFetch) -> None:

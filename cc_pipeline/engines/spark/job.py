@@ -30,9 +30,13 @@ from cc_pipeline.workspace.workspace import open_workspace
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-
 #: ``(stage, done, total, detail)``, as progress is told.
 Told = Callable[[str, int, int | None, str], None]
+
+#: Seconds between two messages of one stage's progress.
+_EVERY: Final = 1.0
+#: The status of a driver that nobody listens to.
+_ALONE: Final = 75
 
 
 def run_job(
@@ -64,12 +68,6 @@ def run_job(
             yield from extract(workspace, wanted, tables, engine)
 
 
-#: Seconds between two messages of one stage's progress.
-_EVERY: Final = 1.0
-#: The status of a driver that nobody listens to.
-_ALONE: Final = 75
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does the job that the environment names, and gives the exit status: 1 where it ended with an error, which was
     told."""
@@ -95,7 +93,6 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     from pyspark import SparkContext  # noqa: PLC0415
 
     from cc_pipeline.engines.spark.worker_facts import ask_workers  # noqa: PLC0415
-    from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
     asked = pipes.extras
     workers = int(asked["workers"])

@@ -1,5 +1,5 @@
-"""What a job tells whoever started it, as JSON and back: partitions that are made, progress, errors, its workers,
-who refuses it.
+"""What a job tells whoever started it: partitions that are made, progress, errors, its workers, who refuses it; as JSON
+in the job's mailbox in the lake's place, and back.
 
 Nothing is pickled: messages lie in a bucket, and reading one must not run what somebody has put there. An error comes
 back as an error of its own class, with its kind and fields, where the class is one of ours.
@@ -33,6 +33,11 @@ _FORGOTTEN: Final = timedelta(days=2)
 
 #: Any S3 client of botocore; it has no type of its own.
 Client = Any
+
+Payload: TypeAlias = dict[str, Any]
+#: The field that says what a message is.
+_WHAT: Final = "cc_pipeline"
+_KIND: Final = "kind of"
 
 
 def s3_client(endpoint: str | None, region: str) -> Client:
@@ -160,13 +165,6 @@ def ends_when_alone(
     finally:
         ended.set()
         watching.join()
-
-
-Payload: TypeAlias = dict[str, Any]
-
-#: The field that says what a message is.
-_WHAT: Final = "cc_pipeline"
-_KIND: Final = "kind of"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,17 @@ LEAST_ROWS: Final = 500
 #: Tasks for each that can run at a time, where there is enough to do: the slowest then keeps the others waiting less.
 _A_SLOT: Final = 4
 
+#: Plans that are written at the same time.
+_AT_ONCE: Final = 8
+#: Bytes of a plan that is read at most.
+_LARGEST: Final = 1 << 30
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+def task_sizes(size: int, rows: int, slots: int) -> tuple[int, int]:
+    """Bytes and rows of a task, where there are so many of both for ``slots`` tasks that run at a time."""
+    return share_of(size, slots, LEAST_BYTES, MOST_BYTES), share_of(rows, slots, LEAST_ROWS, MOST_ROWS)
+
 
 def share_of(total: int, slots: int, least: int, most: int) -> int:
     """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
@@ -102,13 +113,6 @@ def cut(
             last_file, last_offset = file, offset
     if waiting is not None and waiting.num_rows:
         yield waiting
-
-
-#: Plans that are written at the same time.
-_AT_ONCE: Final = 8
-#: Bytes of a plan that is read at most.
-_LARGEST: Final = 1 << 30
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class Plans:

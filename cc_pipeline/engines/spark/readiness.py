@@ -20,6 +20,12 @@ from cc_pipeline.workspace.workspace import limits_of
 #: How ``spark_master`` begins where tasks run in the driver's own process.
 LOCAL: Final = "local"
 
+#: Seconds to wait for a cluster's answer.
+_PATIENCE: Final = 3.0
+_TOPIC: Final = "engine"
+#: The port of a standalone master, and of Kubernetes, where an address names none.
+_STANDALONE, _KUBERNETES = 7077, 443
+
 
 def refuse_unready(settings: Settings) -> None:
     """Raises ``UserInputError`` for settings with which no job can run, ``EnvironmentFault`` where this machine lacks
@@ -82,13 +88,6 @@ def spark_submit() -> Path:
             "Install Spark for drivers: pip install 'cc-pipeline[spark]', or name a Spark of your own in SPARK_HOME.",
         )
     return Path(found)
-
-
-#: Seconds to wait for a cluster's answer.
-_PATIENCE: Final = 3.0
-_TOPIC: Final = "engine"
-#: The port of a standalone master, and of Kubernetes, where an address names none.
-_STANDALONE, _KUBERNETES = 7077, 443
 
 
 def engine_findings(settings: Settings) -> Iterator[Finding]:

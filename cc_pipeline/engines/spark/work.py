@@ -23,17 +23,17 @@ from cc_pipeline.engines.spark.ambient import at_work, storage_in
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.worker_facts import here, refuse_others
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.extraction.brought import Tally
-from cc_pipeline.extraction.paging import options_of, spill_pages
+from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_planned
+from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.plan import RecordOptions
+from cc_pipeline.records.plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import Opening, openings
@@ -42,6 +42,12 @@ from cc_pipeline.workspace.workspace import Workspace, lake_options
 
 #: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
 _EVERY: Final = 10.0
+
+J = TypeVar("J", bound="Job")
+D_co = TypeVar("D_co", covariant=True)
+_SPECS: Final = {spec.name: spec for spec in TABLES}
+#: Adds to what is done so far, for whoever watches.
+Count = Callable[[int], None]
 
 
 class Halting:
@@ -71,11 +77,6 @@ class Halting:
                 else:
                     self.stopped = self._told = self._storage.transport.exists(self._key)
         return self.stopped
-
-
-J = TypeVar("J", bound="Job")
-D_co = TypeVar("D_co", covariant=True)
-_SPECS: Final = {spec.name: spec for spec in TABLES}
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,6 @@ class Failed:
 
     error: Exception
     cause: Exception | None
-
-
-#: Adds to what is done so far, for whoever watches.
-Count = Callable[[int], None]
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,11 @@ class ArcNames:
 class ListedNames:
     """A list of archive files in which a pointer's ``partition`` is the line number, counted from 0."""
 
-    def __init__(self, files: Iterable[str], source: str, archive_format: str = "warc") -> None:
+    archive_format = "warc"
+
+    def __init__(self, files: Iterable[str], source: str) -> None:
         self.files = tuple(map(todays_key, files))
         self.source = source
-        self.archive_format = archive_format
 
     def key_of(self, pointer: Pointer) -> str:
         """Raises ``DataFault`` for a number that is not in the list."""

@@ -21,12 +21,8 @@ from cc_pipeline.index.btree.format import (
     BLOCK_SIZE,
     HEADER,
     UnfitItem,
-    pack_pointer,
     separator,
-    unpack_pointer,
 )
-
-__all__ = ["BTreeSummary", "pack_pointer", "unpack_pointer", "write_btree"]
 
 #: Bytes a spill may keep in memory before it moves to a file.
 SPILL_MEMORY = 4 << 20

@@ -1,4 +1,5 @@
-"""Which row groups of which index files may hold a key: answered from DuckDB files, with no network.
+"""A crawl's index has hundreds of files, and a target is in a few row groups of them. Which ones is answered from
+DuckDB files, with no network.
 
 A question about one crawl opens that crawl's file alone, however many there are. A question about many is answered
 by the merged files, and by the files of the crawls that changed since those were merged.
@@ -7,18 +8,15 @@ by the merged files, and by the files of the crawls that changed since those wer
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT
@@ -40,7 +38,6 @@ from cc_pipeline.index.catalog.schemas import (
     KEY_COLUMN,
     ROW_GROUPS_SCHEMA,
 )
-from cc_pipeline.index.locator import LookupPrice
 
 _SCHEMAS: Final = {
     "index_files": INDEX_FILES_SCHEMA,
@@ -51,20 +48,6 @@ _SCHEMAS: Final = {
 #: What questions may take; a person's own query spills beyond it.
 _MEMORY: Final = "1GB"
 _ADVICE: Final = "Build the catalog again: delete what is named here, then materialize row_groups."
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupMatches:
-    """The answer for many targets at once.
-
-    ``row_groups`` (``ANSWER_SCHEMA``) holds each row group once; those from ``unknown_from`` on have no key
-    bounds and may match every target. ``pairs`` says which of the others may match which target: columns
-    ``target`` and ``row`` (index into ``row_groups``).
-    """
-
-    row_groups: pa.Table
-    pairs: pa.Table
-    unknown_from: int
 
 
 class Catalog:
@@ -97,43 +80,20 @@ class Catalog:
         self._con.close()
 
     def row_groups_for(
-        self,
-        crawls: str | Sequence[str] | None,
-        subsets: Sequence[str] | None,
-        ranges: Sequence[KeyRange],
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        self, crawls: str | Sequence[str] | None, subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
     ) -> pa.Table:
         """Every row group that may hold a key of ``ranges`` (``ANSWER_SCHEMA``), each once, in no set order.
 
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
-        wanted = _filter(crawls, subsets, since, until)
+        some = (crawls,) if isinstance(crawls, str) else crawls
+        wanted = Filter(None if some is None else tuple(some), None if subsets is None else tuple(subsets))
         found = [table for part, own in self._asked(wanted) for table in part.row_groups_for(own, ranges)]
         return pa.concat_tables([ANSWER_SCHEMA.empty_table(), *found])
 
-    def row_groups_for_many(
-        self,
-        crawls: str | Sequence[str] | None,
-        subsets: Sequence[str] | None,
-        targets: Mapping[str, Sequence[KeyRange]],
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> RowGroupMatches:
-        """Like ``row_groups_for``, for thousands of targets (name to ranges) in one pass."""
-        wanted = _filter(crawls, subsets, since, until)
-        names = list(targets)
-        asked = [(number, key_range) for number, name in enumerate(names) for key_range in targets[name]]
-        found = [part.row_groups_for_many(own, asked) for part, own in self._asked(wanted)]
-        nothing, empty = ANSWER_SCHEMA.empty_table(), np.empty(0, np.int64)
-        known = pa.concat_tables([nothing, *(one.known for one in found)])
-        unknown = pa.concat_tables([nothing, *(one.unknown for one in found)])
-        first = np.cumsum([0, *(len(one.known) for one in found)])
-        target = np.concatenate([empty, *(one.targets for one in found)])
-        row = np.concatenate([empty, *(one.rows + start for one, start in zip(found, first, strict=False))])
-        return RowGroupMatches(pa.concat_tables([known, unknown]), _pairs(names, target, row), len(known))
+    def unbounded(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> int:
+        """How many row groups may hold a key of ``ranges`` only because nobody knows the bounds of theirs."""
+        return int(self.row_groups_for(crawl, subsets, ranges)[f"{KEY_COLUMN}_source"].null_count)
 
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
@@ -288,79 +248,3 @@ def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
     except EnvironmentFault:
         con.close()
         raise
-
-
-def _filter(
-    crawls: str | Sequence[str] | None, subsets: Sequence[str] | None, since: datetime | None, until: datetime | None
-) -> Filter:
-    some = (crawls,) if isinstance(crawls, str) else None if crawls is None else tuple(crawls)
-    return Filter(some, None if subsets is None else tuple(subsets), since, until)
-
-
-def _pairs(names: Sequence[str], target: np.ndarray, row: np.ndarray) -> pa.Table:
-    dictionary = pa.DictionaryArray.from_arrays(pa.array(target, pa.int32()), pa.array(names, pa.string()))
-    return pa.table({"target": dictionary, "row": pa.array(row, pa.int64())})
-
-
-#: Rows in a page as Common Crawl's writer cuts them, and pages a small target touches.
-_PAGE_ROWS: Final = 20_000
-_LIKELY_PAGES: Final = 2
-
-
-def plan_lookup(
-    catalog: Catalog,
-    crawl: str,
-    subsets: Sequence[str],
-    ranges: Sequence[KeyRange],
-    *,
-    columns: int = len(INDEX_COLUMN_NAMES),
-) -> LookupPrice:
-    """Files, row groups, requests and bytes of looking ``ranges`` up, without reading anything of the index.
-
-    Upper bounds: every row group whole and every one of ``columns`` columns by itself, its page index before it.
-    ``likely_bytes`` takes two pages of a row group where there is a page index. ``unbounded_row_groups`` counts those
-    without key statistics. Notes name what is missing.
-    """
-    groups = catalog.row_groups_for(crawl, subsets, ranges)
-    count = len(groups)
-    indexed = pc.is_valid(groups["key_offset_index_offset"])
-    with_index = pc.sum(indexed).as_py() or 0
-    index_bytes = columns * _total(groups["key_offset_index_length"]) + _total(groups["key_column_index_length"])
-    size = _total(groups["compressed_bytes"]) + index_bytes
-    pages = pc.min_element_wise(
-        groups["compressed_bytes"],
-        pc.divide(
-            pc.multiply(groups["compressed_bytes"], _LIKELY_PAGES * _PAGE_ROWS), pc.max_element_wise(groups["rows"], 1)
-        ),
-    )
-    likely = _total(pc.if_else(indexed, pages, groups["compressed_bytes"])) + index_bytes
-    requests = count * columns + with_index * (columns + 1)
-    files = pc.count_distinct(groups["path"]).as_py() or 0
-    unbounded = pc.sum(pc.is_null(groups[f"{KEY_COLUMN}_source"])).as_py() or 0
-    notes = _notes(catalog, crawl, subsets, unbounded)
-    return LookupPrice(files, count, requests, size, notes, likely, unbounded_row_groups=unbounded)
-
-
-def unbounded_note(row_groups: int) -> str:
-    """A note for a person about row groups that must be read because the catalog has no bounds of their keys."""
-    return f"{row_groups} row groups have no key statistics, so they may match and are read. Repair them once"
-
-
-def _notes(catalog: Catalog, crawl: str, subsets: Sequence[str], unbounded: int) -> tuple[str, ...]:
-    notes = []
-    rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
-    if not rows:
-        notes.append(f"the catalog knows nothing about {crawl} {', '.join(subsets)}")
-    for row in rows:
-        if row["reason"]:
-            notes.append(f"{crawl} {row['subset']}: {row['reason']}")
-        lost = row["failed"] + row["missing"]
-        if lost:
-            notes.append(f"{lost} of {row['expected']} index files of {crawl} {row['subset']} are not in the catalog")
-    if unbounded:
-        notes.append(unbounded_note(unbounded))
-    return tuple(notes)
-
-
-def _total(values: pa.ChunkedArray) -> int:
-    return int(pc.sum(values).as_py() or 0)

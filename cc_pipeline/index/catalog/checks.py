@@ -63,44 +63,44 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
         if sums.get(row["path"], (0, 0)) != (row["rows"], row["row_groups"]):
             wrong.append(row["path"])
     if wrong:
-        return CheckResult(
-            "row_counts",
-            "error",
-            f"the row groups' rows are not as many as the file says in {_some(wrong)}",
-            {"files": len(wrong)},
-        )
+        some = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        message = f"the row groups' rows are not as many as the file says in {some}"
+        return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
 
-def check_plausible_rows(coverage: pa.Table, bounds: tuple[int, int] = PLAUSIBLE_ROWS) -> CheckResult:
+def check_plausible_rows(coverage: pa.Table) -> CheckResult:
     """A whole crawl's captures are as many as crawls have; cut and generated ones have no usual number."""
     rows = {row["subset"]: row for row in coverage.to_pylist()}
     found = rows.get("warc")
     if found is None or found["expected"] < WHOLE_CRAWL_FILES:
         return CheckResult("plausible_rows", "ok", "this is not a whole crawl, so any number of rows is plausible")
-    figures = {"rows": found["rows"], "least": bounds[0], "most": bounds[1]}
-    if not bounds[0] <= found["rows"] <= bounds[1]:
+    least, most = PLAUSIBLE_ROWS
+    figures = {"rows": found["rows"], "least": least, "most": most}
+    if not least <= found["rows"] <= most:
         return CheckResult("plausible_rows", "warn", f"{found['rows']:,} captures are unusual for a crawl", figures)
     return CheckResult("plausible_rows", "ok", f"{found['rows']:,} captures", figures)
 
 
-def check_statistics(row_groups: pa.Table, column: str = KEY_COLUMN) -> CheckResult:
-    """How many row groups have bounds for a column, and from where; those without can never be pruned."""
+def check_statistics(row_groups: pa.Table) -> CheckResult:
+    """How many row groups have bounds of their keys, and from where; those without can never be pruned."""
     total = len(row_groups)
-    sources = row_groups[f"{column}_source"]
+    sources = row_groups[f"{KEY_COLUMN}_source"]
     figures: dict[str, int | float | str] = {"row_groups": total}
     for entry in pc.value_counts(sources).to_pylist():
         figures[entry["values"] or "none"] = entry["counts"]
     without = sources.null_count
     if without:
-        message = f"{without} of {total} row groups have no bounds of {column}: every look-up reads them until repaired"
+        message = (
+            f"{without} of {total} row groups have no bounds of {KEY_COLUMN}: every look-up reads them until repaired"
+        )
         return CheckResult("statistics", "warn", message, figures)
-    return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {column}", figures)
+    return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", figures)
 
 
-def check_sortedness(row_groups: pa.Table, column: str = KEY_COLUMN) -> CheckResult:
+def check_sortedness(row_groups: pa.Table) -> CheckResult:
     """How many neighbouring row groups of a file overlap; sorted files (since May 2022) have none."""
-    low, high = f"{column}_min", f"{column}_max"
+    low, high = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
     known = row_groups.filter(pc.and_(pc.is_valid(row_groups[low]), pc.is_valid(row_groups[high])))
     ordered = known.select(["path", "row_group", low, high]).sort_by(
         [("path", "ascending"), ("row_group", "ascending")]
@@ -171,7 +171,3 @@ def _by_name(columns: Iterable[str]) -> dict[str, str]:
 
 def _sum(values: pa.ChunkedArray) -> int:
     return int(pc.sum(values).as_py() or 0)
-
-
-def _some(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

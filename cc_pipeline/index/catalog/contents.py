@@ -28,14 +28,6 @@ class Contents:
 
     crawls: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def with_crawl(self, crawl: str, made_from: str) -> Contents:
-        """These contents with one crawl added or replaced."""
-        return Contents({**self.crawls, crawl: made_from})
-
-    def without(self, crawl: str) -> Contents:
-        """These contents with one crawl less."""
-        return Contents({name: digest for name, digest in self.crawls.items() if name != crawl})
-
 
 def crawl_file(folder: Path, crawl: str) -> Path:
     """Where the file of ``crawl`` lies."""

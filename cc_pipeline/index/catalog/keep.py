@@ -1,4 +1,5 @@
-"""Brings a catalog's folder up to date crawl by crawl: adds, replaces, drops, and merges when it is due.
+"""Building the catalog of all crawls takes minutes, and a harvest changes one of them. So it is brought up to date
+crawl by crawl: adds, replaces, drops, and merges when it is due.
 
 One process at a time, which the caller sees to. Each step leaves a catalog that can be read; one that was killed goes
 on where it stopped.
@@ -32,6 +33,11 @@ _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _KNOWN: Final = f"({_LOW} IS NOT NULL AND {_HIGH} IS NOT NULL)"
 
+#: Crawls that may change before all are merged again, which takes some 0.1 s a crawl.
+MOST_UNMERGED: Final = 9
+#: Of them, those not yet in the file of recent ones: a question about all crawls asks so many files beside the two.
+MOST_LOOSE: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class _Source:
@@ -58,7 +64,7 @@ def merged_crawls(path: Path) -> dict[str, str]:
         con.close()
 
 
-def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str], *, threads: int | None = None) -> None:
+def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str]) -> None:
     """Replaces the merged file ``path`` by one of ``crawls`` (each with its digest).
 
     Rows come from the old one where it has them, else from the crawls' own files in ``folder``.
@@ -68,7 +74,7 @@ def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str], *, threads
     here = merged_crawls(path)
     kept = [crawl for crawl, digest in crawls.items() if here.get(crawl) == digest]
     # one thread: each has buffers of its own, and sorting a slice takes less time than reading it
-    with building(path, threads or 1) as con:
+    with building(path, threads=1) as con:
         sources = []
         if kept:
             con.execute(f"ATTACH '{quoted(path)}' AS before (READ_ONLY)")
@@ -128,12 +134,6 @@ def _cuts(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> list[by
     return sorted(set(lowest[:: max(1, _SLICE_ROWS // BLOCK_ROWS)][1:]))
 
 
-#: Crawls that may change before all are merged again, which takes some 0.1 s a crawl.
-MOST_UNMERGED: Final = 9
-#: Of them, those not yet in the file of recent ones: a question about all crawls asks so many files beside the two.
-MOST_LOOSE: Final = 2
-
-
 class CrawlSources(TypedDict):
     """A crawl's rows by table."""
 
@@ -175,19 +175,22 @@ def update_catalog(
     ``EnvironmentFault`` when the disk does not take it; what was built before stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
+    for left in folder.glob(".*.part*"):  # what killed builders left
+        left.unlink(missing_ok=True)
     contents = read_contents(folder)
     stale = [crawl for crawl in stale_crawls(folder, wanted) if crawl not in held_back]
     for number, crawl in enumerate(stale):
         progress.report("catalog", number, len(stale), crawl)
         build_catalog(crawl_file(folder, crawl), **read(crawl))
-        contents = contents.with_crawl(crawl, wanted[crawl])
+        contents = Contents({**contents.crawls, crawl: wanted[crawl]})
         write_contents(folder, contents)
     dropped = [crawl for crawl in contents.crawls if crawl not in wanted]
     for crawl in dropped:
-        contents = contents.without(crawl)
+        contents = Contents({name: made for name, made in contents.crawls.items() if name != crawl})
         write_contents(folder, contents)
-    _sweep_crawls(folder, contents)
+    for path in folder.glob("*.duckdb"):  # also those that a killed drop or a killed build left
+        if path not in (base_file(folder), recent_file(folder)) and path.stem not in contents.crawls:
+            path.unlink(missing_ok=True)
     if wanted.keys() <= contents.crawls.keys():
         for old in (file_of_before(folder), file_of_before(folder).with_suffix(".versions.json")):
             old.unlink(missing_ok=True)
@@ -211,16 +214,3 @@ def _merge_when_due(folder: Path, contents: Contents, most_unmerged: int) -> boo
         merge_crawls(folder, recent_file(folder), unmerged)
         return True
     return False
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what killed builders left."""
-    for left in folder.glob(".*.part*"):
-        left.unlink(missing_ok=True)
-
-
-def _sweep_crawls(folder: Path, contents: Contents) -> None:
-    """Removes the files of crawls that are not listed, also those that a killed drop or a killed build left."""
-    for path in folder.glob("*.duckdb"):
-        if path not in (base_file(folder), recent_file(folder)) and path.stem not in contents.crawls:
-            path.unlink(missing_ok=True)

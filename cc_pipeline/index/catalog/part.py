@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,26 +27,14 @@ _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Restricts an answer. ``None`` means all; times are aware, ``since`` inclusive, ``until`` exclusive."""
+    """Restricts an answer. ``None`` means all."""
 
     crawls: tuple[str, ...] | None = None
     subsets: tuple[str, ...] | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
     def takes(self, crawl: str, subset: str) -> bool:
         """Whether row groups of this crawl and subset are wanted."""
         return (self.crawls is None or crawl in self.crawls) and (self.subsets is None or subset in self.subsets)
-
-
-@dataclass(frozen=True, slots=True)
-class PartMatches:
-    """What one file answers to many targets: ``targets[i]`` may be in row ``rows[i]`` of ``known``."""
-
-    known: pa.Table
-    unknown: pa.Table
-    targets: np.ndarray
-    rows: np.ndarray
 
 
 class Part:
@@ -85,42 +71,6 @@ class Part:
         if few:
             return [self._few(query, values, ranges), unknown]
         return [_inside(self._shown(self._query(query, values)).cast(ANSWER_SCHEMA), ranges), unknown]
-
-    def row_groups_for_many(self, wanted: Filter, asked: Sequence[tuple[int, KeyRange]]) -> PartMatches:
-        """Like ``row_groups_for``, for many targets in one pass: ``asked`` has a target's number with each range."""
-        unknown = self._unknown(wanted)
-        questions = [(number, block, r.start, r.end) for number, r in asked for block in self._candidates(r)]
-        if not questions:
-            nothing = np.empty(0, np.int64)
-            return PartMatches(unknown.slice(0, 0), unknown, nothing, nothing)
-        conditions, values = self._conditions(wanted)
-        restricted = "".join(f" AND {condition}" for condition in conditions)
-        number, block, start, end = zip(*questions, strict=True)
-        asked_table = pa.table(
-            {
-                "target": pa.array(number, pa.int64()),
-                "block": pa.array(block, pa.int64()),
-                "range_start": pa.array(start, pa.binary()),
-                "range_end": pa.array(end, pa.binary()),
-            }
-        )
-        cursor = self._con.cursor()
-        cursor.register("asked", asked_table)
-        hits = cursor.sql(
-            f"""SELECT DISTINCT asked.target, row_groups.rowid AS row FROM {self.name}.row_groups row_groups JOIN asked
-            ON row_groups.rowid // {self._block_rows} = asked.block
-            AND (asked.range_end IS NULL OR {_LOW} < asked.range_end) AND {_HIGH} >= asked.range_start
-            WHERE row_groups.rowid >= {min(block) * self._block_rows}
-            AND row_groups.rowid < {min(self._known, (max(block) + 1) * self._block_rows)}{restricted}""",
-            params=values,
-        ).to_arrow_table()
-        row_ids = np.unique(hits["row"].to_numpy())
-        cursor.register("hit", pa.table({"id": row_ids}))
-        rows = cursor.sql(
-            f"SELECT {_COLUMNS} FROM {self.name}.row_groups groups JOIN hit ON groups.rowid = hit.id ORDER BY hit.id"
-        ).to_arrow_table()
-        found = np.searchsorted(row_ids, hits["row"].to_numpy())
-        return PartMatches(rows.cast(ANSWER_SCHEMA), unknown, hits["target"].to_numpy(), found)
 
     def rows_of(self, table: str, crawl: str | None) -> pa.Table:
         """Rows of ``coverage`` or ``index_files``, of one crawl or of all that are this file's to answer."""
@@ -160,12 +110,6 @@ class Part:
         if self.hidden and hides:
             conditions.append(f"crawl NOT IN ({', '.join('?' * len(self.hidden))})")
             values += self.hidden
-        if wanted.since is not None:
-            conditions.append("(fetch_time_max IS NULL OR fetch_time_max >= ?)")
-            values.append(wanted.since)
-        if wanted.until is not None:
-            conditions.append("(fetch_time_min IS NULL OR fetch_time_min < ?)")
-            values.append(wanted.until)
         return conditions, values
 
     def _query(self, query: str, values: Sequence[object]) -> pa.Table:
@@ -235,12 +179,7 @@ class Part:
                     slices[-1] = (slices[-1][0], slices[-1][1] + count)
                 else:
                     slices.append((first, count))
-        rows = pa.concat_tables([self._unknown_rows.slice(0, 0), *(self._unknown_rows.slice(*part) for part in slices)])
-        if wanted.since is not None:
-            rows = rows.filter(pc.fill_null(pc.greater_equal(rows["fetch_time_max"], wanted.since), True))
-        if wanted.until is not None:
-            rows = rows.filter(pc.fill_null(pc.less(rows["fetch_time_min"], wanted.until), True))
-        return rows
+        return pa.concat_tables([self._unknown_rows.slice(0, 0), *(self._unknown_rows.slice(*part) for part in slices)])
 
 
 def _covering(known: tuple[bytes, bytes | None] | None, more: KeyRange) -> tuple[bytes, bytes | None]:

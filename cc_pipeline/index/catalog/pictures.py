@@ -24,13 +24,13 @@ _MOST_FILES: Final = 60
 _TICKS: Final = 9
 
 
-def plot_key_ranges(row_groups: pa.Table, *, title: str = "", files: int = _MOST_FILES) -> bytes:
-    """A PNG with one line for each file (at most ``files``) and one bar for each row group: where its keys begin
+def plot_key_ranges(row_groups: pa.Table, *, title: str = "") -> bytes:
+    """A PNG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: where its keys begin
     and end, in the order of all keys shown. A line's first row group is its topmost: those of a sorted file go down
     like stairs, overlapping ones (orange) lie above each other.
     """
     known = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
-    paths = _spread(pc.unique(known["path"]).to_pylist(), files)
+    paths = _spread(pc.unique(known["path"]).to_pylist(), _MOST_FILES)
     known = known.filter(pc.is_in(known["path"], value_set=pa.array(paths, pa.string())))
     known = known.sort_by([("path", "ascending"), ("row_group", "ascending")])
     low, high, owner = known[_LOW].to_pylist(), known[_HIGH].to_pylist(), known["path"].to_pylist()

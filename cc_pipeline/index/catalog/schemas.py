@@ -18,13 +18,11 @@ from cc_pipeline.keys import TIMESTAMP
 KEY_COLUMN: Final = "url_surtkey"
 
 #: Where the key column of a row group is: what a look-up reads first, kept in ``row_groups`` itself.
-KEY_CHUNK_FIELDS: Final = (
-    "key_chunk_offset",
-    "key_chunk_bytes",
-    "key_offset_index_offset",
-    "key_offset_index_length",
-    "key_column_index_offset",
-    "key_column_index_length",
+KEY_CHUNK_FIELDS: Final = tuple(
+    """
+key_chunk_offset key_chunk_bytes key_offset_index_offset key_offset_index_length key_column_index_offset
+key_column_index_length
+""".split()
 )
 
 #: ``outcome`` is ``decoded`` or ``failed`` (then ``reason`` and ``fault_offset`` say why and where).

@@ -1,4 +1,4 @@
-"""From the last bytes of a Parquet index file to what look-ups need: one row for each row group.
+"""A footer says where each row group lies and which keys it holds; decoded, it is one row for each row group.
 
 This module checks all of a footer before any library reads it: Arrow ends the whole process on some files.
 Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
@@ -6,19 +6,19 @@ Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, `
 
 from __future__ import annotations
 
-import importlib
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cc_pipeline import compiled
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers import walk_py
@@ -41,25 +41,36 @@ from cc_pipeline.index.footers.walk_py import (
     FooterWalk,
 )
 
+TRAILER_BYTES: Final = 8
+SMALLEST_FILE: Final = 12
+#: A footer beyond this is refused: real ones are 30 to 350 KB.
+MAX_FOOTER_BYTES: Final = 16 * 2**20
 
-class _Compiled(Protocol):
-    def __call__(
-        self, metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int
-    ) -> tuple[object, ...]: ...
+DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
+#: What a look-up reads first: the key to find rows, then the pointer into the archive.
+DEFAULT_LOOKUP_COLUMNS: Final = tuple(
+    """
+url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
+""".split()
+)
+
+Cells: TypeAlias = npt.NDArray[np.int64]
+
+_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ENCODINGS: Final = {
+    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
+}  # fmt: skip
+#: The fields of a chunk that its statistics depend on: flags and ordinal.
+_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
+_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
+_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
 
-def _compiled() -> _Compiled | None:
-    try:
-        module = importlib.import_module("cc_pipeline.index.footers._footerwalk")
-    except ImportError:
-        return None
-    return cast(_Compiled, module.walk)
-
-
-_walk_c = _compiled()
-
+_Walk: TypeAlias = Callable[[bytes, tuple[bytes, ...], int, int], tuple[object, ...]]
+_walk_c: _Walk | None = compiled("index.footers._footerwalk", "walk")
 #: Whether the compiled walk is in use.
-COMPILED = _walk_c is not None
+COMPILED: Final = _walk_c is not None
 
 
 def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
@@ -77,37 +88,6 @@ def compiled_walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, li
         return FooterWalk._make(_walk_c(metadata, names, stat_count, limit))
     except ValueError as error:
         raise FooterFault(*error.args) from None
-
-
-TRAILER_BYTES: Final = 8
-SMALLEST_FILE: Final = 12
-#: A footer beyond this is refused: real ones are 30 to 350 KB.
-MAX_FOOTER_BYTES: Final = 16 * 2**20
-
-DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: What a look-up reads first: the key to find rows, then the pointer into the archive.
-DEFAULT_LOOKUP_COLUMNS: Final = (
-    "url_surtkey",
-    "url",
-    "url_host_name",
-    "fetch_time",
-    "fetch_status",
-    "warc_filename",
-    "warc_record_offset",
-    "warc_record_length",
-)
-
-Cells: TypeAlias = npt.NDArray[np.int64]
-
-_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-_ENCODINGS: Final = {
-    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
-}  # fmt: skip
-#: The fields of a chunk that its statistics depend on: flags and ordinal.
-_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
-_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
-_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +154,7 @@ class FooterRows:
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
         """Every row group as an object; for one file. Tables of many files come from ``catalog.from_footers``."""
-        return tuple(self.chosen_groups(range(self.group_count)))
-
-    @property
-    def group_count(self) -> int:
-        """How many row groups there are."""
-        return len(self.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+        return tuple(self.chosen_groups(range(len(self.row_counts()))))
 
     def row_counts(self) -> list[int]:
         """Rows of each row group."""
@@ -203,16 +178,7 @@ class FooterRows:
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
                     found[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
-            yield RowGroup(
-                number,
-                rows,
-                _known(total),
-                compressed,
-                _known(first),
-                _known(end),
-                known,
-                found,
-            )
+            yield RowGroup(number, rows, _known(total), compressed, _known(first), _known(end), known, found)
 
     def statistics(self, index: int) -> StatisticsColumn:
         """Statistics of ``stat_columns[index]`` in every row group."""

@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from cc_pipeline.commoncrawl.key_ranges import prefix_range
 from cc_pipeline.index.footers.walk_py import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
 
 Kind = Literal["bytes", "integer", "time"]
@@ -211,12 +212,7 @@ def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | N
         return None, None
     if shared < len(low) and low[shared] < high[shared] < 0x80:
         return safe_low, prefix + bytes([high[shared] + 1])
-    return safe_low, _after_all_with(prefix)
-
-
-def _after_all_with(prefix: bytes) -> bytes | None:
-    trimmed = prefix.rstrip(b"\xff")
-    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+    return safe_low, prefix_range(prefix).end
 
 
 def _deprecated(

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -179,16 +178,14 @@ class FooterWriter(CrawlFooters):
                 f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
             ) from error
         super().__init__(folder)
-        self._number, self._end = self._choose_segment()
+        self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
         self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
         os.ftruncate(self._file, self._end)
 
     def __enter__(self) -> FooterWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -238,11 +235,6 @@ class FooterWriter(CrawlFooters):
             ) from error
         self._remember(entry, _Place(self._number, self._end, len(note), len(stored)))
         self._end += len(data)
-
-    def _choose_segment(self) -> tuple[int, int]:
-        if not self._ends:
-            return 0, 0
-        return len(self._ends) - 1, self._ends[-1]
 
     def _next_segment(self) -> None:
         self.sync()

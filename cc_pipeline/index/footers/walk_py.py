@@ -15,24 +15,12 @@ from cc_pipeline.index.footers.thrift import BINARY, BOOLEANS, INTEGERS, LIST, S
 
 #: Columns of the two integer tables a walk returns. ``-1`` means absent everywhere but in ``flags``.
 ROW_GROUP_FIELDS: Final = ("rows", "total_bytes", "compressed_bytes", "file_offset", "chunks", "first", "end")
-CHUNK_FIELDS: Final = (
-    "flags",
-    "type",
-    "codec",
-    "encodings",
-    "values",
-    "uncompressed_bytes",
-    "compressed_bytes",
-    "data_page_offset",
-    "dictionary_page_offset",
-    "offset_index_offset",
-    "offset_index_length",
-    "column_index_offset",
-    "column_index_length",
-    "bloom_filter_offset",
-    "bloom_filter_length",
-    "null_count",
-    "ordinal",
+CHUNK_FIELDS: Final = tuple(
+    """
+flags type codec encodings values uncompressed_bytes compressed_bytes data_page_offset dictionary_page_offset
+offset_index_offset offset_index_length column_index_offset column_index_length bloom_filter_offset
+bloom_filter_length null_count ordinal
+""".split()
 )
 PRESENT: Final = 1
 ELSEWHERE: Final = 2

@@ -191,14 +191,7 @@ def _as_file(column: ColumnLayout, pages: bytes, rows: int, source: str, offset:
 
 
 def _decoded(
-    column: ColumnLayout,
-    whole: bytes,
-    rows: int,
-    batch: int,
-    source: str,
-    offset: int | None,
-    *,
-    numbers: bool = False,
+    column: ColumnLayout, whole: bytes, rows: int, batch: int, source: str, offset: int | None, *, numbers: bool = False
 ) -> Iterator[pa.Array]:
     """``batch`` values at a time; ``numbers`` leaves entries of the dictionary as what they are in the pages."""
     decoded = 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
-from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import find_gaps, not_harvested, unharvested
 from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.index.parquet.places import (
@@ -35,7 +35,7 @@ _SUFFIX = 128 << 10
 class SuffixReader(Protocol):
     """The part of ``Transport`` that is needed to read a footer."""
 
-    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes: ...
+    def read_suffix(self, key: str, length: int) -> RangeBytes: ...
 
 
 class RowGroupFinder(Protocol):
@@ -168,8 +168,7 @@ class CatalogFinder:
 
     def __init__(self, catalog: CatalogTables, reader: SuffixReader, footers: FooterStore | None = None) -> None:
         self._catalog = catalog
-        self._store = footers
-        self._crawl_footers = lru_cache(maxsize=8)(self._read_store)
+        self._crawl_footers = lru_cache(maxsize=8)(lambda crawl: None if footers is None else footers.read(crawl))
         self._footers = Footers(reader, stored=self._stored)
         self._files = lru_cache(maxsize=64)(self._read_files)
 
@@ -215,9 +214,6 @@ class CatalogFinder:
         for row in self._catalog.coverage(crawl).to_pylist():
             if row["subset"] in subsets and row["expected"] and not row["harvested"]:
                 raise EnvironmentFault(f"the catalog has no row groups of {crawl} {row['subset']}", _ADVICE)
-
-    def _read_store(self, crawl: str) -> CrawlFooters | None:
-        return None if self._store is None else self._store.read(crawl)
 
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)

@@ -1,4 +1,5 @@
-"""Page indexes that a harvest has kept: a look-up that finds them knows its pages before its first request.
+"""A look-up spends its first requests on page indexes. A harvest can keep them, so that a look-up knows its pages
+before its first request, and its price.
 
 They lie in one SQLite file a crawl, beside its footers; a row is an index file. Each says which file it is of: its size
 and the digest of its footer. The SQLite file can be deleted at any time: look-ups then ask for page indexes themselves.
@@ -14,7 +15,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -46,6 +46,9 @@ _COUNT: Final = struct.Struct("<I")
 #: The most page index bytes of one file that are believed and held: a real file has some 1.5 MB.
 MOST_BYTES: Final = 32 << 20
 _CODEC: Final = pa.Codec("zstd")
+
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
 
 
 def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
@@ -173,9 +176,7 @@ class KeptWriter:
     def __enter__(self) -> KeptWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._con.close()
 
     def known(self) -> dict[str, tuple[int, str, str | None]]:
@@ -383,10 +384,6 @@ def _wanted(footer: bytes, entry: FooterEntry) -> list[Piece]:
         for column in columns.values():
             pieces += index_pieces(entry.path, column, group.rows)
     return pieces
-
-
-#: Rows in a page as the index's writer cuts them.
-_PAGE_ROWS = 20_000
 
 
 def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:

@@ -169,7 +169,6 @@ class ParquetLocator:
         *,
         columns: Sequence[str] | None = None,
         indexes: PageIndexes | None = None,
-        round_bytes: int = _ROUND_BYTES,
         doubt: Callable[[str], bool] = lambda path: False,
     ) -> None:
         """``doubt`` is told of a file that holds something else than it should, and says whether ``reader`` will ask
@@ -177,7 +176,6 @@ class ParquetLocator:
         self.columns = columns
         self._reader = reader
         self._finder = finder
-        self._round_bytes = round_bytes
         self._doubt = doubt
         self._indexes = indexes or PageIndexes()
 
@@ -241,7 +239,7 @@ class ParquetLocator:
         for place in places:
             names = wanted_columns(self.columns, place.file)
             size = sum(place.columns[name].size for name in names if name in place.columns)
-            if batch and held + size > self._round_bytes:
+            if batch and held + size > _ROUND_BYTES:
                 yield batch
                 batch, held = [], 0
             batch.append(place)

@@ -61,7 +61,7 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
     ``data`` was read at byte ``at`` of ``source``. Raises ``DataFault`` for anything but ascending pages inside the
     chunk that start with row 0.
     """
-    locations = _field(data, 1, source, at)
+    locations = _list(_struct(data, source, at), 1, source, at)
     offsets: list[int] = []
     sizes: list[int] = []
     first_rows: list[int] = []
@@ -128,10 +128,6 @@ def index_lists(
             f"a column index has bounds of {len(low)} pages, the offset index {pages} pages",
         )
     return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
-
-
-def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:
-    return _list(_struct(data, source, at), number, source, at)
 
 
 def _struct(data: bytes, source: str, at: int) -> dict[int, Value]:

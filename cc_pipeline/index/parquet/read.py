@@ -371,11 +371,11 @@ def _starts(part: _Selection) -> tuple[Rows, Rows]:
 
 
 #: Rows of a batch; a row of the four columns of a URL index takes about 250 bytes.
-BATCH_ROWS = 16_384
+_SCANNED_ROWS = 16_384
 
 
 def scan_columns(
-    reader: ManyReader, place: RowGroupPlace, names: Sequence[str], cost: Cost, batch: int = BATCH_ROWS
+    reader: ManyReader, place: RowGroupPlace, names: Sequence[str], cost: Cost
 ) -> Iterator[list[pa.Array]]:
     """Batches of the columns ``names`` of one row group, in their physical types.
 
@@ -393,7 +393,7 @@ def scan_columns(
         # one column after the other: decoding copies the bytes, and only one column has them here twice
         found = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
         columns.append(
-            decode_batches(column.layout, found.pop(piece), place.rows, batch, source=path, offset=piece.offset)
+            decode_batches(column.layout, found.pop(piece), place.rows, _SCANNED_ROWS, source=path, offset=piece.offset)
         )
     for batches in zip(*columns, strict=True):
         if len({len(values) for values in batches}) != 1:

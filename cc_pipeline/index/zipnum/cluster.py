@@ -1,8 +1,8 @@
-"""Searches a ZipNum ``cluster.idx``: one line for each gzip member of the CDXJ shards, sorted by key.
+"""A ``cluster.idx`` has one line for each gzip member of the CDXJ shards, sorted by key, and some hundred megabytes.
+So it is searched by range reads, and never downloaded whole.
 
 A line is ``<surt> <timestamp>\\t<shard>\\t<offset>\\t<length>[\\t<number>]`` and names the member's first capture.
-The file has about a hundred megabytes for a crawl, so it is searched by range reads and never downloaded whole. What
-was read is known from then on as spans of whole lines, which bound every later search.
+What was read is known from then on as spans of whole lines, which bound every later search.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
@@ -29,6 +30,24 @@ _DIGITS: Final = b")+,-./0123456789:_abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = bytes(bisect_right(_DIGITS, byte) for byte in range(256))
 _DEPTH: Final = 8
 _LAST: Final = b"\xff"
+
+#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
+#: takes as many lines along as it can.
+PROBE = 256 << 10
+#: What is left of the file is read whole from here on.
+WHOLE = 512 << 10
+#: Bytes of the first stretch read behind the lines that are known.
+STRETCH = 64 << 10
+#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
+_CLOSE = 1
+#: No line is longer: keys of the index have a few kilobytes at most.
+_LONGEST_LINE = 1 << 20
+#: Each further stretch is twice as long as the last one, up to this many bytes.
+_MOST_STRETCH = 4 << 20
+#: Bytes of lines held in memory.
+_MOST_HELD = 32 << 20
+#: Spans that wait to be kept.
+_MOST_LEARNT = 64
 
 
 class Marks:
@@ -63,25 +82,6 @@ def _number(text: bytes) -> int:
     return number
 
 
-#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
-#: takes as many lines along as it can.
-PROBE = 256 << 10
-#: What is left of the file is read whole from here on.
-WHOLE = 512 << 10
-#: Bytes of the first stretch read behind the lines that are known.
-STRETCH = 64 << 10
-#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
-_CLOSE = 1
-#: No line is longer: keys of the index have a few kilobytes at most.
-_LONGEST_LINE = 1 << 20
-#: Each further stretch is twice as long as the last one, up to this many bytes.
-_MOST_STRETCH = 4 << 20
-#: Bytes of lines held in memory.
-_MOST_HELD = 32 << 20
-#: Spans that wait to be kept.
-_MOST_LEARNT = 64
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """A gzip member of a shard: ``offset`` and ``length`` in bytes, and the key of its first line."""
@@ -102,6 +102,11 @@ class Span:
     first: bytes
     last: bytes
     data: bytes | None = None
+
+
+_at = attrgetter("at")
+_first = attrgetter("first")
+_first_key = attrgetter("first_key")
 
 
 class Cluster:
@@ -320,7 +325,8 @@ class Cluster:
         with self._lock:
             if self._size is None:
                 answer = self._reader.read(self.key, 0, 1)
-                self.reads, self.bytes_read = self.reads + 1, self.bytes_read + len(answer.data)
+                self.reads += 1
+                self.bytes_read += len(answer.data)
                 if answer.total is None:
                     raise EnvironmentFault(
                         f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
@@ -331,27 +337,12 @@ class Cluster:
     def _read(self, offset: int, length: int) -> bytes:
         answer = self._reader.read(self.key, offset, length)
         if len(answer.data) != length or answer.total not in (None, self._size):
-            raise DataFault(
-                DataKind.LENGTH_MISMATCH,
-                self.key,
-                offset,
-                f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for",
-            )
+            came = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
+            raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, came)
         with self._lock:
-            self.reads, self.bytes_read = self.reads + 1, self.bytes_read + length
+            self.reads += 1
+            self.bytes_read += length
         return answer.data
-
-
-def _at(span: Span) -> int:
-    return span.at
-
-
-def _first(span: Span) -> bytes:
-    return span.first
-
-
-def _first_key(member: Member) -> bytes:
-    return member.first_key
 
 
 def _has(window: Sequence[Member], start: bytes) -> bool:

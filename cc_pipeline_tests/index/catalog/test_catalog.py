@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.catalog import build as catalog_build
 from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import open_catalog, plan_lookup
+from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.checks import (
     check_coverage,
     check_plausible_rows,
@@ -39,7 +39,6 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
-from cc_pipeline_tests.index.catalog.many import for_target
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -108,14 +107,6 @@ def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, 
         found = catalog.row_groups_for(crawls, subsets, ranges)
         assert found.schema.equals(ANSWER_SCHEMA)
         assert places(found) == [("a.parquet", n) for n, row in enumerate(rows) if may_match(row, ranges)]
-        targets = {f"t{n}": [key_range] for n, key_range in enumerate(ranges)} | {"all": ranges, "none": []}
-        many = catalog.row_groups_for_many(crawls, subsets, targets)
-        for name, asked in targets.items():
-            expected = [n for n, row in enumerate(rows) if may_match(row, asked)]
-            if not asked:  # what is unknown may hold anything
-                expected = [n for n, row in enumerate(rows) if may_match(row, ranges) and not row["url_surtkey_min"]]
-                expected = [n for n in expected if rows[n]["url_surtkey_min"] is None]
-            assert places(for_target(many, name)) == [("a.parquet", n) for n in expected]
 
 
 def test_half_known_bounds_are_never_pruned_wrongly(tmp_path: Path):
@@ -130,34 +121,6 @@ def test_a_domain_and_its_look_alikes(tmp_path: Path):
     with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
         found = catalog.row_groups_for("CC-MAIN-2024-22", ["warc"], parse_target("example.com").ranges)
         assert set(found["url_surtkey_min"].to_pylist()) == {keys[0], keys[1], keys[3]}
-
-
-def test_by_time(tmp_path: Path):
-    groups = row_groups(
-        [
-            {"url_surtkey_min": b"a", "url_surtkey_max": b"z", "fetch_time_min": START, "fetch_time_max": START},
-            {
-                "url_surtkey_min": b"a",
-                "url_surtkey_max": b"z",
-                "fetch_time_min": START + timedelta(days=2),
-                "fetch_time_max": START + timedelta(days=3),
-            },
-            {"url_surtkey_min": b"a", "url_surtkey_max": b"z"},
-            {"fetch_time_min": START, "fetch_time_max": START},
-            {},
-        ]
-    )
-    everything = [KeyRange(b"", None)]
-    with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
-
-        def asked(**times: datetime) -> list[int]:
-            return [number for _, number in places(catalog.row_groups_for(None, None, everything, **times))]
-
-        assert asked(since=START + timedelta(days=1)) == [1, 2, 4]
-        assert asked(until=START + timedelta(days=1)) == [0, 2, 3, 4]
-        assert asked(since=START, until=START + timedelta(days=2, seconds=1)) == [0, 1, 2, 3, 4]
-        many = catalog.row_groups_for_many(None, None, {"x": everything}, since=START + timedelta(days=1))
-        assert [number for _, number in places(for_target(many, "x"))] == [1, 2, 4]
 
 
 def test_a_crawl_is_replaced_under_an_open_reader(tmp_path: Path):
@@ -272,28 +235,11 @@ def test_another_process_reads_while_this_one_has_it_open(tmp_path: Path):
     assert done.stdout.strip() == "1"
 
 
-def test_price_is_an_upper_bound_with_its_reasons(tmp_path: Path):
-    indexed = {"key_offset_index_offset": 5, "key_offset_index_length": 10, "key_column_index_length": 20}
-    groups = row_groups(
-        [
-            {"url_surtkey_min": b"a", "url_surtkey_max": b"b", "rows": 2_000_000, "compressed_bytes": 10**9, **indexed},
-            {"url_surtkey_min": b"a", "url_surtkey_max": b"b", "path": "b.parquet", "compressed_bytes": 500},
-            {"url_surtkey_min": b"x", "url_surtkey_max": b"y"},
-            {},
-        ]
-    )
-    build(tmp_path / "c.duckdb", groups, coverage=coverage(expected=5, harvested=3, failed=1, missing=1))
-    with open_catalog(tmp_path / "c.duckdb") as catalog:
-        price = plan_lookup(catalog, "CC-MAIN-2024-22", ["warc"], [prefix_range(b"a")], columns=30)
-        assert (price.files, price.row_groups) == (2, 3)
-        assert price.bytes == 10**9 + 500 + 100 + 30 * 10 + 20
-        assert price.requests == 3 * 30 + 31
-        assert price.likely_bytes == 20_000_000 + 500 + 100 + 320
-        assert price.unbounded_row_groups == 1
-        assert len(price.notes) == 2
-        nothing = plan_lookup(catalog, "CC-MAIN-2023-14", ["warc"], [prefix_range(b"a")])
-    assert (nothing.row_groups, nothing.bytes, nothing.unbounded_row_groups) == (0, 0, 0)
-    assert "knows nothing" in nothing.notes[0]
+def test_row_groups_without_bounds_are_counted_among_those_that_may_match(tmp_path: Path):
+    groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"x"}, {}])
+    with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
+        assert catalog.unbounded("CC-MAIN-2024-22", ["warc"], [prefix_range(b"a")]) == 1
+        assert catalog.unbounded("CC-MAIN-2023-14", ["warc"], [prefix_range(b"a")]) == 0
 
 
 def test_checks_tell_good_from_bad():

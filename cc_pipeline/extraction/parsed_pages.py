@@ -1,4 +1,5 @@
-"""Pages of stored records: read back, parsed in supervised processes, put aside in a file a table."""
+"""Pages of stored records: those of before that can be kept, and the others, read back, parsed in supervised processes
+and put aside in a file a table."""
 
 from __future__ import annotations
 
@@ -17,13 +18,12 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
-from cc_pipeline.extraction.held import gone
+from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.reading import RecordRow as Row
-from cc_pipeline.records.reading import page_of, read_members
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
+from cc_pipeline.records.reading import Row, page_of, read_members
 from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
@@ -31,6 +31,14 @@ from cc_pipeline.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from cc_pipeline.documents.html.content import Extractor
+
+#: Rows of a page table, batch by batch, as often as they are opened.
+OpenPages = Callable[[], Iterator[pa.RecordBatch]]
+#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
+BATCH_ROWS = 64
+_BATCH_BYTES = 16 << 20
+_PARSERS = "cc_pipeline.documents.batch.worker"
+_SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
 
 
 class PagesBefore:
@@ -50,8 +58,8 @@ class PagesBefore:
         whose records are given here."""
         if not self._there:
             return records
-        kept = pc.and_(_among(records, self._there), pc.equal(records.column("outcome"), "fetched"))
-        _collect(records.filter(kept), self._kept)
+        kept = pc.and_(among_their_targets(records, self._there), pc.equal(records.column("outcome"), "fetched"))
+        add_by_target(records.filter(kept), self._kept)
         return records.filter(pc.invert(kept))
 
     def rows(self, table: str) -> Iterator[pa.RecordBatch]:
@@ -60,7 +68,7 @@ class PagesBefore:
         names = [name for name in schema.names if name != "crawl"]
         kept = {target: places.places() for target, places in self._kept.items()}
         for batch in stream_slices(self._workspace.lake, table, self._crawl, [*kept], names):
-            own = pa.Table.from_batches([batch.filter(_among(batch, kept))])
+            own = pa.Table.from_batches([batch.filter(among_their_targets(batch, kept))])
             if own.num_rows:
                 crawl = pa.repeat(pa.scalar(self._crawl, pa.string()), own.num_rows)
                 whole = own.append_column("crawl", crawl).select(schema.names).cast(schema)
@@ -89,38 +97,12 @@ class PagesBefore:
                     pc.equal(batch.column("source_kind"), "records"),
                 ),
             )
-            _collect(batch.filter(pc.fill_null(sound, False)), found)
+            add_by_target(batch.filter(pc.fill_null(sound, False)), found)
         return {target: places.places() for target, places in found.items()}
-
-
-def _collect(rows: pa.RecordBatch, found: dict[str, PlacesFound]) -> None:
-    """Adds the places of ``rows`` to those of their targets."""
-    targets = rows.column("target")
-    for target in targets.unique().to_pylist():
-        found.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
-
-
-def _among(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
-    """For each of ``rows`` whether its place is one of its target's."""
-    mask = pa.array([False] * rows.num_rows, pa.bool_())
-    targets = rows.column("target")
-    for target in targets.unique().to_pylist():
-        if target in places:
-            mask = pc.or_(mask, pc.and_(pc.equal(targets, target), places[target].among(rows)))
-    return mask
 
 
 def _name(slice_: Slice) -> str:
     return f"parsed_with:{slice_.crawl}:{slice_.target}"
-
-
-#: Rows of a page table, batch by batch, as often as they are opened.
-OpenPages = Callable[[], Iterator[pa.RecordBatch]]
-#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
-BATCH_ROWS = 64
-_BATCH_BYTES = 16 << 20
-_PARSERS = "cc_pipeline.documents.batch.worker"
-_SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
 
 
 def options_of(settings: Settings) -> ParseOptions:

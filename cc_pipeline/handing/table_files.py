@@ -13,10 +13,11 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.handing.whole import Handed
+from cc_pipeline.handing.handed_files import Handed, Origin
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
+from cc_pipeline.settings import remembered_source
 
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
@@ -148,13 +149,14 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSp
         connection.execute(f"USE {_quoted_name(before)}")
 
 
-def publication(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], object]:
-    """Versions of the lake's tables that a published file shows, and when it was published."""
+def published_origin(connection: duckdb.DuckDBPyConnection, home: Path, asked: Sequence[str]) -> Origin:
+    """Where rows of a published file of ``home`` came from: the lake's tables that it shows, and when it was made."""
     try:
         rows = connection.execute("SELECT table_name, version, published_at FROM main.publication").fetchall()
     except duckdb.Error:
-        return {}, None
-    return {name: version for name, version, _ in rows if version >= 0}, rows[0][2] if rows else None
+        rows = []  # a data set, which shows no tables
+    versions = {name: version for name, version, _ in rows if version >= 0}
+    return Origin(str(home), remembered_source(home), asked, versions, rows[0][2] if rows else None)
 
 
 def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:

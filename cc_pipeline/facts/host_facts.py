@@ -1,4 +1,4 @@
-"""What datasets say of the hosts of targets: one row a host."""
+"""What datasets say of the hosts of targets: one row a host, in the shape of the table ``host_facts``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.facts.asking import (
+from cc_pipeline.facts.dataset_question import (
     Answer,
     Columns,
     Facts,
@@ -31,13 +31,22 @@ from cc_pipeline.facts.asking import (
 )
 from cc_pipeline.facts.datasets import Dataset
 from cc_pipeline.facts.host_keys import HostForm, HostRanges, WwwRule, host_key, host_of_surt
-from cc_pipeline.facts.lookup import Endings, KeyedPrice, folded
+from cc_pipeline.facts.keyed_lookup import Endings, KeyedPrice, folded
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The column by which hosts are joined.
 HOST: Final = "surt_host_name"
 #: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
 _FEW: Final = 64
+
+#: Columns of an answer about hosts that are no dataset's.
+HOST_FIELDS = (
+    pa.field("crawl", pa.string(), nullable=False),
+    pa.field(HOST, pa.string(), nullable=False),
+    pa.field("host", pa.string(), nullable=False),
+    pa.field("domain", pa.string()),
+)
+_Ask = Callable[[Dataset, HostRanges], Answer | None]
 
 
 class OfHosts:
@@ -91,17 +100,6 @@ class OfHosts:
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     return found
-
-
-#: Columns of an answer about hosts that are no dataset's.
-HOST_FIELDS = (
-    pa.field("crawl", pa.string(), nullable=False),
-    pa.field(HOST, pa.string(), nullable=False),
-    pa.field("host", pa.string(), nullable=False),
-    pa.field("domain", pa.string()),
-)
-
-_Ask = Callable[[Dataset, HostRanges], Answer | None]
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:

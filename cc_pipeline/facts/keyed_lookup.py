@@ -1,4 +1,5 @@
-"""Rows of some keys out of the shards of a dataset: its price before, and the pages that can hold them."""
+"""Rows of some keys out of the shards of a dataset: its price before, the pages that can hold them, and one row a key
+of what they gave."""
 
 from __future__ import annotations
 
@@ -25,6 +26,20 @@ from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 _WIDE = pa.decimal128(38, 0)
 #: How Arrow calls what a dataset may ask for.
 _AGGREGATES = {"first": "first", "min": "min", "max": "max", "sum": "sum", "any": "max"}
+
+#: Bytes of column chunks that one round may have to hold in memory.
+_ROUND_BYTES = 192 << 20
+#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
+MOST_ROWS = 4_000_000
+MOST_HELD = 1500 << 20
+#: Row groups of an unsorted dataset that are expected to have rows of what is asked.
+_LIKELY_GROUPS = 4
+#: How many times smaller than the keys the endings of a row group must be.
+_WORTH = 8
+T = TypeVar("T")
+Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
+#: The column of an answer that has the key as the dataset writes it.
+KEY_TEXT = "_key"
 
 
 def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
@@ -62,21 +77,6 @@ def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, 
 def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
     """``schema`` under other names."""
     return pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
-
-
-#: Bytes of column chunks that one round may have to hold in memory.
-_ROUND_BYTES = 192 << 20
-#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
-MOST_ROWS = 4_000_000
-MOST_HELD = 1500 << 20
-#: Row groups of an unsorted dataset that are expected to have rows of what is asked.
-_LIKELY_GROUPS = 4
-
-#: How many times smaller than the keys the endings of a row group must be.
-_WORTH = 8
-
-T = TypeVar("T")
-Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,10 +326,6 @@ def _without_faulty(
             if fault.source not in {each.path for each in left}:
                 raise
             gaps[fault.source] = _gap(fault)
-
-
-#: The column of an answer that has the key as the dataset writes it.
-KEY_TEXT = "_key"
 
 
 def _gap(fault: DataFault) -> Gap:

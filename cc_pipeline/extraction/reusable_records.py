@@ -1,4 +1,5 @@
-"""What the lake holds of the captures that a stage wants: rows whose bytes are there, and slices that lost some."""
+"""No record is fetched twice: what the lake holds of the captures that a stage wants, whichever targets had them
+fetched, and which slices lost bytes that they had."""
 
 from __future__ import annotations
 
@@ -29,6 +30,52 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Lowest key, the key behind the highest (``None``: to the end), slug.
 _Range = tuple[bytes, bytes | None, str]
+
+#: A file of a crawl's archive and the offset in it.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their places); the
+    stored files that they name; and how many were left out, because their bytes are gone or are not trusted."""
+
+    rows: OrderedRows
+    files: frozenset[str]
+    lost: int
+
+
+def held_rows(
+    workspace: Workspace,
+    crawl: str,
+    targets: Sequence[str],
+    places: Places,
+    scratch: Path,
+    distrusted: Collection[Place] = (),
+) -> Held:
+    """The rows of ``crawl`` that captures of ``targets``, which are all of ``places``, can take over; each stored file
+    they name is looked at once.
+
+    Only targets whose key ranges overlap can share captures, so only their rows are read.
+
+    ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
+    ``EnvironmentFault`` where the lake's place does not say what it has.
+    """
+    where = {"crawl": crawl, "target": overlapping(workspace, targets)}
+    sizes = StoredSizes(workspace.storage, crawl)
+    rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
+    files: set[str | None] = set()
+    lost = 0
+    for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
+        mine = batch.filter(places.among(batch))
+        bad = sizes.lost(mine)
+        if distrusted:
+            bad = pc.or_(bad, pc.and_(pc.is_valid(mine.column("stored_file")), _among(mine, distrusted)))
+        sound = mine.filter(pc.invert(bad))
+        rows.add(sound)
+        files.update(pc.unique(sound.column("stored_file")).to_pylist())
+        lost += mine.num_rows - sound.num_rows
+    return Held(rows, frozenset(name for name in files if name is not None), lost)
 
 
 def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
@@ -81,53 +128,6 @@ def _meant(definition: str) -> tuple[KeyRange, ...]:
         return parse_target(definition).ranges
     except UserInputError:
         return (KeyRange(b"", None),)  # what nobody can read may be anything
-
-
-#: A file of a crawl's archive and the offset in it.
-Place = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their places); the
-    stored files that they name; and how many were left out, because their bytes are gone or are not trusted."""
-
-    rows: OrderedRows
-    files: frozenset[str]
-    lost: int
-
-
-def held_rows(
-    workspace: Workspace,
-    crawl: str,
-    targets: Sequence[str],
-    places: Places,
-    scratch: Path,
-    distrusted: Collection[Place] = (),
-) -> Held:
-    """The rows of ``crawl`` that captures of ``targets``, which are all of ``places``, can take over; each stored file
-    they name is looked at once.
-
-    Only targets whose key ranges overlap can share captures, so only their rows are read.
-
-    ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
-    ``EnvironmentFault`` where the lake's place does not say what it has.
-    """
-    where = {"crawl": crawl, "target": overlapping(workspace, targets)}
-    sizes = StoredSizes(workspace.storage, crawl)
-    rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
-    files: set[str | None] = set()
-    lost = 0
-    for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
-        mine = batch.filter(places.among(batch))
-        bad = sizes.lost(mine)
-        if distrusted:
-            bad = pc.or_(bad, pc.and_(pc.is_valid(mine.column("stored_file")), _among(mine, distrusted)))
-        sound = mine.filter(pc.invert(bad))
-        rows.add(sound)
-        files.update(pc.unique(sound.column("stored_file")).to_pylist())
-        lost += mine.num_rows - sound.num_rows
-    return Held(rows, frozenset(name for name in files if name is not None), lost)
 
 
 def keys_to_be(rows: pa.Table | pa.RecordBatch, came: pa.Array) -> pa.Array | pa.ChunkedArray:

@@ -240,7 +240,7 @@ def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again
     path.rename(path.with_name("aside"))
     with monkeypatch.context() as before:
         before.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
-        before.setattr("cc_pipeline.extraction.paging.are_gone", lambda _: False)
+        before.setattr("cc_pipeline.extraction.parsed_pages.are_gone", lambda _: False)
         parse_records(workspace, NEW, [part])
     count = workspace.lake.read("records", {"target": part}).num_rows
     assert failures(workspace, part) == count

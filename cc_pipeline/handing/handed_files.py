@@ -33,6 +33,11 @@ class Origin:
     versions: Mapping[str, int] = field(default_factory=dict)
     published: datetime | None = None
 
+    def as_rows(self) -> list[tuple[str, str]]:
+        """Names and values, for files that hold it as a table."""
+        rows = [("home", self.home), ("source", self.source or ""), *(("asked", one) for one in self.asked)]
+        return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
+
 
 @dataclass(frozen=True, slots=True)
 class Handed:

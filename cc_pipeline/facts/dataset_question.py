@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards, page_indexes
-from cc_pipeline.facts.lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
+from cc_pipeline.facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.facts.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.kept_answers import KeptAnswers

@@ -17,7 +17,7 @@ from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.publish.publish import interrupted_slices
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions of which a look at everything compares rows; beyond, they are chosen by chance.
@@ -78,7 +78,7 @@ def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
     for crawl, targets, places in _places(workspace, look, chosen):
         for batch in stream_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target", *PLACE_NAME]):
             rows += batch.num_rows
-            lost = batch.filter(pc.invert(_among(batch, places)))
+            lost = batch.filter(pc.invert(among_their_targets(batch, places)))
             astray.update(key_of(Slice(crawl, target)) for target in lost.column("target").to_pylist())
     figures = {"rows": rows, "partitions": len(chosen), "rows without a page": astray.total()}
     if astray:
@@ -163,20 +163,11 @@ def _places(
 
 def _read_places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
     for crawl, targets in _groups(workspace, slices):
-        found: dict[str, PlacesFound] = {target: PlacesFound() for target in targets}
+        found: dict[str, PlacesFound] = {}
         where = {"crawl": crawl, "target": targets}
         for batch in stream_rows(workspace.lake, PARSE.main_table, where, ["target", *PLACE_NAME]):
-            for target in batch.column("target").unique().to_pylist():
-                found[target].add(batch.filter(pc.equal(batch.column("target"), target)))
+            add_by_target(batch, found)
         yield crawl, targets, {target: places.places() for target, places in found.items()}
-
-
-def _among(rows: pa.RecordBatch, places: dict[str, Places]) -> pa.Array:
-    mask = pa.array([False] * rows.num_rows, pa.bool_())
-    for target in rows.column("target").unique().to_pylist():
-        own = pc.equal(rows.column("target"), target)
-        mask = pc.or_(mask, pc.and_(own, places[target].among(rows)))
-    return mask
 
 
 def _html(

@@ -1,0 +1,101 @@
+"""The prompt of ``cc-pipeline sql``: statements over several lines, history, completion of names with Tab."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import FuzzyWordCompleter
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from cc_pipeline import interruption
+from cc_pipeline.cli.answers import is_complete
+from cc_pipeline.cli.output import console_err, notice
+from cc_pipeline.errors import CcPipelineError
+
+if TYPE_CHECKING:
+    import duckdb
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.output import Output
+
+_LEAVE = ("exit", "quit", "\\q", ".quit", ".exit")
+_GREETING = "A statement ends with ; and Enter. Tab completes names, SHOW TABLES; lists tables. Leave with Ctrl-D."
+_NAMES = (
+    "SELECT DISTINCT name FROM (SELECT table_name AS name FROM information_schema.tables UNION ALL "
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main') ORDER BY 1"
+)
+
+
+def converse(
+    connection: duckdb.DuckDBPyConnection,
+    history: Path,
+    ask: Callable[[str], object],
+    *,
+    screen: tuple[Input, Output] | None = None,
+) -> None:
+    """Hands what a person types to ``ask``, until they leave; an error is shown, and the next statement awaited.
+
+    Ctrl-C drops what is typed, or ends the query that runs. ``history`` is a file that what was typed is kept in.
+    ``screen`` is another terminal than this process's, for tests.
+    """
+    session: PromptSession[str] = PromptSession(
+        history=_kept(history),
+        multiline=True,
+        key_bindings=_keys(),
+        prompt_continuation="..> ",
+        completer=FuzzyWordCompleter(lambda: [row[0] for row in connection.execute(_NAMES).fetchall()]),
+        complete_while_typing=Condition(lambda: False),
+        enable_open_in_editor=True,
+        input=screen[0] if screen else None,
+        output=screen[1] if screen else None,
+    )
+    notice(_GREETING)
+    while True:
+        try:
+            text = session.prompt("cc> ").strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.rstrip(";").strip().lower() in _LEAVE:
+            return
+        try:
+            with interruption.of_one_step():
+                ask(text)
+        except CcPipelineError as error:
+            console_err.print(str(error), style="red", highlight=False, markup=False)
+        except KeyboardInterrupt:
+            notice("stopped")
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        """Enter ends a statement that is whole, a word that leaves, and, on an empty line, anything."""
+        buffer = event.current_buffer
+        text = buffer.text.strip()
+        if not text or text.lower() in _LEAVE or is_complete(text) or not buffer.document.current_line.strip():
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _kept(path: Path) -> History:
+    """The history in ``path``, which nobody else may read; in memory where it cannot be written."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    with suppress(OSError):
+        path.chmod(0o600)
+    return FileHistory(str(path))
