@@ -24,6 +24,7 @@ from cc_pipeline.engines.spark import job
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import Settings
+from cc_pipeline.settings.reading import FROM_ENVIRONMENT
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.publish.lake_pages import make_workspace
@@ -73,6 +74,7 @@ def of_dagster() -> Iterator[str]:
 
 def of_settings() -> Iterator[str]:
     """Settings, and each variable that the code reads or writes down for another process."""
+    yield from (f"variable CC_PIPELINE_{one.name.upper()}" for one in FROM_ENVIRONMENT)
     yield from (f"setting {field.name}" for field in fields(Settings))
     for path in SOURCES:
         text = path.read_text("utf-8")

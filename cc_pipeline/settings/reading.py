@@ -52,7 +52,7 @@ _READERS: Final[dict[str, Callable[[Mapping[str, str], str], Any]]] = {
 }
 #: The settings that are read so: all but places, and what lets somebody in there.
 _PLACES: Final = frozenset({"source", "home", "lake", "collinfo", "mirrors"})
-_FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _PLACES and one.type in _READERS]
+FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _PLACES and one.type in _READERS]
 #: What belongs to one machine, what nobody else is to see, and what the text of the source says.
 _KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
 
@@ -155,7 +155,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
     settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
-    read: dict[str, Any] = {one.name: _READERS[str(one.type)](env, one.name.upper()) for one in _FROM_ENVIRONMENT}
+    read: dict[str, Any] = {one.name: _READERS[str(one.type)](env, one.name.upper()) for one in FROM_ENVIRONMENT}
     read |= note.chosen if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
     settings = checked(replace(settings, **given))
