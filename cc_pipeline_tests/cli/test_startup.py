@@ -35,7 +35,7 @@ _TABLES = {"numpy", "pyarrow", "deltalake", "pyarrow.dataset"}
 _PICTURES = {"matplotlib"}
 
 _QUERY = _RARE | _REMOTE | _RUNS | _PAGES | _TABLES | _PICTURES
-_LOOK_UP = _QUERY - _TABLES
+_LOOK_UP = (_QUERY | {"prompt_toolkit"}) - _TABLES
 _RUN = _RARE | _REMOTE | _PICTURES
 
 _SCRIPT = """
