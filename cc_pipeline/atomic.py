@@ -7,6 +7,7 @@ another process is writing at this moment.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from secrets import token_hex
 
 from cc_pipeline.processes import this_process
 
+#: What file systems answer that cannot sync a folder.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 #: What DuckDB leaves of a file that it writes goes by its name, and more.
 _LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
 
@@ -64,7 +67,9 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
     """As :func:`written_whole`, for a folder. One that was there is deleted at the end, or stays where the new one
     cannot take its place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside, before = _beside(folder), _beside(folder)
+    beside = _beside(folder)
+    # no leftover to be swept: killed between the two renames, it is the only copy that is whole
+    before = beside.with_suffix(".before")
     try:
         beside.mkdir()
         yield beside
@@ -85,12 +90,17 @@ def unfinished(name: str) -> tuple[str, str] | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk)."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk), where the file
+    system lets folders be synced."""
+    with suppress(PermissionError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def _beside(path: Path) -> Path:

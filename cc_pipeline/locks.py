@@ -24,7 +24,7 @@ class LockHeld(EnvironmentFault):
 
 
 @contextmanager
-def locked(path: Path, patience: float | None = None, waiting: Callable[[], object] = lambda: None) -> Iterator[TextIO]:
+def locked(path: Path, patience: float | None = None, waiting: Callable[[], object] | None = None) -> Iterator[TextIO]:
     """Holds a lock of this host on ``path`` while the block runs, and gives the open file: processes that inherit it
     hold it too.
 
@@ -36,7 +36,9 @@ def locked(path: Path, patience: float | None = None, waiting: Callable[[], obje
     with path.open("w") as handle:
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # who has nothing else to do queues, so that nobody starves
+                queues = patience is None and waiting is None
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if queues else fcntl.LOCK_NB))
                 break
             except BlockingIOError:
                 if until is not None and time.monotonic() > until:
@@ -44,6 +46,7 @@ def locked(path: Path, patience: float | None = None, waiting: Callable[[], obje
                         f"another process has held {path} for more than {patience:.0f} seconds",
                         "Wait until it is done, then run this again.",
                     ) from None
-                waiting()
+                if waiting is not None:
+                    waiting()
                 time.sleep(_LOOK_AGAIN)
         yield handle

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
-import sqlalchemy as sql
 import yaml
 
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
@@ -39,12 +38,6 @@ Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 _NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
-#: Tables of the event log, with the columns that are used here.
-_EVENTS = sql.table(
-    "event_logs", *map(sql.column, ("id", "run_id", "event", "dagster_event_type", "asset_key", "partition"))
-)
-_EVENT_TAGS = sql.table("asset_event_tags", sql.column("event_id"))
-_ASSETS = sql.table("asset_keys", *map(sql.column, ("asset_key", "last_materialization", "cached_status_data")))
 #: Keys, or ids of events, that one statement names.
 _KEYS_AT_ONCE = 400
 #: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
@@ -110,6 +103,8 @@ def share_engines() -> None:
 
 
 def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
+    from sqlalchemy import event  # noqa: PLC0415  # as above
+
     engines: dict[str, Any] = {}
     files: dict[str, tuple[int, int] | None] = {}
 
@@ -121,7 +116,7 @@ def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
                 _end(engines.pop(oldest))
             # without a pool's class it is SQLAlchemy's usual one for files, which keeps connections
             engine = create_engine(address, **{name: one for name, one in options.items() if name != "poolclass"})
-            sql.event.listen(engine, "connect", _normal)
+            event.listen(engine, "connect", _normal)
             # Dagster disposes of an engine after each statement
             engine.dispose = _nothing
             engines[address] = engine
@@ -171,6 +166,20 @@ def _read_revisions_once() -> None:
     scripts.from_config = from_config
 
 
+@cache
+def _tables() -> tuple[Any, Any, Any]:
+    """Tables of the event log, with the columns that are used here: events, their tags, assets."""
+    import sqlalchemy as sql  # noqa: PLC0415  # 10 MB that a code server does not need
+
+    return (
+        sql.table(
+            "event_logs", *map(sql.column, ("id", "run_id", "event", "dagster_event_type", "asset_key", "partition"))
+        ),
+        sql.table("asset_event_tags", sql.column("event_id")),
+        sql.table("asset_keys", *map(sql.column, ("asset_key", "last_materialization", "cached_status_data"))),
+    )
+
+
 def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> int:
     """Deletes what the instance recorded of partitions, with all metadata and previews; gives how many events.
 
@@ -179,13 +188,14 @@ def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> in
     overwrites what it deletes here, so that no text is left in its files.
     """
     storage: Any = instance.event_log_storage
-    events, tags, assets = _EVENTS, _EVENT_TAGS, _ASSETS
+    events, tags, assets = _tables()
     count = 0
     wanted = sorted(keys)
     for first in range(0, len(wanted), _KEYS_AT_ONCE):
         mine = events.c.partition.in_(wanted[first : first + _KEYS_AT_ONCE])
         with _overwriting(storage.index_connection()) as index:
-            found = index.execute(sql.select(events.c.id, events.c.run_id, events.c.asset_key).where(mine)).fetchall()
+            chosen = events.select().with_only_columns(events.c.id, events.c.run_id, events.c.asset_key)
+            found = index.execute(chosen.where(mine)).fetchall()
             for at in range(0, len(found), _KEYS_AT_ONCE):
                 ids = [row[0] for row in found[at : at + _KEYS_AT_ONCE]]
                 index.execute(tags.delete().where(tags.c.event_id.in_(ids)))
@@ -205,8 +215,10 @@ def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> in
 
 def _newest_materialization(index: Any, asset: str) -> str | None:
     """What stands with an asset as its newest materialization."""
-    made = sql.and_(_EVENTS.c.asset_key == asset, _EVENTS.c.dagster_event_type == "ASSET_MATERIALIZATION")
-    newest = sql.select(_EVENTS.c.id, _EVENTS.c.event).where(made).order_by(_EVENTS.c.id.desc()).limit(1)
+    events, _, _ = _tables()
+    made = (events.c.asset_key == asset) & (events.c.dagster_event_type == "ASSET_MATERIALIZATION")
+    columns = events.select().with_only_columns(events.c.id, events.c.event)
+    newest = columns.where(made).order_by(events.c.id.desc()).limit(1)
     row = index.execute(newest).first()
     if row is None:
         return None

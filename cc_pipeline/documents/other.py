@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from cc_pipeline.documents.feeds.xml import Element, local_name, parse_xml
 from cc_pipeline.documents.headers import header, split_content_type
-from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParseOptions
 
 TextType = Literal["html", "feed", "text", "json", "xml", "sitemap", "pdf"]

@@ -13,7 +13,7 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.other import Found
 from cc_pipeline.documents.page import Limits
 

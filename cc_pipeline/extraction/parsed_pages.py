@@ -22,8 +22,9 @@ from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
-from cc_pipeline.records.reading import Row, page_of, read_members
+from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
@@ -126,7 +127,7 @@ def spill_pages(
     ``EnvironmentFault`` where a place does not answer, or no longer has bytes that it had.
     """
     # the server that workers are forked from imports the parsers once, so that not every worker has to
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.reading", _PARSERS])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
     done = 0
     with disk_trouble(folder), ExitStack() as open_files:
         writers = {

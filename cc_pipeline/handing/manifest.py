@@ -36,6 +36,8 @@ MOST_NAMED: Final = 1_000
 LARGEST_MANIFEST: Final = 128 << 20
 
 _FORMAT: Final = "cc_pipeline delivery"
+#: What killed writers of before left, by the number of their process.
+_UNFINISHED_BEFORE: Final = re.compile(r"\.(.+)\.[0-9]+\.part")
 _MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
 _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 #: Copies made before there were manifests have no delivery in the names of their parts.
@@ -160,8 +162,10 @@ def part_named(name: str) -> tuple[str | None, str] | None:
 def delivery_of(name: str) -> str | None:
     """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
     left = unfinished(name)
-    if left is not None:
-        return delivery_of(left[0]) or delivery_of_manifest(left[0])
+    before = _UNFINISHED_BEFORE.fullmatch(name)
+    if left is not None or before is not None:
+        meant = left[0] if left is not None else before[1]  # type: ignore[index]
+        return delivery_of(meant) or delivery_of_manifest(meant)
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None

@@ -14,7 +14,7 @@ from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.extraction.nearest import Nearest, moment_of
 from cc_pipeline.keys import KEY_NAMES
-from cc_pipeline.records.reading import page_of
+from cc_pipeline.records.pages import page_of
 
 Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
 #: Bytes of a body that are unpacked at most.

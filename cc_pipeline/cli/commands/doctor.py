@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -324,5 +323,7 @@ def _reap(group: int) -> None:
 def _adopt_orphans() -> None:
     """Makes this process the parent of descendants whose own parent ends; elsewhere than on Linux init is that."""
     if sys.platform == "linux":
+        import ctypes
+
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -13,7 +13,7 @@ from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.marks import Marks, Metas, plain
 from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
-from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.whitespace import collapsed
 
 #: Plain keys of ``meta`` tags (marks.py), the most certain first.
 _NAMES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selectolax.lexbor import LexborNode
 
-from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits
 
 #: Facts of real pages have a tenth of these.

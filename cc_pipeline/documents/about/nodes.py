@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.whitespace import collapsed
 
 Node = dict[str, Any]
 

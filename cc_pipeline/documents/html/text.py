@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pycld2
 
-from cc_pipeline import compiled
+from cc_pipeline.documents.html.whitespace import collapsed
 
 _PAIRS = """
 aa:aar ab:abk af:afr ak:aka am:amh ar:ara as:asm ay:aym az:aze ba:bak be:bel bg:bul bh:bih bi:bis bn:ben bo:bod
@@ -34,18 +33,6 @@ ISO_639_3: dict[str, str] = dict(pair.split(":") for pair in _PAIRS.split()) | {
 _SAMPLE_CHARS = 64 * 1024
 #: CLD2 refuses control characters and half surrogate pairs outright.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-
-
-def collapsed_plainly(text: str) -> str:
-    """``collapsed`` in Python, for builds without the compiled one: three times slower on a page's text."""
-    return " ".join(text.split())
-
-
-#: A text with each run of white space (what ``str.isspace`` says it is) made one space, and none at either end.
-collapsed: Callable[[str], str] = compiled("documents.html._whitespace", "collapsed") or collapsed_plainly
-
-#: Whether the compiled one is in use.
-COMPILED = collapsed is not collapsed_plainly
 
 
 def full_text(title: str | None, description: str | None, body: str) -> str:

@@ -14,8 +14,8 @@ from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.text import collapsed
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import LINK_ATTRIBUTE, Limits, Link
 
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"

@@ -15,7 +15,7 @@ import numpy as np
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.document2012.simhash import text_simhash
-from cc_pipeline.documents.html.text import collapsed
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.signals import plain
 
 _SIGNALS = "documents.signals._signals"

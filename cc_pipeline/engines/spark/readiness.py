@@ -42,6 +42,12 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
             "k8s://… or, to try it, local[2]"
         )
+    if master.startswith("emr-serverless:"):
+        yield UserInputError(
+            f"{PREFIX}SPARK_MASTER names EMR Serverless, on which no job is started from here any more; docs/scale.md has an "
+            "example of how to submit one"
+        )
+        return
     if settings.spark_workers < 1:
         yield UserInputError(
             "the engine is spark, and nobody said how many workers share the source's budget; set "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -175,7 +176,8 @@ def update_catalog(
     ``EnvironmentFault`` when the disk does not take it; what was built before stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(".*.part*"):  # what killed builders left
+    # what killed builders left, also those of before
+    for left in chain(folder.glob(".*.part*"), folder.glob(".*.building*")):
         left.unlink(missing_ok=True)
     contents = read_contents(folder)
     stale = [crawl for crawl in stale_crawls(folder, wanted) if crawl not in held_back]
