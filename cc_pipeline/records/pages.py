@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive.http import first_values
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import DataFault

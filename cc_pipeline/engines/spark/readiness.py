@@ -44,8 +44,8 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         )
     if master.startswith("emr-serverless:"):
         yield UserInputError(
-            f"{PREFIX}SPARK_MASTER names EMR Serverless, on which no job is started from here any more; docs/scale.md has an "
-            "example of how to submit one"
+            f"{PREFIX}SPARK_MASTER names EMR Serverless, on which no job is started from here any more; docs/scale.md "
+            "has an example of how to submit one"
         )
         return
     if settings.spark_workers < 1:
