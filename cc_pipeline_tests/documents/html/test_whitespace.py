@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.html import text as whitespace
+from cc_pipeline.documents.html import whitespace
 from cc_pipeline.documents.html.whitespace import collapsed, collapsed_plainly
 
 SPACES = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
