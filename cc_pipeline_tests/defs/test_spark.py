@@ -21,6 +21,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cc_pipeline import locks
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import spark
 from cc_pipeline.defs.launch import Launcher, RunFailed
@@ -183,7 +184,7 @@ def test_jobs_of_one_home_come_one_after_the_other(
         assert not (tmp_path / "arguments").exists()
         other.close()
 
-    monkeypatch.setattr(spark, "time", SimpleNamespace(sleep=another_ends))
+    monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=another_ends, monotonic=time.monotonic))
     with Launcher(workspace) as launcher:
         list(launcher.extract([NEW], [parse_target(TWO[0])]))
         assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]

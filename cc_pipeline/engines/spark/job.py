@@ -11,61 +11,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWriter, open_dagster_pipes
 
-from cc_pipeline import progress
-from cc_pipeline.engines.spark.ambient import settings_here
-from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.engines.spark.messages import Client, Outbox, ends_when_alone, s3_client
-from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.transport.budget import Opening, take_over
-from cc_pipeline.workspace.workspace import open_workspace
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-#: ``(stage, done, total, detail)``, as progress is told.
-Told = Callable[[str, int, int | None, str], None]
 
 #: Seconds between two messages of one stage's progress.
 _EVERY: Final = 1.0
 #: The status of a driver that nobody listens to.
 _ALONE: Final = 75
-
-
-def run_job(
-    spark_context: SparkContext,
-    settings: Mapping[str, str],
-    wanted: Sequence[tuple[str, str]],
-    tables: Collection[str],
-    workers: int,
-    told: Told = lambda stage, done, total, detail: None,
-    closed: Collection[Opening] = (),
-    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
-) -> Iterator[Made]:
-    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), which are located, and gives each when it is done.
-
-    ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …); what lets
-    somebody in comes from the environment of driver and workers. The driver's home is a folder that goes with the job.
-    ``workers`` is how many executors may fetch at the same time at most. ``told`` is told progress.
-    ``closed`` are the circuit breakers of whoever started the job: they bind its workers too. ``refused`` is told those
-    that the job knows of after each fetch.
-
-    Raises ``UserInputError`` for a job that would not be polite (see :class:`SparkEngine`), and as
-    :func:`~cc_pipeline.extraction.run.extract` does.
-    """
-    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        chosen = settings_here(settings, Path(folder).resolve())
-        take_over(chosen.budget_path, closed)
-        engine = SparkEngine(spark_context, workers, refused=refused)
-        with open_workspace(chosen) as workspace, progress.progress_to(told):
-            yield from extract(workspace, wanted, tables, engine)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +49,9 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     # what cannot be imported is told like any other error
     from pyspark import SparkContext  # noqa: PLC0415
 
+    from cc_pipeline.engines.spark.run import run_job  # noqa: PLC0415
     from cc_pipeline.engines.spark.worker_facts import ask_workers  # noqa: PLC0415
+    from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
     asked = pipes.extras
     workers = int(asked["workers"])
