@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -72,3 +73,22 @@ def test_a_killed_writer_is_known_by_what_it_leaves(tmp_path: Path) -> None:
         assert is_gone(found[1])
     assert unfinished(f".a.0123abcd.{this_process()}.part") == ("a", this_process())
     assert unfinished("a.part") is None
+
+
+def test_a_folder_that_was_set_aside_is_no_leftover_to_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "data set"
+    folder.mkdir()
+    (folder / "old").write_text("old")
+    rename, killed = os.replace, []
+
+    def dies_behind_the_first(source: Path, to: Path) -> None:
+        killed.append(rename(source, to))
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+
+    monkeypatch.setattr(os, "replace", dies_behind_the_first)
+    with pytest.raises(KeyboardInterrupt), folder_written_whole(folder) as beside:
+        (beside / "new").write_text("new")
+    [aside] = [path for path in tmp_path.iterdir() if (path / "old").exists()]
+    assert not folder.exists()
+    assert unfinished(aside.name) is None

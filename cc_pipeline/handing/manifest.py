@@ -163,8 +163,8 @@ def delivery_of(name: str) -> str | None:
     """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
     left = unfinished(name)
     before = _UNFINISHED_BEFORE.fullmatch(name)
-    if left is not None or before is not None:
-        meant = left[0] if left is not None else before[1]  # type: ignore[index]
+    meant = left[0] if left is not None else before[1] if before is not None else None
+    if meant is not None:
         return delivery_of(meant) or delivery_of_manifest(meant)
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
