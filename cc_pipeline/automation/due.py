@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.shortfall import due_at, looked_for_at
 
 #: Captures of a target that nothing is known about, in a home where nothing was fetched yet.
@@ -153,7 +153,7 @@ class Due:
     waiting: frozenset[str]
 
 
-def due_of(look: Look, now: datetime) -> Due:
+def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
     """What is due of the targets that were looked at.
 
     One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
@@ -161,23 +161,23 @@ def due_of(look: Look, now: datetime) -> Due:
     """
     stale = {
         todo.slice_.whole.target
-        for todo in look.plan.todos
+        for todo in crawl_plan.plan.todos
         if todo.first is not None and todo.first.why in _BY_ITSELF
         # a subset that was not harvested cannot be located, and a run of it would fail
         if todo.locate is None
         or todo.locate.why is Why.KEYS
-        or look.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+        or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
     }
     by_time: dict[bool, set[str]] = {True: set(), False: set()}
-    for slice_ in look.asked.slices:
-        note = look.standings[slice_].asked
+    for slice_ in crawl_plan.asked.slices:
+        note = crawl_plan.standings[slice_].asked
         if note is not None and note.unsettled > note.given_up:
             by_time[due_at(note.rounds, note.silent_runs, note.asked_at) <= now].add(slice_.whole.target)
         elif note is not None and (look_again := looked_for_at(note)) is not None and look_again <= now:
             by_time[True].add(slice_.whole.target)
     # a set is asked for again when any of its parts is to be
     due, waiting = by_time[True], by_time[False] - by_time[True]
-    return Due(frozenset(stale | look.retire), frozenset(due), frozenset(waiting))
+    return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting))
 
 
 @dataclass(frozen=True, slots=True)

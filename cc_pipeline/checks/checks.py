@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.checks.scope import Look, joined, key_of, some
+from cc_pipeline.checks.scope import Scope, joined, key_of, some
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
 from cc_pipeline.index.catalog.checks import (
-    CheckResult,
     check_coverage,
     check_plausible_rows,
     check_row_counts,
@@ -66,7 +66,7 @@ def crawl_list_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
 
 
-def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
     name, lake = "as_the_catalog_expects", workspace.lake
     coverage = lake.read("coverage", columns=["crawl", "subset", "expected"]).to_pylist()
@@ -74,7 +74,7 @@ def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:
     for row in coverage:
         expected.setdefault(row["crawl"], {})[row["subset"]] = row["expected"]
     verdicts, sound = [], 0
-    for crawl in _listed_crawls(workspace, look):
+    for crawl in _listed_crawls(workspace, scope):
         table = lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
         counted = {row["values"]: row["counts"] for row in pc.value_counts(table["subset"]).to_pylist()}
         twice = len(table) - len(table["path"].unique())
@@ -91,14 +91,14 @@ def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
 
 
-def footers_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
     what is kept, no footer itself."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
     covered = workspace.lake.read("coverage", columns=["crawl", "subset"]).to_pylist()
     harvested = {(row["crawl"], row["subset"]) for row in covered}
     verdicts, kept = [], 0
-    for crawl in _listed_crawls(workspace, look):
+    for crawl in _listed_crawls(workspace, scope):
         asked = [one for one in asked_subsets(workspace.settings, crawl) if (crawl, one) in harvested]
         where = {"crawl": crawl, "subset": asked}
         paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
@@ -111,17 +111,17 @@ def footers_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept:,} footers are kept")
 
 
-def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
+def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
     """The crawls whose path list was read, of those to look at."""
     made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
-    return sorted(made if look.crawls is None else made & look.crawls)
+    return sorted(made if scope.crawls is None else made & scope.crawls)
 
 
-def index_verdict(workspace: Workspace, name: str, look: Look) -> CheckResult:
+def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
     """One of the checks of :func:`index_verdicts`; several of them read the tables once."""
-    if "index" not in look.memo:
-        look.memo["index"] = index_verdicts(workspace, look.crawls)
-    return joined(name, [verdict for verdict in look.memo["index"] if verdict.name == name])
+    if "index" not in scope.memo:
+        scope.memo["index"] = index_verdicts(workspace, scope.crawls)
+    return joined(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
@@ -155,10 +155,10 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     return verdicts
 
 
-def ledger_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def ledger_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each partition that was fetched has one record per capture."""
-    captures = _counts(workspace, "captures", look.slices)
-    records = _counts(workspace, "records", look.slices)
+    captures = _counts(workspace, "captures", scope.slices)
+    records = _counts(workspace, "records", scope.slices)
     wrong = [key_of(partition) for partition, count in records.items() if captures[partition] != count]
     total = records.total()
     figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
@@ -168,9 +168,9 @@ def ledger_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
-def stored_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether the bytes of stored records are there; see ``lost_records``."""
-    lost = lost_records(workspace, look.slices)
+    lost = lost_records(workspace, scope.slices)
     figures: dict[str, int | float | str] = {
         "lost records": sum(one.records for one in lost),
         "files gone or too short": sum(len(one.files) for one in lost),
@@ -228,11 +228,11 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
 
 
-def locators_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether another index names the same captures, for a few partitions whose crawls have two: those looked up last,
     and in a run those alone that it looked up."""
     compared: list[tuple[str, Agreement]] = []
-    for crawl, target, located_by in _looked_up_last(workspace, look):
+    for crawl, target, located_by in _looked_up_last(workspace, scope):
         if len(compared) >= _SAMPLE:
             break
         other = _second_answer(workspace, crawl, target, located_by)
@@ -252,14 +252,14 @@ def locators_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
-def _looked_up_last(workspace: Workspace, look: Look) -> Iterator[tuple[str, str, str]]:
+def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
     """Crawl, target and index of the look-ups that a second one may be compared with, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
-    for where in _wheres(look.slices):
+    for where in _wheres(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
         rows = rows.filter(pc.less_equal(rows["captures"], _MOST_COMPARED))
-        if look.since is not None:
-            rows = rows.filter(pc.greater_equal(rows["looked_up_at"], pa.scalar(look.since, TIMESTAMP)))
+        if scope.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["looked_up_at"], pa.scalar(scope.since, TIMESTAMP)))
         order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
         for row in rows.sort_by(order).slice(0, _TRIED).to_pylist():
             yield row["crawl"], row["target"], row["located_by"]

@@ -10,12 +10,12 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import Look, joined, some
+from cc_pipeline.checks.scope import Scope, joined, some
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.index.built import folder_of
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.indexing.url_index import url_index_root
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.slice import LIST, Figures
@@ -27,13 +27,13 @@ from cc_pipeline.workspace.workspace import Workspace
 _BEHIND: Final = timedelta(days=1)
 
 
-def built_index_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each archive file of crawls without a published index has its index in the lake's own place, by the list
     as it was read last; sends nothing to the source."""
     name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
     listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
-    for crawl in sorted(listed if look.crawls is None else listed & look.crawls):
+    for crawl in sorted(listed if scope.crawls is None else listed & scope.crawls):
         wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         there = {one.key for one in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in wanted if path not in there]
@@ -101,11 +101,11 @@ def published_files_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
 
 
-def url_indexes_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def url_indexes_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each URL index built here is whole: files, sizes and numbers as when it was built."""
     name, root = "index_is_whole", url_index_root(workspace)
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
-    verdicts = [_url_index(root, crawl) for crawl in crawls if look.crawls is None or crawl in look.crawls]
+    verdicts = [_url_index(root, crawl) for crawl in crawls if scope.crawls is None or crawl in scope.crawls]
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
 
 

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.checks.scope import Look, key_of, some
+from cc_pipeline.checks.scope import Scope, key_of, some
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.extraction.plan import Wanted, options_of, plan
 from cc_pipeline.extraction.standing import stand
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.publish.publish import interrupted_slices
@@ -29,10 +29,10 @@ _FEW_PAGES: Final = 20
 _WITHOUT_TEXT: Final = 0.5
 
 
-def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def complete_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether every partition that was parsed has a page for each record."""
-    parsed = PARSE.here(workspace.lake, look.slices)
-    records, pages = (_counts(workspace, table, look, parsed) for table in ("records", PARSE.main_table))
+    parsed = PARSE.here(workspace.lake, scope.slices)
+    records, pages = (_counts(workspace, table, scope, parsed) for table in ("records", PARSE.main_table))
     wrong = [slice_ for slice_ in parsed if records[slice_] != pages[slice_]]
     stands = stand(workspace, wrong, (FETCH, PARSE), look_for_bytes=False)
     due = plan(dict.fromkeys(wrong, Wanted("")), stands, {}, options_of(workspace.settings), (PARSE,))
@@ -49,12 +49,12 @@ def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult("a_page_per_record", "ok", f"all {figures['pages']:,} records have their page", figures)
 
 
-def one_run_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def one_run_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether the four tables of each partition come from one run; reads the logs alone."""
-    if look.slices is None:
+    if scope.slices is None:
         mixed = interrupted_slices(workspace)
     else:
-        mixed = [slice_ for slice_, one in stand(workspace, look.slices, (PARSE,)).items() if one.torn]
+        mixed = [slice_ for slice_, one in stand(workspace, scope.slices, (PARSE,)).items() if one.torn]
     if not mixed:
         return CheckResult("tables_of_one_run", "ok", "the four tables of every partition come from one run")
     keys = {*map(key_of, mixed)}
@@ -65,17 +65,17 @@ def one_run_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult("tables_of_one_run", "warn", message, {"partitions": len(keys)}, tuple(keys))
 
 
-def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
+def places_verdict(workspace: Workspace, table: str, scope: Scope) -> CheckResult:
     """Whether every row of ``table`` is about a page that is in ``page_metadata``."""
     name = "rows_of_pages"
-    parsed = PARSE.here(workspace.lake, look.slices)
+    parsed = PARSE.here(workspace.lake, scope.slices)
     chosen, by_chance = parsed, ""
-    if look.slices is None and len(parsed) > _COMPARED:
+    if scope.slices is None and len(parsed) > _COMPARED:
         # the same for all tables, whose pages are then read once
-        chosen = look.memo.setdefault("chosen", sorted(random.sample(parsed, _COMPARED)))
+        chosen = scope.memo.setdefault("chosen", sorted(random.sample(parsed, _COMPARED)))
         by_chance = f" ({_COMPARED:,} of {len(parsed):,}, chosen by chance)"
     rows, astray = 0, Counter[str]()
-    for crawl, targets, places in _places(workspace, look, chosen):
+    for crawl, targets, places in _places(workspace, scope, chosen):
         for batch in stream_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target", *PLACE_NAME]):
             rows += batch.num_rows
             lost = batch.filter(pc.invert(among_their_targets(batch, places)))
@@ -89,10 +89,10 @@ def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
     )
 
 
-def texts_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether HTML pages have texts: one each, and a main text in at least half of those of a partition."""
     name, pages, lacking, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
-    parsed = PARSE.here(workspace.lake, look.slices)
+    parsed = PARSE.here(workspace.lake, scope.slices)
     for crawl, targets in _groups(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
         html = _html(workspace, PARSE.main_table, where, "parsed_as")
@@ -119,9 +119,9 @@ def texts_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult(name, "ok", message, figures)
 
 
-def _counts(workspace: Workspace, table: str, look: Look, slices: Sequence[Slice]) -> Counter[Slice]:
+def _counts(workspace: Workspace, table: str, scope: Scope, slices: Sequence[Slice]) -> Counter[Slice]:
     found: Counter[Slice] = Counter()
-    wheres = [{}] if look.slices is None else [{"crawl": c, "target": t} for c, t in targets_by_crawl(slices).items()]
+    wheres = [{}] if scope.slices is None else [{"crawl": c, "target": t} for c, t in targets_by_crawl(slices).items()]
     for where in wheres:
         for (crawl, target), count in count_rows(workspace.lake, table, where).items():
             found[Slice(crawl, target)] = count
@@ -145,11 +145,11 @@ def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str
 
 
 def _places(
-    workspace: Workspace, look: Look, slices: Sequence[Slice]
+    workspace: Workspace, scope: Scope, slices: Sequence[Slice]
 ) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
     """The places of all pages of ``slices``, group by group; what is little is kept for the next table."""
-    if "places" in look.memo:
-        yield from look.memo["places"]
+    if "places" in scope.memo:
+        yield from scope.memo["places"]
         return
     kept, pages = [], 0
     for one in _read_places(workspace, slices):
@@ -158,7 +158,7 @@ def _places(
             kept.append(one)
         yield one
     if pages <= _PAGES_AT_ONCE:
-        look.memo["places"] = kept
+        scope.memo["places"] = kept
 
 
 def _read_places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+from cc_pipeline.checks.verdict import CheckResult, Severity
 from cc_pipeline.commoncrawl.parts import whole_slug
-from cc_pipeline.index.catalog.checks import CheckResult, Severity
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
 
@@ -25,7 +25,7 @@ _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Scope:
     """``slices`` are to be looked at (``None``: all there are). ``since`` is when the run began that they were made in,
     if they were: what only a request can tell is asked of what is newer."""
 
@@ -81,11 +81,11 @@ def key_of(slice_: Slice) -> str:
     return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
 
 
-def noted(verdict: CheckResult, look: Look, before: Note | None, now: Mapping[str, int]) -> tuple[CheckResult, Note]:
+def noted(verdict: CheckResult, scope: Scope, before: Note | None, now: Mapping[str, int]) -> tuple[CheckResult, Note]:
     """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
     look was at a run's partitions alone: then the others are still to be looked at since the last time."""
     own = set(verdict.wrong)
-    looked_at = None if look.slices is None else set(map(key_of, look.slices))
+    looked_at = None if scope.slices is None else set(map(key_of, scope.slices))
     others = [] if looked_at is None or before is None else [key for key in before.wrong if key not in looked_at]
     severity = verdict.severity
     if others and before is not None:

@@ -13,7 +13,8 @@ import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.checks import checks, outputs, page_tables
-from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, some, versions_of
+from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, some, versions_of
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
@@ -21,7 +22,6 @@ from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between,
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.legacy2012.checks import EXPORTS, exports_verdict, faults_verdict, files_read_verdict
 from cc_pipeline.workspace.workspace import Workspace
@@ -32,7 +32,7 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 #: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
 Unit = Literal["partition", "crawl", "file", "whole"]
-Verdict = Callable[[Workspace, Look], CheckResult]
+Verdict = Callable[[Workspace, Scope], CheckResult]
 #: Metadata of a result: the note for the next look.
 _NOTE = "looked at"
 
@@ -87,9 +87,9 @@ def _result(
         elif before is not None and context.run.tags.get(LOOK_TAG) != EVERYTHING:
             slices = _changed(workspace, check, before, now)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
-        look = Look(slices, _began(context) if mine else None, shared)
-        found = check.verdict(workspace, look) if check.of_runs is None else check.of_runs(context.instance)
-        verdict, note = noted(found, look, before, now)
+        scope = Scope(slices, _began(context) if mine else None, shared)
+        found = check.verdict(workspace, scope) if check.of_runs is None else check.of_runs(context.instance)
+        verdict, note = noted(found, scope, before, now)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
         why = str(error) if isinstance(error, CcPipelineError) else repr(error)
         verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
@@ -137,8 +137,8 @@ def _of_run(context: dg.AssetCheckExecutionContext, workspace: Workspace, unit: 
 
 
 def _of_index(name: str, description: str) -> Check:
-    def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return checks.index_verdict(workspace, name, look)
+    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+        return checks.index_verdict(workspace, name, scope)
 
     return Check("row_groups", name, description, verdict, "crawl", ("row_groups",), (HARVEST,))
 
@@ -148,30 +148,30 @@ def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Chec
 
 
 def _rows_of_pages(table: str) -> Check:
-    def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return page_tables.places_verdict(workspace, table, look)
+    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+        return page_tables.places_verdict(workspace, table, scope)
 
     return _of_pages(table, "rows_of_pages", "Every row is about a page that is in page_metadata.", verdict)
 
 
 def _of_files(asset: str, table: str) -> Check:
-    def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return files_read_verdict(workspace, table, look)
+    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+        return files_read_verdict(workspace, table, scope)
 
     text = "Each file's tables come from one reading, and the file gave rows."
     return Check(asset, "files_of_one_reading", text, verdict, "file")
 
 
 def _of_exports(asset: str) -> Check:
-    def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return exports_verdict(workspace, EXPORTS[asset], look)
+    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+        return exports_verdict(workspace, EXPORTS[asset], scope)
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
 
 
 def _of_annotation(name: str) -> Check:
-    def verdict(workspace: Workspace, _: Look) -> CheckResult:
+    def verdict(workspace: Workspace, _: Scope) -> CheckResult:
         return annotation_verdict(workspace, name)
 
     return Check(asset_of(name), "can_be_read", "The files of the dataset can be read.", verdict)
@@ -253,7 +253,7 @@ def _said(failed: int, given_up: int, untried: int) -> str:
     return words
 
 
-def _nothing(_: Workspace, __: Look) -> CheckResult:
+def _nothing(_: Workspace, __: Scope) -> CheckResult:
     """Of a check of runs (``of_runs``), whose verdict is asked for in its place: a call of this one is a mistake."""
     raise NotImplementedError
 

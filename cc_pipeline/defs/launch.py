@@ -38,7 +38,7 @@ from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extraction.run import Look, current
+from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.indexing.harvest import is_harvested
 from cc_pipeline.processes import this_process
@@ -162,7 +162,7 @@ class Launcher:
         return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls), config))
 
     def extract(
-        self, crawls: Sequence[str], targets: Sequence[Target], looks: Iterable[Look] = ()
+        self, crawls: Sequence[str], targets: Sequence[Target], looks: Iterable[CrawlPlan] = ()
     ) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
         of their keys. Those of which that would change nothing are left out; no run is started where none is left.
@@ -369,7 +369,7 @@ class Launcher:
 
 
 def unchanged(
-    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[CrawlPlan] = ()
 ) -> set[str]:
     """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
     the very rows that are there, in all assets, and that did not fail since.

@@ -183,7 +183,7 @@ def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CrawlPlan:
     """What was asked for in one crawl, how it stands, by which indexes it can be located, and what is to be done of it.
     ``retire`` are sets of which slices are left that they do not have any more. ``unfinished`` says that a fetch of the
     crawl was killed: the next one settles what it left."""
@@ -213,7 +213,7 @@ class Look:
         return found
 
 
-def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_bytes: bool = True) -> Look:
+def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_bytes: bool = True) -> CrawlPlan:
     """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice, and asks the lake's
     place for stored files and for what killed runs left there, but without ``look_for_bytes``.
 
@@ -223,7 +223,7 @@ def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_byt
     return _looked(workspace, asked, wishes(workspace, asked.slices), look_for_bytes)
 
 
-def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Look:
+def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> CrawlPlan:
     """As :func:`look`, for targets that need not be registered; nothing is written."""
     meant = definitions.meant(workspace.lake, targets)
     versions = {part.slug: part.version for parts in meant.values() for part in parts}
@@ -235,14 +235,16 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Loo
     return _looked(workspace, asked, wanted)
 
 
-def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], look_for_bytes: bool = True) -> Look:
+def _looked(
+    workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], look_for_bytes: bool = True
+) -> CrawlPlan:
     standings = stand(workspace, asked.every, look_for_bytes=look_for_bytes)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
     found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
     unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
-    return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
+    return CrawlPlan(asked, standings, indexes, found, frozenset(retire), unfinished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,14 +284,14 @@ class Done:
         return "same" if self.before.made_from == self.after.made_from else "updated"
 
 
-def done_between(before: Iterable[Look], after: Iterable[Look]) -> dict[Slice, Done]:
+def done_between(before: Iterable[CrawlPlan], after: Iterable[CrawlPlan]) -> dict[Slice, Done]:
     """What was done between two looks at the same partitions: the difference of how they stand."""
     first = {partition: total for one in before for partition, total in _totals(one).items()}
     last = {partition: total for one in after for partition, total in _totals(one).items()}
     return {partition: Done(first.get(partition, Total()), total) for partition, total in last.items()}
 
 
-def _totals(found: Look) -> dict[Slice, Total]:
+def _totals(found: CrawlPlan) -> dict[Slice, Total]:
     totals = {}
     for slug, own in found.asked.for_.items():
         stands = [found.standings[slice_] for slice_ in own]
@@ -308,7 +310,7 @@ def _totals(found: Look) -> dict[Slice, Total]:
 
 
 def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Those of ``slugs`` of which a run would change nothing; see :attr:`Look.current`. None where anything is in the
+    """Those of ``slugs`` of which a run would change nothing; see :attr:`CrawlPlan.current`. None where anything is in the
     way: a run says what."""
     try:
         with workspace.lake.still():

@@ -14,7 +14,7 @@ from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
@@ -125,7 +125,7 @@ def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
 
 
 def short_ways(
-    workspace: Workspace, looks: Iterable[Look], targets: Sequence[Target], *, refused: bool = False
+    workspace: Workspace, looks: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
 ) -> dict[str, str]:
     """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
     the columnar index is not needed at all). It costs two requests a crawl at most: for its path list, and to learn
@@ -142,19 +142,19 @@ def short_ways(
     return found
 
 
-def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
-    crawl, via = look.asked.crawl, workspace.settings.via
-    harvested = {subset for (_, subset), index in look.indexes.items() if "parquet" in index.versions}
-    lookups = look.plan.of(LOCATE, but=(Why.KEYS,))
+def _short_way(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
+    crawl, via = crawl_plan.asked.crawl, workspace.settings.via
+    harvested = {subset for (_, subset), index in crawl_plan.indexes.items() if "parquet" in index.versions}
+    lookups = crawl_plan.plan.of(LOCATE, but=(Why.KEYS,))
     lacking = {slice_.subset for slice_ in lookups} - harvested
-    if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in look.asked.slices}:
+    if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.asked.slices}:
         return None
     if not lacking:
         # what was located another way needs no harvest now, nor does another spelling of its keys
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
-    wanted = _wanted(look, targets)
+    wanted = _wanted(crawl_plan, targets)
     files = sum(file.subset in lacking for file in listed_files(workspace, crawl)[0])
     if files <= _FEW:
         return None
@@ -165,10 +165,10 @@ def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> s
     return choice(chosen, ways)
 
 
-def _without_harvest(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
-    crawl = look.asked.crawl
-    wanted = _wanted(look, targets)
-    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(look) or not wanted:
+def _without_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
+    crawl = crawl_plan.asked.crawl
+    wanted = _wanted(crawl_plan, targets)
+    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(crawl_plan) or not wanted:
         return None
     chosen, dear = zipnum_way(wanted), harvest_way(wanted)
     if chosen.requests > dear.requests or workspace.clusters.find(workspace.transport, crawl) is None:
@@ -176,7 +176,7 @@ def _without_harvest(workspace: Workspace, look: Look, targets: Sequence[Target]
     return f"the source refused the harvest; {chosen.why}"
 
 
-def lacking(looks: Iterable[Look], ways: Mapping[str, str]) -> set[str]:
+def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
     """The crawls of which something is to be located, and that neither were harvested nor are among ``ways``."""
     return {
         look.asked.crawl
@@ -188,13 +188,13 @@ def lacking(looks: Iterable[Look], ways: Mapping[str, str]) -> set[str]:
     }
 
 
-def _is_harvested(look: Look) -> bool:
-    return all("parquet" in index.versions for index in look.indexes.values())
+def _is_harvested(crawl_plan: CrawlPlan) -> bool:
+    return all("parquet" in index.versions for index in crawl_plan.indexes.values())
 
 
-def _wanted(look: Look, targets: Sequence[Target]) -> list[Target]:
+def _wanted(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
     """Those of ``targets`` that have to be located."""
-    slugs = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
+    slugs = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE)}
     return [target for target in targets if target.slug in slugs]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from cc_pipeline.checks.scope import Look, joined, some
+from cc_pipeline.checks.scope import Scope, joined, some
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.facts.harvest import shards_read
 from cc_pipeline.facts.host_keys import HostRanges
 from cc_pipeline.facts.known import known_datasets
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import FACTS, Slice
 from cc_pipeline.lake.targets import definitions
 from cc_pipeline.workspace.workspace import Workspace
@@ -17,10 +17,10 @@ from cc_pipeline.workspace.workspace import Workspace
 _NAME: Final = "hosts_of_their_targets"
 
 
-def host_facts_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def host_facts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each slice has each of its hosts once, and no host that its target does not mean."""
     lake = workspace.lake
-    slices = look.slices
+    slices = scope.slices
     if slices is None:
         slices = FACTS.here(lake)
     verdicts, sound = [], 0

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cc_pipeline.checks.scope import Look, joined, some
+from cc_pipeline.checks.scope import Scope, joined, some
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.legacy2012.export import EXPORT_KINDS, ExportKind, pages_digest, read_manifest
@@ -23,11 +23,11 @@ EXPORTS: Final[dict[str, ExportKind]] = dict(
 _MAIN_TABLES: Final = {"sequencefile": "page_metadata", "wat": "page_metadata", "wet": "page_text"}
 
 
-def files_read_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
+def files_read_verdict(workspace: Workspace, table: str, scope: Scope) -> CheckResult:
     """Whether the rows of ``table`` from files read whole are of registered files, and of one reading each; and where
     the table is a file's main one, whether the file gave any."""
     name = "files_of_one_reading"
-    files = list(_files(workspace, look))
+    files = list(_files(workspace, scope))
     mixed = {s.target for s in READ_FILES.torn(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
     read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
     counts = _rows(workspace, table, read)
@@ -41,9 +41,9 @@ def files_read_verdict(workspace: Workspace, table: str, look: Look) -> CheckRes
     return CheckResult(name, "ok", f"{figures['rows']:,} rows of {len(read):,} files", figures)
 
 
-def faults_verdict(workspace: Workspace, look: Look) -> CheckResult:
+def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether every stretch of every file could be read."""
-    name, files = "files_are_readable", list(_files(workspace, look))
+    name, files = "files_are_readable", list(_files(workspace, scope))
     counts = _rows(workspace, FAULTS, files)
     figures = {"files": len(files), "stretches": sum(counts.values())}
     if counts:
@@ -52,10 +52,10 @@ def faults_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
 
 
-def exports_verdict(workspace: Workspace, kind: ExportKind, look: Look) -> CheckResult:
+def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
     """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
     name = "files_are_there"
-    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, look)]
+    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, scope)]
     bad = [verdict for verdict in verdicts if not verdict.passed]
     if bad:
         return joined(name, bad)
@@ -64,8 +64,8 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, look: Look) -> Check
     return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", figures)
 
 
-def _files(workspace: Workspace, look: Look) -> Iterator[SourceFile]:
-    slugs = None if look.slices is None else {slice_.target for slice_ in look.slices}
+def _files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
+    slugs = None if scope.slices is None else {slice_.target for slice_ in scope.slices}
     for slug, file in registered(workspace).items():
         if slugs is None or slug in slugs:
             yield file
@@ -82,11 +82,11 @@ def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict
     return found
 
 
-def _exported(workspace: Workspace, kind: ExportKind, look: Look) -> Iterator[tuple[Slice, dict[str, int]]]:
+def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
     """The partitions that have an export, and the sizes of the files there."""
     place = workspace.place
-    if look.slices is not None:
-        whole = sorted({one.whole for one in look.slices})
+    if scope.slices is not None:
+        whole = sorted({one.whole for one in scope.slices})
         folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
         listed = {one: place.listing(folder) for one, folder in folders}
     else:

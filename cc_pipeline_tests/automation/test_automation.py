@@ -23,7 +23,7 @@ from cc_pipeline.automation.due import (
 )
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
-from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.extraction.target_slices import Asked
 from cc_pipeline.lake.slice import Slice
@@ -210,12 +210,12 @@ def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
     assert set(pairs) - made == bad
 
 
-def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> Look:
+def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> CrawlPlan:
     here = Slice("C1", "set-x~16-0003")
     asked = Asked("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
     standings = {MINE: Standing(asked=note), here: Standing()}
-    return Look(asked, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
+    return CrawlPlan(asked, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
 
 
 MINE = Slice("C1", "set-x~16-0001")

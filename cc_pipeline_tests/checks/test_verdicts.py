@@ -13,8 +13,8 @@ import pytest
 from cc_pipeline.checks import checks as inputs
 from cc_pipeline.checks import outputs, page_tables
 from cc_pipeline.checks.checks import ledger_verdict, locators_verdict, stored_verdict
-from cc_pipeline.checks.scope import Look, Note, changed_since, noted, read_note, versions_of
-from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, versions_of
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
@@ -53,8 +53,8 @@ def without_the_first(rows: pa.Table) -> pa.Table:
     return rows.take(list(range(1, rows.num_rows)))
 
 
-def looks() -> list[Look]:
-    return [Look(), Look([MINE, Slice(NEW, OTHER)])]
+def looks() -> list[Scope]:
+    return [Scope(), Scope([MINE, Slice(NEW, OTHER)])]
 
 
 def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...] = (KEY,)) -> CheckResult:
@@ -81,14 +81,14 @@ def test_a_page_that_went_is_missed(home: Workspace) -> None:
     replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
     for look in looks():
         broken(page_tables.complete_verdict(home, look))
-    assert page_tables.complete_verdict(home, Look([Slice(NEW, OTHER)])).passed
+    assert page_tables.complete_verdict(home, Scope([Slice(NEW, OTHER)])).passed
 
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
     rows = rows_of(home, "records")
     digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
     home.lake.commit("records", without_the_first(rows), [MINE.where], digests)
-    found = broken(page_tables.complete_verdict(home, Look()), "warn")
+    found = broken(page_tables.complete_verdict(home, Scope()), "warn")
     assert "parse_domain" in found.message
 
 
@@ -128,12 +128,12 @@ def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_wa
     place = texts.schema.get_field_index("text_type")
     unsaid = texts.set_column(place, texts.schema.field(place), pa.nulls(texts.num_rows, pa.string()))
     replaced(home, "page_text", unsaid)
-    assert page_tables.texts_verdict(home, Look()).passed
+    assert page_tables.texts_verdict(home, Scope()).passed
 
 
 def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
-    look = Look([Slice(NEW)])
-    assert inputs.manifest_verdict(home, Look()).passed
+    look = Scope([Slice(NEW)])
+    assert inputs.manifest_verdict(home, Scope()).passed
     listed = home.lake.read("index_manifest", {"crawl": NEW})
     lake = home.lake
     # other subsets were not harvested, so their files are expected by nobody
@@ -144,14 +144,14 @@ def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
     broken(inputs.manifest_verdict(home, look), "warn", (NEW,))
     lake.commit("index_manifest", pa.concat_tables([listed, listed.slice(0, 1)]), [{"crawl": NEW}], {})
     broken(inputs.manifest_verdict(home, look), "error", (NEW,))
-    assert inputs.manifest_verdict(home, Look([Slice(OLD)])).passed
+    assert inputs.manifest_verdict(home, Scope([Slice(OLD)])).passed
 
 
 def test_footers_that_are_gone_are_missed(home: Workspace) -> None:
-    assert inputs.footers_verdict(home, Look()).passed
+    assert inputs.footers_verdict(home, Scope()).passed
     for path in (home.settings.footers_path / NEW).iterdir():
         path.unlink()
-    broken(inputs.footers_verdict(home, Look()), "warn", (NEW,))
+    broken(inputs.footers_verdict(home, Scope()), "warn", (NEW,))
 
 
 def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path: Path) -> None:
@@ -245,15 +245,15 @@ def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> 
 
 
 def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
-    assert outputs.url_indexes_verdict(home, Look()).passed
+    assert outputs.url_indexes_verdict(home, Scope()).passed
     build_url_index(home, NEW)
-    assert outputs.url_indexes_verdict(home, Look()).passed
+    assert outputs.url_indexes_verdict(home, Scope()).passed
     tree = url_index_root(home) / NEW / "url-index.pbtree"
     tree.write_bytes(tree.read_bytes()[:-1])
-    broken(outputs.url_indexes_verdict(home, Look()), "error", (NEW,))
-    assert outputs.url_indexes_verdict(home, Look([Slice(OLD)])).passed
+    broken(outputs.url_indexes_verdict(home, Scope()), "error", (NEW,))
+    assert outputs.url_indexes_verdict(home, Scope([Slice(OLD)])).passed
     (tree.parent / "url-index.json").unlink()
-    broken(outputs.url_indexes_verdict(home, Look()), "warn", (NEW,))
+    broken(outputs.url_indexes_verdict(home, Scope()), "warn", (NEW,))
 
 
 def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home: Workspace) -> None:
@@ -274,19 +274,19 @@ def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home
 
 def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     wrong = tuple(f"{NEW}|{number}" for number in range(600))
-    verdict, note = noted(CheckResult("x", "error", "bad", {}, wrong), Look(), None, {"captures": 7})
+    verdict, note = noted(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
     assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
     assert read_note(note.as_dict()) == note
     assert read_note({"versions": 5}) is None
     _, note = noted(
-        CheckResult("x", "ok", "good"), Look([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
+        CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )
     assert note == Note({"captures": 7}, (), "ok")
 
 
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
-    assert page_tables.complete_verdict(home, Look()).passed
+    assert page_tables.complete_verdict(home, Scope()).passed
 
 
 def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:
@@ -297,7 +297,7 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     def verdict(table: str) -> str:
         found = {
             whole_files_checks.files_read_verdict(home, table, look).severity
-            for look in (Look(), Look([Slice("", file.slug)]))
+            for look in (Scope(), Scope([Slice("", file.slug)]))
         }
         assert len(found) == 1
         return found.pop()
@@ -307,10 +307,10 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
     assert verdict("page_metadata") == "warn", "a file without any page is odd"
     assert verdict("page_links") == "ok"
-    assert whole_files_checks.faults_verdict(home, Look()).passed
+    assert whole_files_checks.faults_verdict(home, Scope()).passed
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
-    assert whole_files_checks.faults_verdict(home, Look()).severity == "warn"
-    assert file.slug in whole_files_checks.faults_verdict(home, Look([Slice("", file.slug)])).message
+    assert whole_files_checks.faults_verdict(home, Scope()).severity == "warn"
+    assert file.slug in whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)])).message
     assert verdict("page_links") == "error", "its tables come from two readings"

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.checks.outputs import built_index_verdict
-from cc_pipeline.checks.scope import Look
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
@@ -20,7 +20,7 @@ from cc_pipeline_tests.world import harvest, workspace_of
 
 SPEC = NewsSpec(files=2, fetches=6)
 MONTH = SPEC.month
-EVERYTHING = Look(None, None, {})
+EVERYTHING = Scope(None, None, {})
 
 
 @pytest.fixture

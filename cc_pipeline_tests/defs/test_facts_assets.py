@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline.defs.assets.facts as assets
-from cc_pipeline.checks.scope import Look
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
@@ -74,7 +74,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(told: tuple[Path, Keye
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
     assert dict(rows["org,example"]["other_facts"]) == {"score": "1"}
     assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in module.host_facts.specs for dep in spec.deps}
-    assert host_facts_verdict(workspace, Look()).passed
+    assert host_facts_verdict(workspace, Scope()).passed
     verdict = annotation_verdict(workspace, "scores")
     assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
     assert annotation_verdict(workspace, "nobody").severity == "warn"
@@ -130,7 +130,7 @@ def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_pa
     place = rows.schema.get_field_index("surt_host_name")
     wrong = rows.set_column(place, rows.schema.field(place), [["com,other"] * rows.num_rows])
     FACTS.commit(workspace.lake, {slice_: "0" * 15}, {"host_facts": wrong})
-    found = host_facts_verdict(workspace, Look())
+    found = host_facts_verdict(workspace, Scope())
     assert (found.severity, "com,other" in found.message, found.wrong) == ("error", True, (f"{NEW}|example.org",))
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.checks import index_verdicts
+from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.indexing.harvest import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.checks.checks import footers_verdict, index_verdicts, manifest_verdict
-from cc_pipeline.checks.scope import Look
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
@@ -185,8 +185,8 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
         build_url_index(both, NEW)
     assert not is_harvested(both, NEW)
     assert all(verdict.passed for verdict in index_verdicts(both))
-    assert footers_verdict(both, Look()).passed
-    assert manifest_verdict(both, Look()).passed
+    assert footers_verdict(both, Scope()).passed
+    assert manifest_verdict(both, Scope()).passed
     with pytest.raises(NoSuchIndex):
         found(pages, crawl=OLD)
 

@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline.checks.checks import stored_verdict
 from cc_pipeline.checks.health import Finding, examine, verified_finding
-from cc_pipeline.checks.scope import Look
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -60,7 +60,7 @@ def spoil(workspace: Workspace, row: dict[str, object]) -> None:
 def test_a_sound_home_has_nothing_to_say(workspace: Workspace) -> None:
     assert lost_records(workspace) == []
     assert [finding.level for finding in findings(workspace)] == ["ok"]
-    assert stored_verdict(workspace, Look()).severity == "ok"
+    assert stored_verdict(workspace, Scope()).severity == "ok"
     done = verify(workspace.lake, workspace.storage, None)
     assert done.read == done.stored == len(stored_rows(workspace)) + len(stored_rows(workspace, ARC))
     assert done.damaged == {}
@@ -123,14 +123,14 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
     assert finding.level == "bad"
     assert f"{lost.records:,} records" in finding.text
     assert "doctor --repair" in finding.advice
-    verdict = stored_verdict(workspace, Look())
+    verdict = stored_verdict(workspace, Scope())
     assert verdict.severity == "error"
     assert verdict.figures["lost records"] == lost.records
     done = verify(workspace.lake, workspace.storage, None)
     assert done.damaged == {}, "what is lost is counted as lost"
     assert fetch_captures(workspace, ARC, sorted(lost.targets)).requests > 0
     assert dangling(workspace) == []
-    assert stored_verdict(workspace, Look()).severity == "ok"
+    assert stored_verdict(workspace, Scope()).severity == "ok"
 
 
 def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Path) -> None:

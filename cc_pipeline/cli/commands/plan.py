@@ -17,7 +17,7 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.plan import Price
-    from cc_pipeline.extraction.run import Look
+    from cc_pipeline.extraction.run import CrawlPlan
     from cc_pipeline.index.locator import LookupPrice
     from cc_pipeline.records.plan import FetchPrice
 
@@ -127,41 +127,41 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
     return [f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
-def _known(question: Question, look: Look) -> FetchPrice | None:
+def _known(question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     """The price of captures that earlier runs have located; ``None`` unless every target is."""
     from cc_pipeline.handing.copying import distinct_captures
     from cc_pipeline.keys import CAPTURE, PLACE
     from cc_pipeline.records.plan import price_of
 
-    slices = look.asked.slices
-    if any(look.standings[slice_].located is None for slice_ in slices):
+    slices = crawl_plan.asked.slices
+    if any(crawl_plan.standings[slice_].located is None for slice_ in slices):
         return None
-    where = {"crawl": look.asked.crawl, "target": [slice_.target for slice_ in slices]}
+    where = {"crawl": crawl_plan.asked.crawl, "target": [slice_.target for slice_ in slices]}
     columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
     return price_of(distinct_captures(question.workspace.lake.read("captures", where, columns)))
 
 
-def _steps(settings: Settings, look: Look) -> list[Sequence[object]]:
+def _steps(settings: Settings, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
     """A row for each step that is planned; for many targets one for each step and reason."""
     from cc_pipeline.automation.reparse import seconds_of
     from cc_pipeline.extraction.plan import price_of
     from cc_pipeline.extraction.standing import STAGES
 
     found: dict[tuple[str, str, str], list[Price]] = {}
-    several = len(look.plan.todos) > _MOST_TARGETS
-    for todo in look.plan.todos:
+    several = len(crawl_plan.plan.todos) > _MOST_TARGETS
+    for todo in crawl_plan.plan.todos:
         subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
         steps = [stage for stage in STAGES if todo.of(stage) is not None]
         why, words = todo.first, ", then ".join(stage.label for stage in steps)
         assert why is not None, "something is to be done"
         key = ("" if several else f"{todo.slice_.whole.target}{subset}", words, str(why))
-        found.setdefault(key, []).append(price_of(look.standings[todo.slice_], steps[0], why))
+        found.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], why))
     rows: list[Sequence[object]] = []
     for (target, step, words), prices in found.items():
         requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
         seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(settings, requests)
         named = target or f"{len(prices):,} targets"
-        rows.append((look.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
+        rows.append((crawl_plan.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
     return rows
 
 

@@ -33,7 +33,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputEr
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.run import Done, Look, Replay
+    from cc_pipeline.extraction.run import CrawlPlan, Done, Replay
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -144,7 +144,7 @@ def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *,
     notes: list[str] = []
     done: dict[Slice, Done] = {}
 
-    def note_what_was_done(workspace: Workspace, before: Sequence[Look], after: Sequence[Look]) -> None:
+    def note_what_was_done(workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan]) -> None:
         from cc_pipeline.extraction.run import done_between
 
         done.update(done_between(before, after))
@@ -286,7 +286,7 @@ def materialize(
     settings: Settings,
     crawls: Sequence[str],
     targets: Sequence[Target],
-    afterwards: Callable[[Workspace, Sequence[Look], Sequence[Look]], object] = lambda *_: None,
+    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan]], object] = lambda *_: None,
     *,
     short_ways: bool = False,
     yes: bool = False,
@@ -315,7 +315,7 @@ def materialize(
         chosen = resolve_crawls(workspace, crawls)
         from cc_pipeline.defs.launch import Launcher
 
-        def looks() -> list[Look]:
+        def looks() -> list[CrawlPlan]:
             with workspace.lake.still():
                 return [look(workspace, crawl, slugs) for crawl in chosen]
 
@@ -360,7 +360,7 @@ def materialize(
 
 
 def _answer_all_the_same(
-    workspace: Workspace, looks: Sequence[Look], targets: Sequence[Target], refusal: NotNow
+    workspace: Workspace, looks: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
 ) -> None:
     """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
     as well."""

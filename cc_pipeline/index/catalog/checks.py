@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.checks.verdict import CheckResult, Severity
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-
-Severity = Literal["ok", "warn", "error"]
 
 #: Rows of subset ``warc`` in a crawl, from the smallest to the largest published, with room on both sides.
 PLAUSIBLE_ROWS: Final = (1_000_000_000, 6_000_000_000)
 #: Files of a subset; fewer say that this is not a whole crawl (a generated or cut one), which has no usual size.
 WHOLE_CRAWL_FILES: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
-
-    ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
-    """
-
-    name: str
-    severity: Severity
-    message: str
-    figures: Mapping[str, int | float | str] = field(default_factory=dict)
-    wrong: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        return self.severity == "ok"
 
 
 def check_coverage(coverage: pa.Table) -> CheckResult:
