@@ -44,7 +44,7 @@ from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html.content import Extractor, extracted, main_content
-from cc_pipeline.documents.html.facts import json_ld
+from cc_pipeline.documents.html.description import json_ld
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page

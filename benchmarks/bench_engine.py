@@ -35,7 +35,7 @@ from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.minicrawl.generate import ensure

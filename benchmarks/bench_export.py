@@ -28,10 +28,10 @@ import duckdb
 import numpy as np
 
 from benchmarks.report import Report, sized
+from cc_pipeline.delivery import table_files
+from cc_pipeline.delivery.files import scratch_beside, whole_file
+from cc_pipeline.delivery.near_duplicates import near_duplicates
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.handing import table_files
-from cc_pipeline.handing.handed_files import scratch_beside, whole_file
-from cc_pipeline.handing.near_duplicates import near_duplicates
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline_tests.peak import own_peak

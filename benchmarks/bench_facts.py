@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.facts.datasets import ready_made
-from cc_pipeline.facts.host_facts import facts_of_hosts
-from cc_pipeline.facts.host_keys import HostRanges
+from cc_pipeline.hostfacts.datasets import ready_made
+from cc_pipeline.hostfacts.host_facts import facts_of_hosts
+from cc_pipeline.hostfacts.host_keys import HostRanges
 from cc_pipeline.minicrawl.spec import gzip_member
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace

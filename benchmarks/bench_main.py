@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import slices
+from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for

@@ -23,7 +23,7 @@ from warcio.warcwriter import WARCWriter
 
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.paths import path_list_key
-from cc_pipeline.indexing.build import build_index
+from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 

@@ -32,7 +32,7 @@ from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.plan import plan_ranges
+from cc_pipeline.records.range_plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions

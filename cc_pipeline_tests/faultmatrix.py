@@ -22,16 +22,16 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import replay_records
 from cc_pipeline.extraction.shortfall import LOOKS
-from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.records.plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.client import Transport

@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline.engines.spark import job, worker_facts
+from cc_pipeline.engines.spark import job
+from cc_pipeline.engines.spark import same_code as worker_facts
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.progress import progress_to

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cc_pipeline.archive import record as flag
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.http import (
     decode_url,
     digits_date,
@@ -16,7 +17,6 @@ from cc_pipeline.archive.http import (
     media_type,
     parse_response,
 )
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers, sha1_base32
 from cc_pipeline.archive.runs import inflate_run

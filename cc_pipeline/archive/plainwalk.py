@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from cc_pipeline.archive import record as flag
-from cc_pipeline.archive.members import Window
+from cc_pipeline.archive.gzip_members import Window
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault, DataKind
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from cc_pipeline.archive.members import DEFAULT_LIMIT
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT
 from cc_pipeline.codings import DecodedPayload, decoded
 
 #: As records spell it, and bare as the index does.

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
-from cc_pipeline.archive.members import (
+from cc_pipeline.archive.gzip_members import (
     GZIP_MAGIC,
     InflatedMember,
     MemberReader,

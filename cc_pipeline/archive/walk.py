@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cc_pipeline.archive import record as flag
-from cc_pipeline.archive.members import (
+from cc_pipeline.archive.gzip_members import (
     DEFAULT_LIMIT,
     GZIP_MAGIC,
     ByteSource,

@@ -8,6 +8,7 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from cc_pipeline.archive import record as flag
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.http import (
     HttpMessage,
     decode_url,
@@ -20,7 +21,6 @@ from cc_pipeline.archive.http import (
     split_fields,
     warc_date,
 )
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers, declared, matches, sha1_base32
 from cc_pipeline.archive.runs import inflate_run

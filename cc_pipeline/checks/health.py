@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from cc_pipeline.automation.source_state import trouble_at
-from cc_pipeline.checks.checks import shortfall_verdict
+from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown

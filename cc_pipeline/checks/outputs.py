@@ -14,8 +14,8 @@ from cc_pipeline.checks.scope import Scope, joined, some
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import DataFault
+from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
-from cc_pipeline.index.built import folder_of
 from cc_pipeline.indexing.url_index import url_index_root
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.slice import LIST, Figures

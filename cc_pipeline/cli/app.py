@@ -14,7 +14,6 @@ import typer
 from cc_pipeline import interruption, progress
 from cc_pipeline.cli.commands import (
     automation,
-    choices,
     copy,
     dataset,
     doctor,
@@ -31,6 +30,7 @@ from cc_pipeline.cli.commands import (
     url_index,
     whole_files,
 )
+from cc_pipeline.cli.commands import settings as choices
 from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 

@@ -15,8 +15,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from cc_pipeline import interruption
-from cc_pipeline.cli.answers import is_complete
 from cc_pipeline.cli.output import console_err, notice
+from cc_pipeline.cli.sql_results import is_complete
 from cc_pipeline.errors import CcPipelineError
 
 if TYPE_CHECKING:

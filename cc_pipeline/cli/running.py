@@ -78,8 +78,8 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     and for several crawls where one is wanted.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
+    from cc_pipeline.indexing.crawl_index import is_published
     from cc_pipeline.indexing.crawls import find_crawl, known_crawls
-    from cc_pipeline.indexing.harvest import is_published
 
     source = workspace.settings.source
     chosen: list[str] = []
@@ -128,7 +128,7 @@ def _not_there(crawl: str, source: str) -> str:
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
     asked for: that would be a request for each."""
-    from cc_pipeline.indexing.harvest import is_published
+    from cc_pipeline.indexing.crawl_index import is_published
 
     for place, crawl in enumerate(crawls):
         if is_published(workspace, crawl):
@@ -154,7 +154,7 @@ def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bo
     import typer
 
     from cc_pipeline.indexing.archives import built_index
-    from cc_pipeline.indexing.build import build_price, needs_yes, refuse_unpriced
+    from cc_pipeline.indexing.from_archives import build_price, needs_yes, refuse_unpriced
 
     index = built_index(workspace, crawl)
     if not index.missing or yes:

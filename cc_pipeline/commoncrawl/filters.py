@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.crawls import has
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.keys import TIMESTAMP
 
 _TIME = re.compile(r"(\d{4})-?(?:(\d\d)-?(?:(\d\d)(?:[T ]?(\d\d):?(?:(\d\d):?(\d\d)?)?)?)?)?Z?")
 _STATUS = re.compile(r"[1-9]\d\d|[1-9]xx")

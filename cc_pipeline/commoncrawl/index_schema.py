@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.capture_columns import TIMESTAMP
 
 #: The 30 stored columns in published order. Offsets and lengths are widened to int64: other archives hold
 #: records of 20 GB. ``fetch_status`` is a Spark short (-1 when missing).

@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.key_ranges import (
     prefix_range,
     reverse_dots,
 )
-from cc_pipeline.commoncrawl.members import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
+from cc_pipeline.commoncrawl.matching import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
 from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
 
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.

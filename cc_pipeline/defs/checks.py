@@ -12,7 +12,8 @@ from typing import Literal
 import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
-from cc_pipeline.checks import checks, outputs, page_tables
+from cc_pipeline.checks import outputs, page_tables
+from cc_pipeline.checks import tables as checks
 from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
@@ -21,9 +22,9 @@ from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
-from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
+from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
-from cc_pipeline.legacy2012.checks import EXPORTS, exports_verdict, faults_verdict, files_read_verdict
+from cc_pipeline.pagefiles.verdicts import EXPORTS, exports_verdict, faults_verdict, files_read_verdict
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that the check names.

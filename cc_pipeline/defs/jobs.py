@@ -3,7 +3,7 @@
 import dagster as dg
 
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
-from cc_pipeline.facts.known import sweep_datasets
+from cc_pipeline.hostfacts.known import sweep_datasets
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 

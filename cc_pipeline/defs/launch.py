@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
+from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import (
     PROCESS_TAG,
     end_runs_of_dead_processes,
@@ -22,7 +23,6 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
 )
 from cc_pipeline.defs.internals import definitions_in, recorded_versions, shown_as_ours
-from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.partitions import (
     CRAWL,
     DOMAIN,
@@ -39,8 +39,8 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
+from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.indexing.harvest import is_harvested
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import behind, clear_debris
 from cc_pipeline.workspace.workspace import Workspace

@@ -8,10 +8,10 @@ from typing import Final
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
-from cc_pipeline.facts.datasets import ready_made
-from cc_pipeline.keys import KEY_NAMES, RECORD_KEY_NAMES
+from cc_pipeline.hostfacts.datasets import ready_made
 from cc_pipeline.records.schema import RECORD_SCHEMA
 
 #: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.

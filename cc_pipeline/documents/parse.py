@@ -14,7 +14,7 @@ from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
 from cc_pipeline.documents.html.content import extracted
-from cc_pipeline.documents.html.facts import meta_description, open_graph
+from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import XML_TYPES, as_html, parse_html
 from cc_pipeline.documents.html.urls import resolver

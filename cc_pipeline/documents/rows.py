@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, ParsedPage
 from cc_pipeline.documents.schemas import (
     CONTENT,
@@ -18,7 +19,6 @@ from cc_pipeline.documents.schemas import (
     PAGE_TEXT_SCHEMA,
     PROVENANCE_FIELDS,
 )
-from cc_pipeline.keys import KEY_NAMES
 
 _SHARED = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

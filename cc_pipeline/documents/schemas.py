@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import KEY_FIELDS, TIMESTAMP
 from cc_pipeline.documents.signals.quality import Quality
-from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
 #: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
 #: older version again, without fetching.

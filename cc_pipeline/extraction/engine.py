@@ -16,17 +16,17 @@ from typing import Protocol
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.extraction.fetch_counts import Shortfall, shortfalls
 from cc_pipeline.extraction.parsed_pages import PagesBefore
 from cc_pipeline.extraction.reusable_records import Held
-from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
-from cc_pipeline.records.plan import Order
+from cc_pipeline.records.range_plan import Order
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 

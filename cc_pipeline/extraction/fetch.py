@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
@@ -30,7 +31,6 @@ from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others
-from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
@@ -39,7 +39,7 @@ from cc_pipeline.records import witness
 from cc_pipeline.records.fetch import RecordsResult, settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.plan import Order, RecordOptions
+from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace

@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
 from cc_pipeline.commoncrawl.parts import PLAIN, SEPARATOR, subsets_in, with_subset
 from cc_pipeline.extraction.fetch_counts import Shortfall, shortfalls
@@ -31,7 +32,6 @@ from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from,
 from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.indexing.catalog import version_name, versions_of_rows
-from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows

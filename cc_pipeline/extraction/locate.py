@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
+from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.lookups import (
+from cc_pipeline.extraction.located import (
     Found,
     Known,
     commit_lookups,
@@ -33,10 +34,9 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
 from cc_pipeline.indexing.crawls import has_cluster
-from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
-from cc_pipeline.records.plan import FetchPrice, price_of
+from cc_pipeline.records.range_plan import FetchPrice, price_of
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.extraction.standing import Lookup, Standing
-from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
+from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 

@@ -310,8 +310,8 @@ def _totals(found: CrawlPlan) -> dict[Slice, Total]:
 
 
 def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Those of ``slugs`` of which a run would change nothing; see :attr:`CrawlPlan.current`. None where anything is in the
-    way: a run says what."""
+    """Those of ``slugs`` of which a run would change nothing; see :attr:`CrawlPlan.current`. None where anything is in
+    the way: a run says what."""
     try:
         with workspace.lake.still():
             return look(workspace, crawl, slugs).current

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.extraction.fetch_counts import mismatched_rows, settled_rows
 from cc_pipeline.extraction.shortfall import LOOKS
-from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.check import Promise, examine

@@ -18,7 +18,7 @@ from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
-from cc_pipeline.indexing.harvest import listed_files
+from cc_pipeline.indexing.crawl_index import listed_files
 from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.workspace.workspace import Workspace
 

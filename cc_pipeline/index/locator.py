@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.members import MemberIndex
+from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps

@@ -23,16 +23,16 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLoc
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.faces import same_files
+from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
 from cc_pipeline.index.locator import UNION, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
-from cc_pipeline.index.parquet.kept import KeptIndexes
+from cc_pipeline.index.parquet.kept_page_indexes import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
-from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
+from cc_pipeline.index.zipnum.kept_clusters import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files

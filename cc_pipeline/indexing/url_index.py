@@ -20,7 +20,7 @@ from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
 from cc_pipeline.index.btree.tree import Item
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.faces import same_files
+from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.records.check import Promise, examine

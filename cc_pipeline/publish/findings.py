@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import duckdb
 
+from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.publish import sql
 

@@ -15,11 +15,11 @@ import duckdb
 
 from cc_pipeline import __version__
 from cc_pipeline.atomic import unfinished
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice

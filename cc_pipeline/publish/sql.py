@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.parts import SEPARATOR
-from cc_pipeline.keys import CAPTURE
 
 #: What stands behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
 Scope: TypeAlias = Callable[[str], str]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import SEPARATOR
-from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, ViewSpec
 

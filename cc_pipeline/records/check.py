@@ -7,7 +7,7 @@ from typing import Final
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, declared, matches
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, DataKind, Kind

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.asking import FetchRun, Halt, Progress
 from cc_pipeline.records.check import Promise
+from cc_pipeline.records.fetch_run import FetchRun, Halt, Progress
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.plan import Order, in_groups
+from cc_pipeline.records.range_plan import Order, in_groups
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.records.check import PARSER, Examined
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row

@@ -12,10 +12,10 @@ from typing import Any
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.http import first_values
+from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import DataFault
-from cc_pipeline.keys import KEY_NAMES
 
 Row = Mapping[str, Any]
 

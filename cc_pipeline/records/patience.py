@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_pipeline.records.plan import PlannedRange
+from cc_pipeline.records.range_plan import PlannedRange
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
 #: Requests beyond one a range that a file may cost while it gave nothing good: these, and one for five ranges.

@@ -11,7 +11,7 @@ from typing import Final
 from cc_pipeline.records.check import Examined
 from cc_pipeline.records.outcomes import Outcomes
 from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
-from cc_pipeline.records.plan import PlannedRange
+from cc_pipeline.records.range_plan import PlannedRange
 from cc_pipeline.records.segments import Row
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import DataFault
-from cc_pipeline.keys import PLACE
-from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.records.storage import STORED, RecordStorage
 from cc_pipeline.records.wrap import unwrap_member
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cc_pipeline.keys import RECORD_KEY_FIELDS, TIMESTAMP
+from cc_pipeline.capture_columns import RECORD_KEY_FIELDS, TIMESTAMP
 
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
 #: that are not the record the index promises; kept aside. ``missing``: no bytes could be read.

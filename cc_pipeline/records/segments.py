@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.members import DEFAULT_LIMIT, inflate_member
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, inflate_member
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault

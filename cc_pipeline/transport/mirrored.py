@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from cc_pipeline.stores.answer import Answer
-from cc_pipeline.transport.asking import NO_BODY
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding, Verified
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE
 from cc_pipeline.transport.place import Asked, Place
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+from cc_pipeline.transport.retrying import NO_BODY
 
 T = TypeVar("T")
 

@@ -19,7 +19,6 @@ from cc_pipeline.stores.answer import Answer, Listed, S3Options, Span, Store, Ti
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
 from cc_pipeline.stores.watched import Watch, WatchedStore
-from cc_pipeline.transport.asking import Asker, Follow, Judge
 from cc_pipeline.transport.budget import Budget, open_file
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
@@ -39,6 +38,7 @@ from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.transport.retrying import Asker, Follow, Judge
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient

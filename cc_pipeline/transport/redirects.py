@@ -18,10 +18,10 @@ from cc_pipeline.addresses import host_of, scheme_of, shown
 from cc_pipeline.stores.answer import Answer, NoAnswer
 from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.stores.web import HttpClient, HttpStore
-from cc_pipeline.transport.asking import closed_finding
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.gate import Gate, GateClosed
 from cc_pipeline.transport.ranges import TransportStats
+from cc_pipeline.transport.retrying import closed_finding
 
 #: Hosts that a source's host is known to redirect to. A star stands for anything within one label.
 _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {

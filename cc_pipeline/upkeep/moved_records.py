@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows

@@ -20,9 +20,9 @@ from typing import Final
 from urllib.parse import quote
 
 from cc_pipeline import progress
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
-from cc_pipeline.keys import SLICE
 from cc_pipeline.lake import targets
 from cc_pipeline.lake.keeping import never_committed, vacuum, vacuum_now
 from cc_pipeline.lake.lake import Lake

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.snapshot import published_elsewhere

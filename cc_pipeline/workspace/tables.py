@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
 from cc_pipeline.index.catalog.schemas import (
@@ -14,7 +15,6 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
-from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.keeping import retire
 from cc_pipeline.lake.lake import Lake, TableSpec

@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.home import CHOICES, choose
-from cc_pipeline.index.zipnum.kept import Clusters
+from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import targets as definitions
 from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
@@ -46,7 +46,7 @@ from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.records.plan import FetchPrice
+    from cc_pipeline.records.range_plan import FetchPrice
 
 _T = TypeVar("_T")
 

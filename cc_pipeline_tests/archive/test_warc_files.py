@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive import warc
-from cc_pipeline.archive.members import ByteSource
+from cc_pipeline.archive.gzip_members import ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline_tests.archive import builders

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.checks import checks as inputs
 from cc_pipeline.checks import outputs, page_tables
-from cc_pipeline.checks.checks import ledger_verdict, locators_verdict, stored_verdict
+from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, versions_of
+from cc_pipeline.checks.tables import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
-from cc_pipeline.legacy2012 import checks as whole_files_checks
-from cc_pipeline.legacy2012.export import export_slices
-from cc_pipeline.legacy2012.stage import register
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.pagefiles import verdicts as whole_files_checks
+from cc_pipeline.pagefiles.export import export_slices
+from cc_pipeline.pagefiles.stage import register
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix

@@ -19,10 +19,10 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.delivery import table_files
+from cc_pipeline.delivery.files import README, whole_folder
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.handing import table_files
-from cc_pipeline.handing.handed_files import README, whole_folder
-from cc_pipeline.legacy2012.sequencefile import iter_pairs
+from cc_pipeline.pagefiles.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.facts.datasets import parse_dataset
+from cc_pipeline.hostfacts.datasets import parse_dataset
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import copy_of

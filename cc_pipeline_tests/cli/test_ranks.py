@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.facts.rank_text import parse_release
+from cc_pipeline.hostfacts.rank_text import parse_release
 from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
 

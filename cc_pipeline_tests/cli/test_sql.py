@@ -17,9 +17,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from cc_pipeline.cli import answers, output
-from cc_pipeline.cli.answers import answer, is_complete
+from cc_pipeline.cli import output
+from cc_pipeline.cli import sql_results as answers
 from cc_pipeline.cli.prompt import converse
+from cc_pipeline.cli.sql_results import answer, is_complete
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.cli.conftest import Cli, World
 

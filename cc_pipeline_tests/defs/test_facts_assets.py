@@ -16,10 +16,10 @@ from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.facts.checks import annotation_verdict, host_facts_verdict
-from cc_pipeline.facts.datasets import ready_made
-from cc_pipeline.facts.fill import fill_facts
-from cc_pipeline.facts.known import add_dataset
+from cc_pipeline.hostfacts.datasets import ready_made
+from cc_pipeline.hostfacts.fill import fill_facts
+from cc_pipeline.hostfacts.known import add_dataset
+from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs import slices
+from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags

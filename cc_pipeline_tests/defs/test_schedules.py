@@ -24,7 +24,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
 from cc_pipeline.extraction.fetch_counts import MOST_ROUNDS, Shortfall
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.lookups import Found, commit_lookups
+from cc_pipeline.extraction.located import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.shortfall import fetch_rows

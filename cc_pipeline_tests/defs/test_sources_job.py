@@ -16,7 +16,7 @@ from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.legacy2012.sequencefile import SequenceFileWriter
+from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.defs.published import query

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.documents.test_parse_page import HTML

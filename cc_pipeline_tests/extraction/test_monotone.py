@@ -24,8 +24,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.legacy2012.export import export_slices
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks.checks import shortfall_verdict
+from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import Fetch

@@ -23,7 +23,7 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import recorded_versions
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.home import LAKE_NOTE, NOTE
-from cc_pipeline.legacy2012.export import export_slices
+from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -22,12 +22,12 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
-from cc_pipeline.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers, is_harvested
+from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers, is_harvested
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.legacy2012.export import export_slices
-from cc_pipeline.legacy2012.stage import read_sources
+from cc_pipeline.pagefiles.export import export_slices
+from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep import upkeep
 from cc_pipeline.upkeep.upkeep import keep_up

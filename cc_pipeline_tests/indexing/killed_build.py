@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cc_pipeline.indexing import build
+from cc_pipeline.indexing import from_archives as build
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import open_workspace

@@ -12,7 +12,7 @@ from cc_pipeline.index.catalog import keep
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import crawl_file, file_of_before
 from cc_pipeline.indexing.catalog import rebuild_catalog
-from cc_pipeline.indexing.harvest import commit_row_groups
+from cc_pipeline.indexing.crawl_index import commit_row_groups
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of

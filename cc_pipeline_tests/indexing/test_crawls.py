@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.indexing.crawl_index import commit_manifest, is_published
 from cc_pipeline.indexing.crawls import commit_crawls, find_crawl, known_crawls
-from cc_pipeline.indexing.harvest import commit_manifest, is_published
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (

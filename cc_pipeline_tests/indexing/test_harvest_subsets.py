@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.checks import footers_verdict, index_verdicts, manifest_verdict
 from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import footers_verdict, index_verdicts, manifest_verdict
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
@@ -17,7 +17,7 @@ from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, versions_of_rows
-from cc_pipeline.indexing.harvest import (
+from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
     commit_row_groups,
     coverage_figures,
@@ -31,7 +31,7 @@ from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.indexing.test_harvest import index_files, index_paths, put_list
+from cc_pipeline_tests.indexing.test_crawl_index import index_files, index_paths, put_list
 from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]

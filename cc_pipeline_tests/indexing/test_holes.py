@@ -11,11 +11,11 @@ from cc_pipeline.checks.left_out import left_out, what_is_not_there
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.lookups import incomplete_slices
+from cc_pipeline.extraction.located import incomplete_slices
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.indexing.harvest import commit_manifest, harvest_footers, refused_gaps
+from cc_pipeline.indexing.crawl_index import commit_manifest, harvest_footers, refused_gaps
 from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth

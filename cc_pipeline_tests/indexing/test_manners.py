@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.indexing.harvest import harvest_footers
+from cc_pipeline.indexing.crawl_index import harvest_footers
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule

@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.checks.health import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.index.built import shard_of
+from cc_pipeline.index.archive_rows import shard_of
 from cc_pipeline.indexing.archives import archive_files
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings

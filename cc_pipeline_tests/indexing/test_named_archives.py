@@ -13,9 +13,9 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.locate import captures_of
 from cc_pipeline.extraction.nearest import nearest_capture
 from cc_pipeline.indexing.archives import collection_id, register_archives
-from cc_pipeline.indexing.build import build_index
+from cc_pipeline.indexing.crawl_index import is_published
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.indexing.harvest import is_published
+from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.automation.known_keys import known_keys
-from cc_pipeline.checks.checks import crawl_list_verdict
 from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.tables import crawl_list_verdict
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.indexing.crawl_index import is_published
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
-from cc_pipeline.indexing.harvest import is_published
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings, places
 from cc_pipeline.stores.answer import Timeouts

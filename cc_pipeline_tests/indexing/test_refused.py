@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import NotNow
-from cc_pipeline.indexing.harvest import commit_manifest, harvest_footers
+from cc_pipeline.indexing.crawl_index import commit_manifest, harvest_footers
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.ordered import OrderedRows
 

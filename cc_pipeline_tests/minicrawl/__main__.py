@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.facts.rank_text import parse_release
+from cc_pipeline.hostfacts.rank_text import parse_release
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO, MiniCrawlSpec
 from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import reverse_dots
-from cc_pipeline.facts.rank_text import LEVELS, Level, Release
+from cc_pipeline.hostfacts.rank_text import LEVELS, Level, Release
 from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.spec import gzip_member
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.surt import surt_host
-from cc_pipeline.facts.host_keys import host_of_surt
+from cc_pipeline.hostfacts.host_keys import host_of_surt
 from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.spec import gzip_member
 from cc_pipeline.minicrawl.truth import Capture

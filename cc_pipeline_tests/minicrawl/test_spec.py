@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.facts.rank_text import parse_release
+from cc_pipeline.hostfacts.rank_text import parse_release
 from cc_pipeline.minicrawl import TEST, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate, spec_for, truth_path
 from cc_pipeline.minicrawl.__main__ import main
 from cc_pipeline.minicrawl.visits import page_counts, site

@@ -13,7 +13,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import HELD_SCHEMA, Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
-from cc_pipeline.records.plan import Order, RecordOptions
+from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport

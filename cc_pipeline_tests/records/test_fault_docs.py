@@ -9,7 +9,7 @@ from cc_pipeline.errors import DataKind
 from cc_pipeline.extraction import fetch_counts, shortfall
 from cc_pipeline.records import patience
 from cc_pipeline.records import pending as turns
-from cc_pipeline.records.plan import RecordOptions
+from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding

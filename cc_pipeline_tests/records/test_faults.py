@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.patience import Patience
-from cc_pipeline.records.plan import Coalescing, RecordOptions, plan_ranges
+from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport

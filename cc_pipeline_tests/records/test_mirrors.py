@@ -15,7 +15,7 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
-from cc_pipeline.records.plan import Coalescing, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.plan import in_groups
+from cc_pipeline.records.range_plan import in_groups
 
 SCHEMA = pa.schema([("warc_filename", pa.string()), ("warc_record_offset", pa.int64()), ("number", pa.int64())])
 

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import lease, living
-from cc_pipeline.records.plan import Coalescing, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.compare_published import differences
-from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.keeping import vacuum_now
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.legacy2012.export import export_slices
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep

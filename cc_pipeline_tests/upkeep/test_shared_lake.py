@@ -21,7 +21,7 @@ from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_no
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.indexing.catalog import catalog_has, follow_catalog
-from cc_pipeline.indexing.harvest import is_harvested
+from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.lake import snapshot as pins
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.checks import stored_verdict
 from cc_pipeline.checks.health import Finding, examine, verified_finding
 from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import stored_verdict
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth

@@ -10,8 +10,8 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
+from cc_pipeline.cli.lookups import Question, has_gaps, needs_harvest, open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_question
 from cc_pipeline.cli.running import all_runs, despite_gaps, step
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.progress import human_bytes
@@ -19,8 +19,8 @@ from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.handing.delivery import DeliveryReport
-    from cc_pipeline.handing.verifying import VerifyReport
+    from cc_pipeline.delivery.deliver import DeliveryReport
+    from cc_pipeline.delivery.verifying import VerifyReport
     from cc_pipeline.transport.client import Transport
 
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
@@ -169,10 +169,10 @@ def _deliver(
     question: Question, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
 ) -> DeliveryReport:
     from cc_pipeline import progress
+    from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+    from cc_pipeline.delivery.deliver import Order, deliver, with_planned
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
-    from cc_pipeline.handing.delivery import Order, deliver, with_planned
-    from cc_pipeline.keys import RECORD_KEY_NAMES
     from cc_pipeline.lake.slice import LOCATE
 
     workspace = question.workspace
@@ -261,7 +261,7 @@ def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | Non
 
 def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
-    from cc_pipeline.handing.verifying import verify_place
+    from cc_pipeline.delivery.verifying import verify_place
 
     destination = _own_place(text)
     settings = load_settings(home=home)

@@ -59,9 +59,9 @@ def dataset(
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
-    from cc_pipeline.handing import table_files
-    from cc_pipeline.handing.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.handing.handed_files import README, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.delivery import table_files
+    from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
+    from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_readme
     from cc_pipeline.lake.reading import open_settled
 
     checked_format(output, _FORMATS)
@@ -182,7 +182,7 @@ def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: 
 
 
 def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
-    from cc_pipeline.keys import CAPTURE
+    from cc_pipeline.capture_columns import CAPTURE
 
     run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
     if target.place is None:

@@ -83,8 +83,8 @@ def remove_targets(
 def clean_home(settings: Settings, *, yes: bool) -> None:
     """Takes keys away that mean nothing."""
     from cc_pipeline.automation.known_keys import known_keys
+    from cc_pipeline.defs.dynamic_keys import delete_keys, strange_keys
     from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.defs.keys import delete_keys, strange_keys
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
@@ -290,8 +290,8 @@ def list_(home: options.Home = None) -> None:
 def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
     if not (settings.dagster_home / "dagster.yaml").exists():
         return  # no crawl is registered yet
+    from cc_pipeline.defs.dynamic_keys import refuse_too_many
     from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.defs.keys import refuse_too_many
 
     with open_instance(settings) as instance:
         refuse_too_many(instance, domains=[target.slug for target in targets])

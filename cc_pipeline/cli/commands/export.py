@@ -18,8 +18,8 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.handing.handed_files import Handed, Origin
-    from cc_pipeline.handing.table_files import Selection
+    from cc_pipeline.delivery.files import Handed, Origin
+    from cc_pipeline.delivery.table_files import Selection
 
 FORMATS = ("duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile")
 _OF_RECORDS = ("wacz", "sequencefile")
@@ -99,8 +99,8 @@ def _export_rows(
     query: str | None,
     dataset: Path | None,
 ) -> None:
-    from cc_pipeline.handing import table_files
-    from cc_pipeline.handing.handed_files import scratch_beside
+    from cc_pipeline.delivery import table_files
+    from cc_pipeline.delivery.files import scratch_beside
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
@@ -131,8 +131,8 @@ def _export_rows(
 def _write(
     connection: DuckDBPyConnection, selections: Sequence[Selection], chosen: str, out: Path, origin: Origin
 ) -> list[Handed]:
-    from cc_pipeline.handing import table_files
-    from cc_pipeline.handing.handed_files import README, readme_beside, whole_file, whole_folder, write_readme
+    from cc_pipeline.delivery import table_files
+    from cc_pipeline.delivery.files import README, readme_beside, whole_file, whole_folder, write_readme
     from cc_pipeline.publish.macros import MACROS
 
     title = f"{out.name}: pages of Common Crawl"
@@ -160,8 +160,7 @@ def _write(
 def _export_records(
     settings: Settings, out: Path, chosen: str, domains: Sequence[str], crawls: Sequence[str], allow_missing: bool
 ) -> None:
-    from cc_pipeline.handing.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
-    from cc_pipeline.handing.handed_files import (
+    from cc_pipeline.delivery.files import (
         README,
         Handed,
         readme_beside,
@@ -170,6 +169,7 @@ def _export_records(
         whole_folder,
         write_readme,
     )
+    from cc_pipeline.delivery.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)

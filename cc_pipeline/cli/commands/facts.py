@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import human_bytes
@@ -19,11 +19,11 @@ from cc_pipeline.settings import claim_home, load_settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.cli.question import Question
-    from cc_pipeline.facts.annotations import Action
-    from cc_pipeline.facts.dataset_question import Facts
-    from cc_pipeline.facts.known import Known
-    from cc_pipeline.facts.ranks import Ranks, RanksPrice
+    from cc_pipeline.cli.lookups import Question
+    from cc_pipeline.hostfacts.annotations import Action
+    from cc_pipeline.hostfacts.dataset_question import Facts
+    from cc_pipeline.hostfacts.known import Known
+    from cc_pipeline.hostfacts.ranks import Ranks, RanksPrice
 
 app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
 #: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
@@ -81,8 +81,8 @@ def facts(
 
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.facts.choosing import facts_of, known_for
-    from cc_pipeline.facts.dataset_question import refuse_gaps
+    from cc_pipeline.hostfacts.choosing import facts_of, known_for
+    from cc_pipeline.hostfacts.dataset_question import refuse_gaps
 
     checked_format(output)
     acting = _action(action, argument or (), where)
@@ -124,10 +124,10 @@ def _of_captures(
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
     from cc_pipeline.extraction.target_slices import part_slices
-    from cc_pipeline.facts.captures import facts_of_captures
-    from cc_pipeline.facts.choosing import known_for
-    from cc_pipeline.facts.dataset_question import refuse_gaps
-    from cc_pipeline.facts.datasets import no_such
+    from cc_pipeline.hostfacts.captures import facts_of_captures
+    from cc_pipeline.hostfacts.choosing import known_for
+    from cc_pipeline.hostfacts.dataset_question import refuse_gaps
+    from cc_pipeline.hostfacts.datasets import no_such
     from cc_pipeline.lake.slice import LOCATE, Slice
 
     lake = question.workspace.lake
@@ -176,7 +176,7 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
 
 
 def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
-    from cc_pipeline.facts.choosing import hosts_only, needed_for, usual, with_hosts
+    from cc_pipeline.hostfacts.choosing import hosts_only, needed_for, usual, with_hosts
 
     own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
     names = list(named) if named else [*usual(known), *own]
@@ -184,9 +184,9 @@ def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action 
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
-    from cc_pipeline.facts.annotations import Action, read_action
-    from cc_pipeline.facts.datasets import read_yaml, text_of
-    from cc_pipeline.facts.filter import parse_filter
+    from cc_pipeline.hostfacts.annotations import Action, read_action
+    from cc_pipeline.hostfacts.datasets import read_yaml, text_of
+    from cc_pipeline.hostfacts.filter import parse_filter
 
     if arguments and file is None:
         raise UserInputError("--arg is an argument of an action file; name it with --action")
@@ -225,15 +225,15 @@ def _columns(table: pa.Table, said: str | None, acting: Action | None, output: s
 
 
 def _known_column(table: pa.Table, name: str) -> None:
-    from cc_pipeline.facts.datasets import no_such
+    from cc_pipeline.hostfacts.datasets import no_such
 
     if name not in table.column_names:
         raise UserInputError(no_such("column", name, table.column_names))
 
 
 def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
-    from cc_pipeline.facts.harvest import price_harvest
-    from cc_pipeline.facts.host_facts import price_of_hosts
+    from cc_pipeline.hostfacts.dataset_files import price_harvest
+    from cc_pipeline.hostfacts.host_facts import price_of_hosts
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
@@ -256,7 +256,7 @@ def _price(question: Question, asked: dict[str, list[Known]], output: str) -> No
 def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
           home: options.Home = None) -> None:  # fmt: skip
     """List the datasets that this home knows: those that come with the program, and those that were added."""
-    from cc_pipeline.facts.known import known_datasets
+    from cc_pipeline.hostfacts.known import known_datasets
 
     checked_format(output)
     rows = []
@@ -285,7 +285,7 @@ def add(
 
       cc-pipeline datasets add join_spam.yaml --name spam
     """
-    from cc_pipeline.facts.known import add_dataset
+    from cc_pipeline.hostfacts.known import add_dataset
 
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
@@ -296,7 +296,7 @@ def add(
 @app.command()
 def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
     """Forget a dataset that was added. Facts that a run wrote down stay."""
-    from cc_pipeline.facts.known import remove_dataset
+    from cc_pipeline.hostfacts.known import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
     notice(f"{name} is forgotten")
@@ -326,8 +326,8 @@ def ranks(
 
       cc-pipeline ranks
     """
-    from cc_pipeline.facts.rank_text import LEVELS, parse_release
-    from cc_pipeline.facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
+    from cc_pipeline.hostfacts.rank_text import LEVELS, parse_release
+    from cc_pipeline.hostfacts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
     from cc_pipeline.workspace.workspace import open_workspace
 
     wanted = next((one for one in LEVELS if one == level), None)

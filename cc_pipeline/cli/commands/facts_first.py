@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.commands.facts import say_cost
+from cc_pipeline.cli.lookups import Question
 from cc_pipeline.cli.output import notice, warn
-from cc_pipeline.cli.question import Question
 from cc_pipeline.errors import DataFault, EnvironmentFault
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
     no request is sent; then it says how to ask. Where a dataset cannot be asked, it says that, and raises nothing:
     captures are what is asked for."""
-    from cc_pipeline.facts.choosing import facts_of, hosts_only, known_for, predicted, usual
-    from cc_pipeline.facts.host_facts import facts_at_hand
+    from cc_pipeline.hostfacts.choosing import facts_of, hosts_only, known_for, predicted, usual
+    from cc_pipeline.hostfacts.host_facts import facts_at_hand
 
     known = known_for(question.workspace, crawl)
     asked = hosts_only(known, usual(known))
@@ -64,8 +64,8 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
     Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NoFacts`` where
     nothing it names is known of any host of the crawl.
     """
-    from cc_pipeline.facts.choosing import choose, known_for, needed_for
-    from cc_pipeline.facts.filter import parse_filter
+    from cc_pipeline.hostfacts.choosing import choose, known_for, needed_for
+    from cc_pipeline.hostfacts.filter import parse_filter
 
     condition = parse_filter(where)
     needed = needed_for(condition, known_for(workspace, crawl))

@@ -20,8 +20,8 @@ from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.crawls import Crawl, Span
     from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.delivery.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
-    from cc_pipeline.handing.one_page import Form
     from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -65,8 +65,8 @@ def get(
 
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
+    from cc_pipeline.delivery.one_page import rendered
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
-    from cc_pipeline.handing.one_page import rendered
     from cc_pipeline.workspace.workspace import open_workspace
 
     wanted = {"html": html, "markdown": markdown, "text": text, "json": json, "warc": warc, "record": record,

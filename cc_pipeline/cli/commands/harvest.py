@@ -104,7 +104,7 @@ def harvest(
 
 def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
     from cc_pipeline.indexing.archives import keep_own_list
-    from cc_pipeline.indexing.harvest import MOST_INDEX_FILES
+    from cc_pipeline.indexing.crawl_index import MOST_INDEX_FILES
 
     if len(crawls) != 1:
         raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")
@@ -158,8 +158,8 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
 
 def _published(workspace: Workspace) -> list[str]:
+    from cc_pipeline.indexing.crawl_index import is_published
     from cc_pipeline.indexing.crawls import known_crawls
-    from cc_pipeline.indexing.harvest import is_published
 
     return [crawl.id for crawl in known_crawls(workspace).crawls if is_published(workspace, crawl.id)]
 
@@ -200,7 +200,7 @@ def query(
 
       cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
     """
-    from cc_pipeline.cli.answers import answer, explained
+    from cc_pipeline.cli.sql_results import answer, explained
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
 

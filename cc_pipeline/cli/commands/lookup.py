@@ -12,8 +12,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
+from cc_pipeline.cli.lookups import NoIndex, Question, open_question, sources_for
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.question import NoIndex, Question, open_question, sources_for
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
 from cc_pipeline.progress import human_bytes
 
@@ -169,7 +169,7 @@ def check(
     import pyarrow as pa
 
     from cc_pipeline.checks.left_out import left_out
-    from cc_pipeline.handing.copying import distinct_captures
+    from cc_pipeline.delivery.parts import distinct_captures
 
     checked_format(output)
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
@@ -294,7 +294,7 @@ def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     import pyarrow.compute as pc
 
-    from cc_pipeline.records.plan import price_of
+    from cc_pipeline.records.range_plan import price_of
 
     price = price_of(captures)
     pages = pc.count_distinct(captures["url_surtkey"]).as_py()

@@ -10,8 +10,8 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import PLACE, AskFacts, Crawls, Format, Harvest, Texts, captures_of
+from cc_pipeline.cli.lookups import Question, open_question, sources_for
 from cc_pipeline.cli.output import checked_format, notice, write_rows
-from cc_pipeline.cli.question import Question, open_question, sources_for
 from cc_pipeline.commoncrawl.parts import PLAIN
 from cc_pipeline.settings import Settings
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.plan import Price
     from cc_pipeline.extraction.run import CrawlPlan
     from cc_pipeline.index.locator import LookupPrice
-    from cc_pipeline.records.plan import FetchPrice
+    from cc_pipeline.records.range_plan import FetchPrice
 
 #: Targets up to which each has lines of its own.
 _MOST_TARGETS = 40
@@ -106,8 +106,8 @@ def plan(
 def _located(question: Question, crawl: str) -> FetchPrice:
     import pyarrow as pa
 
-    from cc_pipeline.handing.copying import distinct_captures
-    from cc_pipeline.records.plan import price_of
+    from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.records.range_plan import price_of
 
     return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, None, False))))
 
@@ -129,9 +129,9 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
 
 def _known(question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     """The price of captures that earlier runs have located; ``None`` unless every target is."""
-    from cc_pipeline.handing.copying import distinct_captures
-    from cc_pipeline.keys import CAPTURE, PLACE
-    from cc_pipeline.records.plan import price_of
+    from cc_pipeline.capture_columns import CAPTURE, PLACE
+    from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.records.range_plan import price_of
 
     slices = crawl_plan.asked.slices
     if any(crawl_plan.standings[slice_].located is None for slice_ in slices):

@@ -13,9 +13,9 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.choices import as_the_home_has_it
+from cc_pipeline.cli.commands.settings import as_the_home_has_it
+from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import coloured, console, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import (
     agreed_builds,

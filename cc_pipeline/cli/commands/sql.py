@@ -72,7 +72,7 @@ def sql(
 
       cc-pipeline sql @questions.sql
     """
-    from cc_pipeline.cli.answers import answer, chosen_format, explained
+    from cc_pipeline.cli.sql_results import answer, chosen_format, explained
 
     settings = load_settings(home=home)
     chosen = chosen_format(output, out, csv=as_csv, json=as_json)
@@ -99,7 +99,7 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
     statement that DuckDB refuses.
     """
-    from cc_pipeline.cli.answers import explained
+    from cc_pipeline.cli.sql_results import explained
     from cc_pipeline.lake.reading import open_settled
 
     with explained(settings.published_path), open_settled(settings) as connection:

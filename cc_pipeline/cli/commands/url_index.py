@@ -11,8 +11,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.harvest import show_coverage
+from cc_pipeline.cli.lookups import needs_harvest, open_question, sources_for
 from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import needs_harvest, open_question, sources_for
 from cc_pipeline.cli.running import (
     agreed_builds,
     build_indexes,

@@ -49,8 +49,8 @@ def add_source(
       cc-pipeline run --crawl LOCAL-press --domain example.com      (the pages of a site in them)
     """
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.legacy2012.files import identify
-    from cc_pipeline.legacy2012.stage import register
+    from cc_pipeline.pagefiles.files import identify
+    from cc_pipeline.pagefiles.stage import register
     from cc_pipeline.workspace.source_files import ARCHIVE
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -8,14 +8,12 @@ from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, crawl_links, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.partitions import CRAWL
-from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.index.gaps import index_incomplete
-from cc_pipeline.indexing.build import build_index
-from cc_pipeline.indexing.crawls import commit_crawls
-from cc_pipeline.indexing.harvest import (
+from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
     commit_row_groups,
     coverage_figures,
@@ -25,6 +23,8 @@ from cc_pipeline.indexing.harvest import (
     refused_gaps,
     repair_statistics,
 )
+from cc_pipeline.indexing.crawls import commit_crawls
+from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.workspace.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace

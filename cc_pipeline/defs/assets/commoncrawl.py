@@ -18,7 +18,7 @@ from cc_pipeline.defs.lineage import (
     WHOLE_FILES,
 )
 from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.facts.datasets import ready_made
+from cc_pipeline.hostfacts.datasets import ready_made
 
 _SITE = "https://commoncrawl.org"
 _DATA = "https://data.commoncrawl.org"

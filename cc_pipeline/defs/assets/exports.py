@@ -6,11 +6,11 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
+from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, each_alone
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone
-from cc_pipeline.legacy2012.export import VERSION, Codec, ExportKind, ExportOptions, export_slices
-from cc_pipeline.legacy2012.sequencefile import Compression
+from cc_pipeline.pagefiles.export import VERSION, Codec, ExportKind, ExportOptions, export_slices
+from cc_pipeline.pagefiles.sequencefile import Compression
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
+from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, extract_partitions
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
-from cc_pipeline.defs.slices import BACKFILL, Yielded, extract_partitions
 from cc_pipeline.documents.schemas import (
     FEED_ITEMS_SCHEMA,
     PAGE_LINKS_SCHEMA,

@@ -7,14 +7,14 @@ from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, preview, table_metadata
+from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.facts.choosing import USUAL, hosts_only, known_for, with_hosts
-from cc_pipeline.facts.fill import VERSION, fill_facts
-from cc_pipeline.facts.harvest import dataset_transport, read_ahead
-from cc_pipeline.facts.known import Known, known_datasets
+from cc_pipeline.hostfacts.choosing import USUAL, hosts_only, known_for, with_hosts
+from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
+from cc_pipeline.hostfacts.fill import VERSION, fill_facts
+from cc_pipeline.hostfacts.known import Known, known_datasets
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import load_settings

@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.partitions import SOURCE_FILE
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.defs.slices import Yielded, each_alone
 from cc_pipeline.documents.schemas import (
     FEED_ITEMS_SCHEMA,
     PAGE_LINKS_SCHEMA,
@@ -16,7 +16,7 @@ from cc_pipeline.documents.schemas import (
     PARSER_VERSION,
 )
 from cc_pipeline.lake.streaming import first_rows
-from cc_pipeline.legacy2012.stage import read_sources
+from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.tables import SOURCE_FAULTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace

@@ -6,8 +6,8 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.publication import publication_metadata
 from cc_pipeline.defs.metadata import OWNERS
+from cc_pipeline.defs.partition_runs import BACKFILL
 from cc_pipeline.defs.partitions import DOMAIN
-from cc_pipeline.defs.slices import BACKFILL
 from cc_pipeline.publish.report import report_path, write_report
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace

@@ -11,8 +11,8 @@ from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.indexing.harvest import is_published, list_as_it_is
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partition keys that one tick adds at most; the next tick adds the others.

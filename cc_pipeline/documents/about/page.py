@@ -15,7 +15,7 @@ from cc_pipeline.documents.about.nodes import Nodes, is_article, kinds_of
 from cc_pipeline.documents.about.published import TEXT, When, guessed_date, modified, on_day, published
 from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
-from cc_pipeline.documents.html.facts import JsonLd, PageFacts, json_ld, page_facts, types_of
+from cc_pipeline.documents.html.description import JsonLd, PageFacts, json_ld, page_facts, types_of
 from cc_pipeline.documents.html.tree import HtmlDocument
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, host_of
 from cc_pipeline.documents.page import Limits, PageInput

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
+from cc_pipeline.engines.spark.same_code import here
 from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
-from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.extraction.fetch_counts import Tally

@@ -50,7 +50,7 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     from pyspark import SparkContext  # noqa: PLC0415
 
     from cc_pipeline.engines.spark.run import run_job  # noqa: PLC0415
-    from cc_pipeline.engines.spark.worker_facts import ask_workers  # noqa: PLC0415
+    from cc_pipeline.engines.spark.same_code import ask_workers  # noqa: PLC0415
     from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
     asked = pipes.extras

@@ -15,11 +15,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.keys import PLACE
 from cc_pipeline.records.fetch import HELD_SCHEMA, Alongside
 from cc_pipeline.records.places import PLACE_NAME
-from cc_pipeline.records.plan import MAX_RECORD_BYTES, Coalescing
+from cc_pipeline.records.range_plan import MAX_RECORD_BYTES, Coalescing
 from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
 
 #: Bytes of ranges, and rows, of a task at most. More rows than these are many small pages to parse.

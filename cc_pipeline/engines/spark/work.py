@@ -19,13 +19,13 @@ from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.engines.spark.ambient import at_work, storage_in
 from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.engines.spark.worker_facts import here, refuse_others
+from cc_pipeline.engines.spark.same_code import here, refuse_others
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
-from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
@@ -33,7 +33,7 @@ from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.plan import Order, RecordOptions
+from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import Opening, openings

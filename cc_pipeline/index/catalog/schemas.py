@@ -11,8 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, stat_kind
-from cc_pipeline.keys import TIMESTAMP
 
 #: The column whose bounds prune look-ups.
 KEY_COLUMN: Final = "url_surtkey"

@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, NotNow
-from cc_pipeline.index.faces import Known, RangeReader, same_files
+from cc_pipeline.index.etags import Known, RangeReader, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,

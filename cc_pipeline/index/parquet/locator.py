@@ -11,20 +11,20 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.built import holds_arc
+from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import LookupPrice, LookupResult, Takers
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.kept import index_bytes, likely_bytes, most_requests
+from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
-from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 #: What an object says that is not the one asked for: its ETag or its length is another.

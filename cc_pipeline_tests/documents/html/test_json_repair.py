@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cc_pipeline.documents.html import facts as json_repair
-from cc_pipeline.documents.html.facts import repaired
+from cc_pipeline.documents.html import description as json_repair
+from cc_pipeline.documents.html.description import repaired
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
 

@@ -27,7 +27,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES, current
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.places import Places
-from cc_pipeline.records.plan import Coalescing, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.addresses import Access
+from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.engines.spark.ambient import at_work, settings_here
 from cc_pipeline.engines.spark.engine import SparkEngine, refuse_crowded
 from cc_pipeline.engines.spark.plans import Plans, cut, fetch_plans, share_of
+from cc_pipeline.engines.spark.same_code import here
 from cc_pipeline.engines.spark.work import Failed, Halting, Job, Task
-from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.keys import PLACE
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.leases import lease, left_behind
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -38,7 +38,7 @@ from pathlib import Path
 import pyarrow as pa
 from cc_pipeline.engines.spark.plans import fetch_plans
 from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.keys import RECORD_KEY_FIELDS
+from cc_pipeline.capture_columns import RECORD_KEY_FIELDS
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.peak import own_peak

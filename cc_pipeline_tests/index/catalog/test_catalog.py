@@ -14,15 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.cli.commands.harvest import athena_sql
-from cc_pipeline.commoncrawl.crawls import WITHOUT_KEY_STATISTICS
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.index.catalog import build as catalog_build
-from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import open_catalog
-from cc_pipeline.index.catalog.checks import (
+from cc_pipeline.checks.catalog import (
     check_coverage,
     check_plausible_rows,
     check_row_counts,
@@ -31,6 +23,14 @@ from cc_pipeline.index.catalog.checks import (
     check_statistics,
     schema_changes,
 )
+from cc_pipeline.cli.commands.harvest import athena_sql
+from cc_pipeline.commoncrawl.crawls import WITHOUT_KEY_STATISTICS
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.index.catalog import build as catalog_build
+from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,

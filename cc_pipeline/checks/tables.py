@@ -1,0 +1,313 @@
+"""Verdicts on the tables as they are now, for the asset checks to report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.checks.catalog import (
+    check_coverage,
+    check_plausible_rows,
+    check_row_counts,
+    check_schema_drift,
+    check_sortedness,
+    check_statistics,
+)
+from cc_pipeline.checks.scope import Scope, joined, key_of, some
+from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.extraction.fetch_counts import share
+from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.extraction.located import incomplete_slices, index_complete
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
+from cc_pipeline.indexing.crawl_index import asked_subsets
+from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import LIST, Figures, Slice, targets_by_crawl
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.upkeep.stored_files import lost_records
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Partitions that are looked up again: each costs a second look-up.
+_SAMPLE = 3
+#: Partitions that are tried for it: not every crawl has a second index.
+_TRIED = 50
+#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
+#: so many keys are compared in memory.
+_MOST_COMPARED = 50_000
+#: Partitions that a verdict names.
+_NAMED = 5
+
+
+def crawl_list_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the table has the crawls of the list as it is published now (or as it was read in the last day)."""
+    name = "list_is_of_now"
+    have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
+    if not have:
+        return CheckResult(name, "ok", "the list of crawls was not read yet")
+    try:
+        listed = known_crawls(workspace)
+    except EnvironmentFault as fault:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
+    figures: Figures = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
+    new = {crawl.id for crawl in listed.crawls} - have
+    if listed.note is not None:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
+    if new or not crawls_are_listed(workspace):
+        message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
+
+
+def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
+    name, lake = "as_the_catalog_expects", workspace.lake
+    coverage = lake.read("coverage", columns=["crawl", "subset", "expected"]).to_pylist()
+    expected: dict[str, dict[str, int]] = {}
+    for row in coverage:
+        expected.setdefault(row["crawl"], {})[row["subset"]] = row["expected"]
+    verdicts, sound = [], 0
+    for crawl in _listed_crawls(workspace, scope):
+        table = lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
+        counted = {row["values"]: row["counts"] for row in pc.value_counts(table["subset"]).to_pylist()}
+        twice = len(table) - len(table["path"].unique())
+        astray = sum(f"/crawl={crawl}/" not in path for path in table["path"].to_pylist())
+        differs = {k for k, v in expected.get(crawl, counted).items() if v != counted.get(k, 0)} - {""}
+        if twice or astray:
+            message = f"{crawl}: {twice:,} files are listed twice, {astray:,} are of another crawl; list it again"
+            verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
+        elif differs:
+            message = f"{crawl}: the catalog was made from another list ({some(differs)}); harvest the crawl again"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        else:
+            sound += 1
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+
+
+def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
+    what is kept, no footer itself."""
+    name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
+    covered = workspace.lake.read("coverage", columns=["crawl", "subset"]).to_pylist()
+    harvested = {(row["crawl"], row["subset"]) for row in covered}
+    verdicts, kept = [], 0
+    for crawl in _listed_crawls(workspace, scope):
+        asked = [one for one in asked_subsets(workspace.settings, crawl) if (crawl, one) in harvested]
+        where = {"crawl": crawl, "subset": asked}
+        paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
+        footers = store.read(crawl)
+        lost = [path for path in paths if path not in footers]
+        kept += len(paths) - len(lost)
+        if lost:
+            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are not kept; harvest the crawl again"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept:,} footers are kept")
+
+
+def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
+    """The crawls whose path list was read, of those to look at."""
+    made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
+    return sorted(made if scope.crawls is None else made & scope.crawls)
+
+
+def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
+    """One of the checks of :func:`index_verdicts`; several of them read the tables once."""
+    if "index" not in scope.memo:
+        scope.memo["index"] = index_verdicts(workspace, scope.crawls)
+    return joined(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
+
+
+def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
+    """Every check of ``crawls`` (default: every harvested one) that have a columnar index, oldest crawl first."""
+    lake = workspace.lake
+    covered = lake.read("coverage")
+    verdicts: list[CheckResult] = []
+    previous: list[str] | None = None
+    known = set(covered.column("crawl").to_pylist()) - set(ARC_CRAWLS)
+    harvested = sorted(known, key=lambda crawl: (index_is_built(crawl), crawl))
+    # schemas are compared with those of the crawl before; indexes built here, behind all others, have one of their own
+    first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
+    for crawl in harvested[max(0, first - 1) :]:
+        if crawls is not None and crawl not in crawls:
+            before = lake.read("index_files", {"crawl": crawl}, ["columns"])
+            previous = next((columns for columns in before.column("columns").to_pylist() if columns), previous)
+            continue
+        coverage = covered.filter(pc.equal(covered["crawl"], crawl))
+        files = lake.read("index_files", {"crawl": crawl})
+        groups = lake.read("row_groups", {"crawl": crawl})
+        verdicts += [
+            _of(crawl, check_coverage(coverage)),
+            _of(crawl, check_row_counts(files, groups)),
+            _of(crawl, check_statistics(groups)),
+            _of(crawl, check_sortedness(groups)),
+        ]
+        if index_is_built(crawl):
+            continue
+        verdicts += [_of(crawl, check_plausible_rows(coverage)), _of(crawl, check_schema_drift(files, previous))]
+        previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
+    return verdicts
+
+
+def ledger_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether each partition that was fetched has one record per capture."""
+    captures = _counts(workspace, "captures", scope.slices)
+    records = _counts(workspace, "records", scope.slices)
+    wrong = [key_of(partition) for partition, count in records.items() if captures[partition] != count]
+    total = records.total()
+    figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
+    if wrong:
+        message = f"captures and records differ in {len(wrong)} partitions ({', '.join(wrong[:5])}): fetch them again"
+        return CheckResult("ledger_balances", "error", message, figures, tuple(wrong))
+    return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
+
+
+def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether the bytes of stored records are there; see ``lost_records``."""
+    lost = lost_records(workspace, scope.slices)
+    figures: dict[str, int | float | str] = {
+        "lost records": sum(one.records for one in lost),
+        "files gone or too short": sum(len(one.files) for one in lost),
+    }
+    if lost:
+        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
+        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
+        keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
+        return CheckResult("stored_files", "error", message, figures, tuple(keys))
+    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
+
+
+def shortfall_verdict(lake: Lake) -> CheckResult:
+    """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
+    of settled ones, which asking again will not bring, a warning from one in a hundred. What is doubted is an error."""
+    # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
+    doubts = ("losses_doubted", "mismatches_doubted")
+    rows = lake.read("fetches", columns=["planned", "fetched", "unsettled", "mismatched", *doubts])
+    counts = ("planned", "fetched", "unsettled", "mismatched")
+    planned, fetched, unsettled, mismatched = (pc.sum(rows[name]).as_py() or 0 for name in counts)
+    doubted = rows.filter(pc.or_(*(pc.fill_null(rows[name], False) for name in doubts))).num_rows
+    settled = planned - fetched - unsettled
+    figures: dict[str, int | float | str] = {
+        "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
+        "payloads other than indexed": mismatched, "doubted slices": doubted,
+    }  # fmt: skip
+    if not unsettled and not doubted and settled * 100 < max(planned, 1):
+        message = f"{fetched:,} of {planned:,} captures are here"
+        odd = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
+        return CheckResult("nothing_missing", "ok", message + odd, figures)
+    said = [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
+    if settled:
+        said.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
+    if doubted:
+        said.append(
+            "so much is lost, or has another payload than the index names, that it is doubted: run it again "
+            f"({doubted:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
+        )
+    message = "; ".join(said)
+    for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
+        message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
+    bad = doubted or (unsettled and unsettled * 100 >= planned)
+    return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
+
+
+def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
+    """Partitions that lack captures, those that lack most first: how many, of how many, and the commonest reason."""
+    found: dict[str, tuple[int, int, str | None]] = {}
+    rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
+    for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
+        # of a set's parts the one that lacks most comes first
+        partition = key_of(Slice(row["crawl"], row["target"]))
+        lacking, planned, reason = found.get(partition, (0, 0, row["reason"]))
+        found[partition] = (lacking + row["unsettled"], planned + row["planned"], reason)
+    return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
+
+
+def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether another index names the same captures, for a few partitions whose crawls have two: those looked up last,
+    and in a run those alone that it looked up."""
+    compared: list[tuple[str, Agreement]] = []
+    for crawl, target, located_by in _looked_up_last(workspace, scope):
+        if len(compared) >= _SAMPLE:
+            break
+        other = _second_answer(workspace, crawl, target, located_by)
+        if other is not None:
+            held = workspace.lake.read("captures", {"crawl": crawl, "target": target})
+            mine = LookupResult({target: held}, 0, 0, 0.0)
+            compared.append((key_of(Slice(crawl, target)), agree(mine, other)))
+    wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
+    if wrong:
+        keys = tuple(name for name, a in compared if not a.agrees)
+        return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
+    message = (
+        f"a second index has the same captures in {len(compared)} partitions"
+        if compared
+        else "no partition to compare: nothing was looked up since, or its crawl has no second index"
+    )
+    return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
+
+
+def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
+    """Crawl, target and index of the look-ups that a second one may be compared with, the newest first."""
+    columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
+    for where in _wheres(scope.slices):
+        rows = workspace.lake.read("lookups", where, columns)
+        rows = rows.filter(pc.less_equal(rows["captures"], _MOST_COMPARED))
+        if scope.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["looked_up_at"], pa.scalar(scope.since, TIMESTAMP)))
+        order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
+        for row in rows.sort_by(order).slice(0, _TRIED).to_pylist():
+            yield row["crawl"], row["target"], row["located_by"]
+
+
+def index_complete_verdict(workspace: Workspace) -> CheckResult:
+    """Whether any located partition lacks captures because files of its index could not be read."""
+    partial = {one.whole: row for one, row in incomplete_slices(workspace).items()}
+    if not partial:
+        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
+    named = [f"{key_of(slice_)}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
+    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
+    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
+    return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
+
+
+def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
+    if crawl in ARC_CRAWLS:
+        return None  # each of their indexes lacks captures that the other has
+    target = workspace.targets([slug])[slug]
+    sources = index_sources(workspace, crawl)
+    with open_locators(crawl, workspace.settings.subsets, sources) as available:
+        others = [name for name in available if name != first]
+    if not others:
+        return None
+    try:
+        return look_up(crawl, workspace.settings.subsets, [target], sources, via=others[0])
+    except (UserInputError, IndexIncomplete):
+        return None
+
+
+def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> Counter[Slice]:
+    counts: Counter[Slice] = Counter()
+    for where in _wheres(slices):
+        for (crawl, target), count in count_rows(workspace.lake, table, where or {}).items():
+            counts[Slice(crawl, target).whole] += count
+    return counts
+
+
+def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
+    """What to read for ``slices``: a condition for each crawl, or ``None`` for everything."""
+    if slices is None:
+        yield None
+        return
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield {"crawl": crawl, "target": targets}
+
+
+def _of(crawl: str, result: CheckResult) -> CheckResult:
+    wrong = () if result.passed else (crawl,)
+    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures, wrong)

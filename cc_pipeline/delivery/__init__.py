@@ -1,0 +1,1 @@
+"""Wing: what leaves a home, with proof: deliveries of records, exports, data sets, one page."""

@@ -1,0 +1,264 @@
+"""A data set of main texts: pages go through one filter after the other, and a datasheet says what each took.
+
+The figures that filters look at are in ``page_text`` already, so a page's text is read once, to compare whole texts.
+Everything is asked of DuckDB within a bound of memory; near copies are found from sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.delivery.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.reading import quoted
+
+#: Gopher's rules (Rae and others 2021, appendix A): name, and what a page has to be. English only: ``stop_words``.
+GOPHER: Final = (
+    ("mean_word_length", "quality.mean_word_length BETWEEN 3 AND 10", "3 to 10 characters a word"),
+    ("symbols_per_word", "quality.symbols_per_word <= 0.1", "at most 0.1 symbols (# …) a word"),
+    ("bullet_lines", "quality.bullet_lines <= 0.9", "at most 0.9 of the lines begin with a bullet"),
+    ("ellipsis_lines", "quality.ellipsis_lines <= 0.3", "at most 0.3 of the lines end with an ellipsis"),
+    ("alphabetic_words", "quality.alphabetic_words >= 0.8", "at least 0.8 of the words have a letter"),
+    ("stop_words", "language <> 'eng' OR quality.stop_words >= 2", "at least two of eight stop words (English)"),
+    ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
+    ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
+    ("top_2gram", "quality.top_2gram <= 0.2", "at most 0.2 of the characters in the most frequent two words"),
+    ("top_3gram", "quality.top_3gram <= 0.18", "at most 0.18 in the most frequent three words"),
+    ("top_4gram", "quality.top_4gram <= 0.16", "at most 0.16 in the most frequent four words"),
+    ("duplicate_5grams", "quality.duplicate_5grams <= 0.15", "at most 0.15 in repeated runs of five words"),
+    ("duplicate_6grams", "quality.duplicate_6grams <= 0.14", "at most 0.14 in repeated runs of six words"),
+    ("duplicate_7grams", "quality.duplicate_7grams <= 0.13", "at most 0.13 in repeated runs of seven words"),
+    ("duplicate_8grams", "quality.duplicate_8grams <= 0.12", "at most 0.12 in repeated runs of eight words"),
+    ("duplicate_9grams", "quality.duplicate_9grams <= 0.11", "at most 0.11 in repeated runs of nine words"),
+    ("duplicate_10grams", "quality.duplicate_10grams <= 0.1", "at most 0.1 in repeated runs of ten words"),
+)  # fmt: skip
+#: C4's rules about whole pages (Raffel and others 2020, section 2.2). Those about lines would change texts.
+C4: Final = (
+    ("sentences", "quality.sentences >= 5", "at least five sentences"),
+    ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
+    ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
+)
+RULES: Final = {"gopher": GOPHER, "c4": C4}
+_PLACE: Final = (*CAPTURE, "url")
+#: Sketches that are taken over at a time.
+_BATCH: Final = 16_384
+_SHOWN: Final = (
+    "url, title, {language} AS language, fetch_time, main_content AS text, main_content_extractor AS extractor, "
+    "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
+)
+
+#: Domains that the Markdown names; the JSON has all of them.
+_MOST_TOLD: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is kept. ``languages`` are ISO 639-3 codes (none: all), words are those of the main text, ``rules`` names of
+    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is)."""
+
+    languages: tuple[str, ...] = ()
+    min_words: int = 50
+    max_words: int = 100_000
+    rules: tuple[str, ...] = ("gopher", "c4")
+    exact: bool = True
+    near: float | None = 0.8
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.rules if name not in RULES]
+        if unknown:
+            raise UserInputError(f"{unknown[0]!r} names no rules; there are: {', '.join(RULES)}")
+        if not 0 <= self.min_words <= self.max_words:
+            raise UserInputError(f"between {self.min_words} and {self.max_words} words there is no text")
+        if self.near is not None and not 0.5 <= self.near <= 1:
+            raise UserInputError(f"near copies have 0.5 to 1 of their runs in common, not {self.near}; 0 finds none")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A filter: what a page has to be, how many came to it, how many it took, and how many would fail it alone."""
+
+    name: str
+    wanted: str
+    came: int
+    took: int
+    alone: int | None
+
+
+@dataclass(slots=True)
+class Sieved:
+    """What became of the pages. ``by_language`` and ``by_domain`` count those that are left, ``sql`` gives them."""
+
+    pages: int
+    steps: list[Step] = field(default_factory=list)
+    left: int = 0
+    words: int = 0
+    by_language: dict[str, int] = field(default_factory=dict)
+    by_domain: dict[str, int] = field(default_factory=dict)
+    by_crawl: dict[str, int] = field(default_factory=dict)
+    sql: str = ""
+
+
+def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
+    """Puts the rows of ``pages`` (a query with the columns of ``page_text``) through ``recipe``.
+
+    Of copies the one with the most words is kept, of equally long ones the newest. A file in ``scratch`` holds figures
+    and sketches of the pages while ``connection`` has it attached as ``sieve``; ``sql`` of the answer reads it. Raises
+    ``UserInputError`` where the published file lacks the figures, ``EnvironmentFault`` where the disk refuses.
+    """
+    language = _first_language(connection, pages)
+    connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
+    place = ", ".join(_PLACE)
+    tests = [*_tests(recipe)]
+    failed = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
+    first = " ".join(f"WHEN f{number} THEN {number}" for number in range(len(tests)))
+    try:
+        connection.execute(
+            "CREATE TABLE sieve.main.pages AS SELECT row_number() OVER (ORDER BY words DESC, fetch_time DESC NULLS "
+            "LAST, url, crawl, warc_filename, warc_record_offset) - 1 AS rank, *, "
+            f"CASE {first} ELSE {len(tests)} END AS step FROM (SELECT {place}, language, fetch_time, domain, "
+            "quality.words AS words, md5(main_content) AS digest, content_minhash AS sketch, "
+            f"{failed} FROM (SELECT *, {language} AS language FROM ({pages})))"
+        )
+    except duckdb.BinderException as error:
+        raise UserInputError(f"the published file has no figures to filter by: {error}") from None
+    ask = connection.execute
+    [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
+    sieved = Sieved(count)
+    took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
+    alone = ask(f"SELECT {', '.join(f'count_if(f{n})' for n in range(len(tests)))} FROM sieve.main.pages").fetchall()[0]
+    came = count
+    for number, (name, _, wanted) in enumerate(tests):
+        sieved.steps.append(Step(name, wanted, came, took.get(number, 0), alone[number]))
+        came -= took.get(number, 0)
+    kept = f"step = {len(tests)}"
+    if recipe.exact:
+        came = _drop_exact(connection, sieved, kept, came)
+    if recipe.near is not None:
+        came = _drop_near(connection, sieved, kept, came, recipe.near, scratch)
+    sieved.left = came
+    [(words,)] = ask(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept}").fetchall()
+    sieved.words = int(words)
+    for name, counts in (("language", sieved.by_language), ("domain", sieved.by_domain), ("crawl", sieved.by_crawl)):
+        counted = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept} GROUP BY ALL"
+        counts.update(ask(f"{counted} ORDER BY 2 DESC, 1").fetchall())
+    same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
+    sieved.sql = (
+        f"SELECT {_SHOWN.format(language=language)} FROM ({pages}) p SEMI JOIN "
+        f"(SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
+    )
+    return sieved
+
+
+def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+    """Name, condition and meaning of each filter, in order. A figure that is null fails."""
+    yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
+    yield "main_text", "quality.words > 0", "has a main text"
+    if recipe.languages:
+        wanted = ", ".join(map(quoted, recipe.languages))
+        yield "language", f"language IN ({wanted})", f"first language is one of {', '.join(recipe.languages)}"
+    yield (
+        "words",
+        f"quality.words BETWEEN {recipe.min_words} AND {recipe.max_words}",
+        f"{recipe.min_words:,} to {recipe.max_words:,} words",
+    )
+    for rules in recipe.rules:
+        for name, sql, meaning in RULES[rules]:
+            yield f"{rules}: {name}", sql, meaning
+
+
+def _drop_exact(connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int) -> int:
+    before = came
+    connection.execute(
+        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept} AND rank NOT IN "
+        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept} GROUP BY digest)"
+    )
+    [(left,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept}").fetchall()
+    sieved.steps.append(Step("exact copies", "its text is no copy of another one's", before, before - left, None))
+    return int(left)
+
+
+def _drop_near(
+    connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int, near: float, scratch: Path
+) -> int:
+    ranks: list[npt.NDArray[np.int64]] = []
+
+    def sketches() -> Iterator[npt.NDArray[np.uint32]]:
+        found = connection.sql(
+            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept} AND len(sketch) = 64 ORDER BY rank"
+        )
+        for batch in found.to_arrow_reader(_BATCH):
+            ranks.append(batch.column(0).to_numpy())
+            yield sketch_array(batch.column(1))
+
+    dropped = near_duplicates(sketches(), near, scratch)
+    if len(dropped):
+        numbers = np.concatenate(ranks)
+        gone = pa.table({"rank": numbers[dropped[:, 0]]})
+        connection.register("_gone", gone)
+        connection.execute("UPDATE sieve.main.pages SET step = -2 WHERE rank IN (SELECT rank FROM _gone)")
+        connection.unregister("_gone")
+    sieved.steps.append(
+        Step("near copies", f"less than {near:g} of its five-word runs are in another text", came, len(dropped), None)
+    )
+    return came - len(dropped)
+
+
+def _first_language(connection: duckdb.DuckDBPyConnection, pages: str) -> str:
+    """The first of a page's languages; a file published by an earlier version has them as text with commas."""
+    try:
+        columns = {row[0]: str(row[1]) for row in connection.execute(f"DESCRIBE {pages}").fetchall()}
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
+    if columns.get("content_languages", "").endswith("]"):
+        return "content_languages[1]"
+    return "nullif(split_part(content_languages, ',', 1), '')"
+
+
+def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) -> tuple[str, dict[str, Any]]:
+    """What each filter took, as Markdown and as JSON."""
+    lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
+    lines.append("|---|---|---|---|---|")
+    for step in sieved.steps:
+        alone = "" if step.alone is None else f"{step.alone:,}"
+        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {alone} |")
+    lines.append(f"| **left** | | {sieved.left:,} | | |")
+    lines += ["", f"{sieved.left:,} of {sieved.pages:,} pages are left, with {sieved.words:,} words.", ""]
+    lines.append(
+        "Of copies the one with the most words is kept, of equally long ones the newest. C4's rules about lines"
+    )
+    lines.append("are not applied: they would change texts. A page without a figure fails its filter.")
+    for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
+        lines += ["", f"| {title} | pages |", "|---|---|"]
+        lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
+        if len(counts) > _MOST_TOLD:
+            lines.append(f"| {len(counts) - _MOST_TOLD:,} more | {sum(list(counts.values())[_MOST_TOLD:]):,} |")
+    told: dict[str, Any] = {
+        "recipe": {
+            "languages": list(recipe.languages),
+            "min_words": recipe.min_words,
+            "max_words": recipe.max_words,
+            "rules": list(recipe.rules),
+            "exact_copies": recipe.exact,
+            "near_copies": recipe.near,
+        },
+        "pages": sieved.pages,
+        "filters": [
+            {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
+        ],
+        "left": sieved.left,
+        "words": sieved.words,
+        "languages": sieved.by_language,
+        "crawls": sieved.by_crawl,
+        "domains": sieved.by_domain,
+        "origin": [list(pair) for pair in about],
+    }
+    return "\n".join(lines), told

@@ -1,0 +1,383 @@
+"""What a delivery says of itself, and how its files bear it out: the manifest, one JSON file, the names of the files
+that it vouches for, and the proof of a part.
+
+All files of a delivery lie in one folder of the place, named after the crawl. A part and a ledger are named after the
+SHA-256 of their bytes, so a name never stands for other bytes than those it was given for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cc_pipeline import SOFTWARE
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT
+from cc_pipeline.archive.writing import URI_SAFE
+from cc_pipeline.atomic import unfinished
+from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.stores.answer import Listed
+from cc_pipeline.transport.client import Transport
+
+#: Raised when a manifest can no longer be read by the code of before.
+VERSION: Final = 1
+#: Captures that are not there and are named in the manifest itself. The ledger names all of them.
+MOST_NAMED: Final = 1_000
+#: Bytes of a manifest that are read at most: about 200,000 parts.
+LARGEST_MANIFEST: Final = 128 << 20
+
+_FORMAT: Final = "cc_pipeline delivery"
+#: What killed writers of before left, by the number of their process.
+_UNFINISHED_BEFORE: Final = re.compile(r"\.(.+)\.[0-9]+\.part")
+_MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
+_LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
+#: Copies made before there were manifests have no delivery in the names of their parts.
+_PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
+_LIST_SUFFIX: Final = ".captures.parquet"
+
+#: Bytes that are read at once of a file in the place.
+_BLOCK = 8 << 20
+#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
+_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
+#: Bytes of a list or ledger that are read at most.
+LARGEST_TABLE = 4 << 30
+#: Reasons that are told of one part.
+_MOST_REASONS = 5
+_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file as it was sent: its name within the folder, bytes, SHA-256, and the ETag that the place gave it.
+
+    ``etag`` is ``None`` in a folder, where it would not survive a move."""
+
+    name: str
+    size: int
+    sha256: str
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartEntry:
+    """A file of records, ``kind`` is warc or arc, and the Parquet list that says where in it each capture lies."""
+
+    file: FileEntry
+    kind: str
+    records: int
+    list: FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One delivery: what was asked for, what is there, what is not and why.
+
+    ``counts`` has planned, delivered, missing, quarantined and left_out captures, ``subsets`` the same for each subset.
+    ``not_there`` names the first captures that are not in the place. ``borrowed`` are parts of other deliveries in the
+    folder that hold captures of this one. ``superseded`` are files that the parts replace; they are deleted next.
+    ``complete`` is false while a copy is under way, or was stopped. ``unread_index_files`` were allowed to be unread
+    when the captures were looked up: nobody knows which captures they name.
+    """
+
+    delivery: str
+    crawl: str
+    targets: tuple[str, ...]
+    wanted_subsets: tuple[str, ...]
+    convert: bool = False
+    complete: bool = False
+    indexes: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    subsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ledger: FileEntry | None = None
+    parts: tuple[PartEntry, ...] = ()
+    borrowed: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    not_there: tuple[Mapping[str, Any], ...] = ()
+    unread_index_files: int = 0
+    software: str = field(default=SOFTWARE, compare=False)
+    created: str = field(default="", compare=False)
+
+    @property
+    def files(self) -> Iterator[FileEntry]:
+        """All files that the manifest vouches for."""
+        for part in self.parts:
+            yield part.file
+            yield part.list
+        if self.ledger is not None:
+            yield self.ledger
+
+
+def delivery_id(crawl: str, targets: Sequence[str], subsets: Sequence[str]) -> str:
+    """The name of what a person asked for: a crawl, target definitions and subsets, in any order."""
+    text = json.dumps([crawl, sorted(targets), sorted(subsets)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def key_in(folder: str, name: str) -> str:
+    """The key of a file in a folder of the place; the folder of the place itself is empty."""
+    return f"{folder}/{name}" if folder else name
+
+
+def manifest_name(delivery: str) -> str:
+    """The manifest's file."""
+    return f"manifest-{delivery}.json"
+
+
+def part_name(crawl: str, delivery: str, sha256: str, kind: str) -> str:
+    """The file of records with this SHA-256."""
+    return f"{crawl}-{delivery}-{sha256[:16]}.{kind}.gz"
+
+
+def ledger_name(delivery: str, sha256: str) -> str:
+    """The Parquet file of all planned captures."""
+    return f"ledger-{delivery}-{sha256[:16]}.parquet"
+
+
+def list_name(part: str) -> str:
+    """The Parquet list beside a part."""
+    return part + _LIST_SUFFIX
+
+
+def delivery_of_manifest(name: str) -> str | None:
+    """The delivery whose manifest a file is, by its name."""
+    found = _MANIFEST.match(name)
+    return found[1] if found else None
+
+
+def part_named(name: str) -> tuple[str | None, str] | None:
+    """The delivery (``None`` for a copy of before manifests) and the kind of a part by its name; else ``None``."""
+    found = _PART.match(name)
+    return (found[1], found[2]) if found else None
+
+
+def delivery_of(name: str) -> str | None:
+    """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
+    left = unfinished(name)
+    before = _UNFINISHED_BEFORE.fullmatch(name)
+    meant = left[0] if left is not None else before[1] if before is not None else None
+    if meant is not None:
+        return delivery_of(meant) or delivery_of_manifest(meant)
+    ledger = _LEDGER.match(name)
+    part = part_named(name.removesuffix(_LIST_SUFFIX))
+    return ledger[1] if ledger is not None else part[0] if part is not None else None
+
+
+def is_ours(name: str, delivery: str) -> bool:
+    """Whether a copy of this delivery may delete a file of this name when its manifest has it: never other files."""
+    part = part_named(name.removesuffix(_LIST_SUFFIX))
+    return delivery_of(name) == delivery or (part is not None and part[0] is None)
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """The manifest as the file has it."""
+    document = {"format": _FORMAT, "version": VERSION, **asdict(manifest)}
+    return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def from_json(data: bytes, source: str) -> Manifest:
+    """The manifest in a file named ``source``. Raises ``DataFault`` for anything else, and for a newer format."""
+    try:
+        document = json.loads(data)
+        if document["format"] != _FORMAT:
+            raise DataFault(DataKind.MALFORMED, source, None, "not a manifest of a delivery")
+        if document["version"] != VERSION:
+            raise DataFault(DataKind.UNSUPPORTED, source, None, "the manifest was written by a newer cc_pipeline")
+        return _manifest(document, source)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataFault(DataKind.MALFORMED, source, None, f"not a manifest of a delivery ({error!r:.200})") from None
+
+
+def _manifest(document: dict[str, Any], source: str) -> Manifest:
+    parts = tuple(
+        PartEntry(_file(part["file"]), str(part["kind"]), int(part["records"]), _file(part["list"]))
+        for part in document["parts"]
+    )
+    for part in parts:
+        named = part_named(part.file.name)
+        if named is None or named[1] != part.kind or part.list.name != list_name(part.file.name):
+            raise DataFault(DataKind.MALFORMED, source, None, f"{part.file.name!r} is not the name of a part")
+    ledger = None if document["ledger"] is None else _file(document["ledger"])
+    if ledger is not None and not _LEDGER.match(ledger.name):
+        raise DataFault(DataKind.MALFORMED, source, None, f"{ledger.name!r} is not the name of a ledger")
+    return Manifest(
+        delivery=str(document["delivery"]),
+        crawl=str(document["crawl"]),
+        targets=tuple(map(str, document["targets"])),
+        wanted_subsets=tuple(map(str, document["wanted_subsets"])),
+        convert=bool(document["convert"]),
+        complete=bool(document["complete"]),
+        indexes=tuple(map(str, document["indexes"])),
+        counts={str(key): int(count) for key, count in document["counts"].items()},
+        subsets={str(s): {str(key): int(n) for key, n in of.items()} for s, of in document["subsets"].items()},
+        ledger=ledger,
+        parts=parts,
+        borrowed=tuple(map(str, document["borrowed"])),
+        superseded=tuple(map(str, document["superseded"])),
+        not_there=tuple(map(dict, document["not_there"])),
+        unread_index_files=int(document.get("unread_index_files", 0)),
+        software=str(document["software"]),
+        created=str(document["created"]),
+    )
+
+
+def _file(entry: dict[str, Any]) -> FileEntry:
+    etag = entry["etag"]
+    return FileEntry(str(entry["name"]), int(entry["size"]), str(entry["sha256"]), None if etag is None else str(etag))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What reading a whole part has shown. ``reasons`` are empty when it is sound; ``more`` were left out of them."""
+
+    sha256: str
+    captures: pa.Table
+    reasons: tuple[str, ...]
+    more: int = 0
+
+
+def holds(place: Transport, folder: str, entry: FileEntry, listed: Listed | None) -> FileEntry | None:
+    """The entry with the place's ETag of today, when the file is there with its size and SHA-256; else ``None``.
+
+    A file whose ETag is the one that the place gave it is not read. Raises ``EnvironmentFault`` when the place does not
+    answer.
+    """
+    if listed is None or listed.size != entry.size:
+        return None
+    if entry.etag is not None and listed.etag == entry.etag:
+        return entry
+    try:
+        if sha256_of(place, key_in(folder, entry.name), entry.size) != entry.sha256:
+            return None
+    except DataFault:
+        return None  # it was replaced while it was read
+    return entry if entry.etag is None else replace(entry, etag=listed.etag)
+
+
+def sha256_of(place: Transport, key: str, size: int) -> str:
+    """Of a file of ``size`` bytes. Raises ``DataFault`` when it has fewer, ``EnvironmentFault``."""
+    digest = hashlib.sha256()
+    for offset in range(0, size, _BLOCK):
+        digest.update(place.read(key, offset, min(_BLOCK, size - offset)).data)
+    return digest.hexdigest()
+
+
+def read_table(place: Transport, key: str, size: int, columns: tuple[str, ...] | None = None) -> tuple[pa.Table, str]:
+    """A Parquet file of the place and the SHA-256 of its bytes. Raises ``DataFault`` for bytes that are none."""
+    if size > LARGEST_TABLE:
+        raise DataFault(DataKind.TOO_LARGE, key, None, f"{size} bytes are more than a table of a delivery has")
+    data = b"".join(place.read(key, offset, min(_BLOCK, size - offset)).data for offset in range(0, size, _BLOCK))
+    try:
+        return pq.read_table(pa.BufferReader(data), columns=None if columns is None else list(columns)), hashlib.sha256(
+            data
+        ).hexdigest()
+    except (pa.ArrowException, OSError) as error:
+        raise DataFault(DataKind.MALFORMED, key, None, f"no Parquet file ({error!r:.200})") from error
+
+
+def prove_part(place: Transport, folder: str, name: str, kind: str, size: int, list_size: int) -> Proof:
+    """Reads a part and its list: every record listed is at its offset, whole, and of its URL; nothing else is there.
+
+    Raises ``EnvironmentFault`` when the place does not answer, ``DataFault`` when the list or the part cannot be read.
+    """
+    listed, _ = read_table(place, key_in(folder, list_name(name)), list_size)
+    absent = [column for column in _LISTED if column not in listed.schema.names]
+    if absent:
+        raise DataFault(DataKind.MALFORMED, key_in(folder, list_name(name)), None, f"has no column {', '.join(absent)}")
+    captures = listed.select(_LISTED).sort_by("offset")
+    stream = _Stream(place, key_in(folder, name), size)
+    reasons: list[str] = []
+    bad = 0
+    for at, reason in _wrong(stream, captures, kind):
+        bad += 1
+        if len(reasons) < _MOST_REASONS:
+            reasons.append(f"at byte {at}: {reason}")
+    digest = stream.finish()
+    return Proof(digest, captures, tuple(reasons), bad - len(reasons))
+
+
+def as_entry(name: str, kind: str, size: int, proof: Proof, listed: FileEntry, etag: str | None) -> PartEntry:
+    """The manifest's entry of a part that was proved."""
+    return PartEntry(FileEntry(name, size, proof.sha256, etag), kind, proof.captures.num_rows, listed)
+
+
+def _wrong(stream: _Stream, captures: pa.Table, kind: str) -> Iterator[tuple[int, str]]:
+    at: int | None = None
+    for batch in captures.to_batches(max_chunksize=1_000):
+        for row in batch.to_pylist():
+            offset, length = row["offset"], row["length"]
+            if offset is None or length is None or not 0 < length <= _LARGEST_MEMBER or offset + length > stream.size:
+                yield offset or 0, f"the list names {length} bytes, which cannot be a record"
+                return
+            if at is None:
+                stream.skip(offset)  # the head of the file
+            elif offset != at:
+                yield at, "the list leaves bytes out or names some twice"
+                return
+            at = offset + length
+            reason = _verdict(stream.take(length), row, kind)
+            if reason is not None:
+                yield offset, f"{row['url']}: {reason}"
+    if at is not None and at != stream.size:
+        yield at, f"{stream.size - at} bytes that no capture has"
+
+
+def _verdict(member: bytes, row: dict[str, object], kind: str) -> str | None:
+    url = row["url"]
+    promise = Promise(
+        str(row["crawl"]), kind, str(row["warc_filename"]), int(str(row["warc_record_offset"])), len(member),
+        None if url is None else str(url), None if row["url_surtkey"] is None else str(row["url_surtkey"]), None,
+    )  # fmt: skip
+    verdict = examine(member, promise)
+    if verdict.reason == "wrong_target" and kind != row["archive_format"] and verdict.record is not None:
+        # an ARC record as WARC has its URL escaped
+        same = verdict.record.url == quote(promise.url or "", safe=URI_SAFE)
+        return None if same else verdict.detail
+    if verdict.reason is None and len(verdict.member) != len(member):
+        return "more than one gzip member"
+    return verdict.detail or verdict.reason if verdict.reason is not None else None
+
+
+class _Stream:
+    """Reads a file of the place once, from begin to end, in blocks, and digests it."""
+
+    def __init__(self, place: Transport, key: str, size: int) -> None:
+        self._place, self._key, self.size = place, key, size
+        self._digest = hashlib.sha256()
+        self._read = 0
+        self._buffer = bytearray()
+
+    def take(self, length: int) -> bytes:
+        while len(self._buffer) < length:
+            self._fill()
+        taken = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        return taken
+
+    def skip(self, length: int) -> None:
+        while length > len(self._buffer):
+            length -= len(self._buffer)
+            self._buffer.clear()
+            self._fill()
+        del self._buffer[:length]
+
+    def finish(self) -> str:
+        self._buffer.clear()
+        while self._read < self.size:
+            self._fill()
+            self._buffer.clear()
+        return self._digest.hexdigest()
+
+    def _fill(self) -> None:
+        data = self._place.read(self._key, self._read, min(_BLOCK, self.size - self._read)).data
+        self._digest.update(data)
+        self._read += len(data)
+        self._buffer += data

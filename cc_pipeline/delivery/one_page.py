@@ -1,0 +1,132 @@
+"""One capture as a person or a program wants it: its page, its texts, its record, or all that is known of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from cc_pipeline.archive.writing import arc_as_warc_member
+from cc_pipeline.capture_columns import KEY_NAMES
+from cc_pipeline.documents.body import binary_type, uncoded
+from cc_pipeline.documents.charset import decode
+from cc_pipeline.documents.headers import header, split_content_type
+from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.extraction.nearest import Nearest, moment_of
+from cc_pipeline.records.pages import page_of
+
+Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
+#: Bytes of a body that are unpacked at most.
+_LIMIT: Final = 64 << 20
+
+
+def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+    """What ``form`` says of a capture, and a note for a person.
+
+    ``html``: the body as UTF-8 text, whatever its charset was; a body that is no text as it is. ``body``: the body's
+    exact bytes, codings taken off. ``text``, ``markdown``: its main text, the whole text where no main text is found;
+    empty where there is none. ``warc``: a gzip member with its WARC record: the archive's exact bytes, of the ARC years
+    the record converted. ``record``: the archive's exact bytes, ARC or WARC. ``json``: one object.
+    Raises ``DataFault`` for an ARC record without a date, which has no WARC form.
+    """
+    if form == "record":
+        return found.member, None
+    if form == "warc":
+        if found.row["archive_format"] != "arc":
+            return found.member, None
+        return _as_warc(found), "converted from an ARC record; --record gives the archive's own bytes"
+    if form == "body":
+        return _body(found), None
+    if form == "html":
+        return _page(found)
+    parsed = _parsed(found, extractor)
+    if form == "json":
+        return (_json(found, parsed), None)
+    text = parsed.text or {}
+    main = text.get("main_content_markdown") if form == "markdown" else text.get("main_content")
+    whole = text.get("text") or ""
+    if main:
+        return _ended(main), None
+    return _ended(whole), "no main text was found in it: this is all its text" if whole else "it has no text"
+
+
+def _as_warc(found: Nearest) -> bytes:
+    row = found.row
+    return arc_as_warc_member(
+        found.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], found.address
+    )
+
+
+def _body(found: Nearest) -> bytes:
+    record = found.record
+    return uncoded(
+        record.payload, record.http_headers, _LIMIT, set(), archived_decoded=found.row["archive_format"] == "arc"
+    )
+
+
+def _page(found: Nearest) -> tuple[bytes, str | None]:
+    body = _body(found)
+    mime, label = split_content_type(header(found.record.http_headers, "content-type"))
+    kind = binary_type(body)
+    if kind is not None:
+        return body, f"it is no text ({mime or kind}): these are its bytes"
+    decoded = decode(body, label, markup=mime != "text/plain")
+    note = None if decoded.charset == "UTF-8" else f"it was {decoded.charset}, and is UTF-8 now; --body gives its bytes"
+    return decoded.text.encode("utf-8", "replace"), note
+
+
+def _parsed(found: Nearest, extractor: str) -> ParsedPage:
+    row = {name: found.row.get(name) for name in (*KEY_NAMES, "archive_format")}
+    row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
+    row |= {"stored_file": found.row["warc_filename"], "stored_offset": found.row["warc_record_offset"]}
+    page = page_of((row, found.member))
+    options = ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
+    return parse_page(page, options) if isinstance(page, PageInput) else page
+
+
+def _json(found: Nearest, parsed: ParsedPage) -> bytes:
+    row, record, text = found.row, found.record, parsed.text or {}
+    moment = record.fetch_time or moment_of(row)
+    meta = parsed.metadata
+    said: dict[str, Any] = {
+        "url": record.url or row["url"],
+        "crawl": row["crawl"],
+        "fetch_time": _time(moment),
+        "status": record.http_status,
+        "mime": record.declared_mime or split_content_type(header(record.http_headers, "content-type"))[0],
+        "charset": meta.get("charset_detected"),
+        "headers": [list(pair) for pair in record.http_headers],
+        "record": {
+            "source": found.address,
+            "filename": row["warc_filename"],
+            "offset": row["warc_record_offset"],
+            "length": row["warc_record_length"],
+            "format": row["archive_format"],
+            "payload_sha1": record.payload_digest,
+            "digest_check": found.digest_check,
+            "truncated": record.truncated,
+        },
+        "title": text.get("title"),
+        "languages": text.get("content_languages"),
+        "published": _plain(text.get("published")),
+        "author": text.get("author"),
+        "main_text": text.get("main_content"),
+        "markdown": text.get("main_content_markdown"),
+        "text": text.get("text"),
+        "links": [{"url": one.url, "text": one.text, "rel": one.rel} for one in parsed.links if one.url],
+        "flags": meta.get("flags") or [],
+    }
+    return (json.dumps(said, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _plain(value: object) -> object:
+    return _time(value) if isinstance(value, datetime) else value
+
+
+def _ended(text: str) -> bytes:
+    return (text if not text or text.endswith("\n") else text + "\n").encode("utf-8", "replace")

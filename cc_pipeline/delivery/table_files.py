@@ -1,0 +1,256 @@
+"""Published tables, queries and data sets as Parquet, JSON lines, CSV, or one DuckDB file with the rows inside.
+
+DuckDB writes them in a stream: rows are in no order, and memory stays flat however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.delivery.files import Handed, Origin
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.reading import quoted, unended
+from cc_pipeline.lake.snapshot import MacroSpec, make_macros
+from cc_pipeline.settings import remembered_source
+
+SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
+#: What DuckDB may hold; it puts more into a folder beside the output.
+MEMORY: Final = "2GB"
+#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
+#: did not fit into one.
+_GROUP_ROWS: Final = 4_096
+_GROUP_BYTES: Final = "32MB"
+#: Tables of a target's rows, in the order in which people ask for them.
+OF_TARGETS: Final = (
+    "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
+    "lookups", "fetches", "host_facts",
+)  # fmt: skip
+_PLACE = ", ".join(CAPTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One thing to hand on: its name, the query that gives its rows, and the published table behind it, if any."""
+
+    name: str
+    sql: str
+    table: str | None = None
+
+
+def select_tables(
+    connection: duckdb.DuckDBPyConnection, names: Sequence[str], targets: Sequence[str], crawls: Sequence[str]
+) -> list[Selection]:
+    """Published tables, or what they have of ``targets`` (slugs) and ``crawls``; of neither, all of it.
+
+    No ``names``: with targets or crawls all tables about them, else all there are. Raises ``UserInputError`` for a
+    name that is not published, and for a table that has nothing to do with targets.
+    """
+    there = dict(_published(connection))
+    for name in names:
+        if name not in there:
+            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(there))}")
+    chosen = [name for name in OF_TARGETS if name in there] if (targets or crawls) else sorted(there)
+    return [
+        Selection(name, _rows_of(name, there[name], targets, crawls), name) for name in (dict.fromkeys(names) or chosen)
+    ]
+
+
+def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "query") -> Selection:
+    """One query. Raises ``UserInputError`` for several statements, and for one that gives no rows."""
+    try:
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1:
+            raise UserInputError(f"--query has {len(statements)} statements; give one")
+        # what is put around it must not end up in a comment at its end
+        query = f"{unended(statements[0].query).strip()}\n"
+        connection.execute(f"DESCRIBE {query}")
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
+    return Selection(name, query)
+
+
+def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
+    """Lets DuckDB hold no more than ``MEMORY``, and put the rest into ``scratch``; no name in a query means a variable
+    of this program."""
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
+    connection.execute(f"SET memory_limit = '{MEMORY}'")
+    # to keep an order DuckDB has to hold back what comes too early, and rows have none
+    connection.execute("SET preserve_insertion_order = false")
+
+
+def write_table(connection: duckdb.DuckDBPyConnection, selection: Selection, format: str, path: Path) -> Handed:
+    """Writes the rows of ``selection`` to ``path``. Raises ``UserInputError`` for a query that DuckDB refuses,
+    ``EnvironmentFault`` where it cannot write."""
+    columns = _described(connection, selection.sql)
+    sql = f"SELECT {_columns_as(columns, format)} FROM ({selection.sql})"
+    kv = quoted(f"{selection.name} of cc_pipeline; see the README")
+    options = {
+        "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
+        f"ROW_GROUP_SIZE_BYTES '{_GROUP_BYTES}', KV_METADATA {{description: {kv}}}",
+        "jsonl": "FORMAT json, ARRAY false",
+        "csv": "FORMAT csv, HEADER",
+    }[format]
+    [(rows,)] = _run(connection, f"COPY ({sql}) TO {quoted(str(path))} ({options})", path)
+    return _handed(connection, selection, columns, int(rows))
+
+
+def write_duckdb(
+    connection: duckdb.DuckDBPyConnection,
+    selections: Sequence[Selection],
+    path: Path,
+    about: Sequence[tuple[str, str]],
+    macros: Sequence[MacroSpec] = (),
+) -> list[Handed]:
+    """Writes each selection as a table of one new DuckDB file, comments included, ``about`` as the table ``about``, and
+    ``macros``, which are to find all they read in it.
+
+    Raises as :func:`write_table` does.
+    """
+    path.unlink(missing_ok=True)
+    connection.execute(f"ATTACH {quoted(str(path))} AS handed (READ_WRITE)")
+    handed: list[Handed] = []
+    try:
+        for one in selections:
+            columns = _described(connection, one.sql)
+            name = _quoted_name(one.name)
+            _run(connection, f"CREATE TABLE handed.main.{name} AS {one.sql}", path)
+            [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
+            _carry_comments(connection, one, name)
+            handed.append(_handed(connection, one, columns, int(rows), f"handed.main.{name}"))
+        connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
+        if about:
+            connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
+        connection.execute("COMMENT ON TABLE handed.main.about IS 'Where the rows of this file came from.'")
+        if macros:
+            _make_macros(connection, macros)
+        connection.execute("CHECKPOINT handed")
+    finally:
+        connection.execute("DETACH handed")
+    return handed
+
+
+def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    """Macros name tables as ``main.…``, and ``lake.captures`` where they ask for captures by target."""
+    [(before,)] = connection.execute("SELECT current_database()").fetchall()
+    connection.execute("USE handed")
+    try:
+        connection.execute("CREATE SCHEMA lake")
+        joined = f"JOIN (SELECT DISTINCT {_PLACE}, target FROM main.capture_targets) USING ({_PLACE})"
+        connection.execute(f"CREATE VIEW lake.captures AS SELECT * FROM main.captures {joined}")
+        make_macros(connection, macros)
+    finally:
+        connection.execute(f"USE {_quoted_name(before)}")
+
+
+def published_origin(connection: duckdb.DuckDBPyConnection, home: Path, asked: Sequence[str]) -> Origin:
+    """Where rows of a published file of ``home`` came from: the lake's tables that it shows, and when it was made."""
+    try:
+        rows = connection.execute("SELECT table_name, version, published_at FROM main.publication").fetchall()
+    except duckdb.Error:
+        rows = []  # a data set, which shows no tables
+    versions = {name: version for name, version, _ in rows if version >= 0}
+    return Origin(str(home), remembered_source(home), asked, versions, rows[0][2] if rows else None)
+
+
+def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
+    return [
+        (str(name), list(columns))
+        for name, columns in connection.execute(
+            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal "
+            "AND database_name = current_database() GROUP BY ALL"
+        ).fetchall()
+    ]
+
+
+def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: Sequence[str]) -> str:
+    conditions: list[str] = []
+    if crawls and "crawl" in columns:
+        conditions.append(f"crawl IN ({', '.join(map(quoted, crawls))})")
+    wanted = ", ".join(map(quoted, targets))
+    sql = f"SELECT * FROM main.{name}"
+    if targets and "target" in columns:
+        conditions.append(f"target IN ({wanted})")
+    elif targets and name == "targets":
+        conditions.append(f"slug IN ({wanted})")
+    elif targets and set(CAPTURE) <= set(columns):
+        sql += f" SEMI JOIN (SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted})) USING ({_PLACE})"
+    elif targets:
+        raise UserInputError(f"{name} has no rows of single targets; leave --domain out, or the table")
+    return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+
+
+def _columns_as(columns: Sequence[tuple[str, str]], format: str) -> str:
+    """Columns as a format can show them: times in ISO 8601 in text formats, lists and structs as JSON in CSV."""
+    if format not in ("jsonl", "csv"):
+        return "*"
+    shown = []
+    for name, kind in columns:
+        column = _quoted_name(name)
+        if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
+            zoned, zone = (f"({column} AT TIME ZONE 'UTC')", "Z") if "TIME ZONE" in kind else (column, "")
+            exact = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
+            column = f"replace({exact}, '.000000{zone}', '{zone}') AS {column}"
+        elif kind == "BLOB":
+            column = f"lower(hex({column})) AS {column}"
+        elif format == "csv" and (kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))):
+            column = f"to_json({column}) AS {column}"
+        shown.append(column)
+    return ", ".join(shown)
+
+
+def _handed(
+    connection: duckdb.DuckDBPyConnection,
+    selection: Selection,
+    columns: Sequence[tuple[str, str]],
+    rows: int,
+    table: str | None = None,
+) -> Handed:
+    crawls: dict[str, int] = {}
+    if any(name == "crawl" for name, _ in columns):
+        counted = f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
+        crawls = {str(crawl): int(count) for crawl, count in connection.execute(counted).fetchall()}
+    return Handed(selection.name, rows, crawls, len(columns))
+
+
+def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection, name: str) -> None:
+    if selection.table is None:
+        return
+    own = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
+    for source, column in (("duckdb_views()", "view_name"), ("duckdb_tables()", "table_name")):
+        for (comment,) in connection.execute(f"SELECT comment FROM {source} WHERE {own.format(column)}").fetchall():
+            if comment:
+                connection.execute(f"COMMENT ON TABLE handed.main.{name} IS {quoted(comment)}")
+    noted = (
+        f"SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL AND {own.format('table_name')}"
+    )
+    for column, comment in connection.execute(noted).fetchall():
+        connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{_quoted_name(column)} IS {quoted(comment)}")
+
+
+def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
+    try:
+        return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
+
+
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
+    try:
+        return connection.execute(sql).fetchall()
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        raise EnvironmentFault(
+            f"{path.name} cannot be written: {error}", "Check the disk's free space and the lake, then export again."
+        ) from error
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

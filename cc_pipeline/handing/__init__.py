@@ -1,1 +1,0 @@
-"""Wing: what leaves a home, with proof: deliveries, exports, data sets, one page."""

@@ -1,0 +1,213 @@
+"""Host keys: the one column that everything published by host can be joined on, whatever form it has the host in.
+
+The key is the IA's SURT of the host (``surt.py``), as the host index has it: ``www.example.com`` and ``example.com``
+are both ``com,example``. Three forms are read: a plain host, a reversed one (``com.example.www``, as the web graph has
+it) and the SURT key itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges, prefix_range, reverse_dots
+from cc_pipeline.commoncrawl.matching import host_of, port_of
+from cc_pipeline.commoncrawl.surt import canonical_host, reverse_labels, split_authority, surt_host, surt_key
+from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target, exact_range
+
+#: How a column writes hosts: ``com,example``, ``com.example.www``, ``www.example.com``.
+HostForm = Literal["surt_host", "reversed_host", "host"]
+#: What became of a leading ``www.``: it was ``folded`` into the host without it, is ``kept``, or was ``stripped``.
+WwwRule = Literal["folded", "kept", "stripped"]
+
+_WWW: Final = re.compile(r"www[0-9]*\.")
+_DEFAULT_PORTS: Final = (80, 443)
+_CUT: Final = ")/"
+_EVERYTHING: Final = KeyRange(b"", None)
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """What a host is joined by.
+
+    ``surt`` is the SURT host key, with ``:port`` where that is not the scheme's own. ``domain`` is the registered
+    domain; ``None`` for an IP address, and for a key such as ``com``, which is all that is left of ``www.com``.
+    ``www`` is whether the host began with ``www.`` (or ``www2.`` …); ``None`` where its form has lost that.
+    """
+
+    surt: str
+    domain: str | None
+    www: bool | None
+
+    @property
+    def host(self) -> str:
+        """The host without ``www``, with its port."""
+        return host_of_surt(self.surt)
+
+
+@lru_cache(maxsize=65536)
+def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKey | None:
+    """The key of a host that stands in ``form``, perhaps with a port; ``None`` for text that names no host.
+
+    ``scheme`` says which port goes without saying: 80, or 443 for ``https``. Never raises.
+    """
+    if not text or text.isspace():
+        return None
+    if form == "surt_host":
+        return HostKey(text, registered_domain(_without_port(host_of_surt(text))), None)
+    if form == "reversed_host":
+        text = _turned(text)
+    host, port = (text, "") if is_ip(text) else split_authority(text)
+    name = canonical_host(host)
+    if not name:
+        return None
+    shown = f"[{name}]" if ":" in name else name
+    key = surt_key(f"{scheme}://{shown}{':' if port else ''}{port}/")
+    return HostKey(key.removesuffix(_CUT), registered_domain(name), _WWW.match(name) is not None)
+
+
+def host_of_surt(key: str) -> str:
+    """``example.com:8443`` of ``com,example:8443``; an IPv6 address is its own key."""
+    if is_ip(key):
+        return key
+    labels, colon, port = key.partition(":")
+    return ".".join(reversed(labels.split(","))) + colon + port
+
+
+def _turned(text: str) -> str:
+    """A reversed host, perhaps with a port behind it, the right way round."""
+    if is_ip(text) and ":" in text:
+        return text
+    labels, colon, port = text.partition(":")
+    return reverse_dots(labels) + colon + port
+
+
+def _without_port(host: str) -> str:
+    return host if is_ip(host) else host.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Hosts that a target means: the host ``key`` (SURT), with ``below`` also all under it, at one ``port`` or at all.
+
+    With ``start`` the key is only how the labels begin, and may end within one.
+    """
+
+    key: str
+    below: bool = False
+    port: int | None = None
+    start: bool = False
+
+
+class HostRanges:
+    """The hosts that some targets mean, as ranges of keys in any of the forms; a URL or a prefix means its host."""
+
+    def __init__(self, *targets: Target) -> None:
+        self._spans = tuple(dict.fromkeys(span for target in targets for span in _spans_of(target)))
+        self._surt = RangeSet(each for span in self._spans for each in _surt_ranges(span))
+
+    def of(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
+        """Keys of a column that may be of these hosts; ``holds`` decides.
+
+        Plain hosts are in no order that would keep a domain's together: for them it may be all keys there are.
+        """
+        if form == "surt_host":
+            return tuple(self._surt)
+        narrow = _reversed_ranges if form == "reversed_host" else _plain_ranges
+        return merge_ranges(each for span in self._spans for each in narrow(span, www))
+
+    def holds(self, key: str) -> bool:
+        """Whether the host with this SURT key is meant."""
+        return self._surt.holds(key.encode("utf-8", "surrogateescape"))
+
+    def endings(self) -> frozenset[str] | None:
+        """The last labels that these hosts have; ``None`` where they cannot be told, as of IP addresses."""
+        found = set()
+        for span in self._spans:
+            last, comma, _ = span.key.partition(",")
+            if is_ip(host_of_surt(span.key)) or (span.start and not comma):
+                return None
+            found.add(last)
+        return frozenset(found)
+
+    def names(self) -> tuple[str, ...] | None:
+        """Plain hosts, without port, that these hosts are or lie below; ``None`` where that cannot be said."""
+        if any(span.start for span in self._spans):
+            return None
+        return tuple(dict.fromkeys(host_of_surt(span.key) for span in self._spans))
+
+    @property
+    def surt(self) -> tuple[KeyRange, ...]:
+        """The SURT host keys, sorted and disjoint: exact, no other host has one of them."""
+        return tuple(self._surt)
+
+
+def _spans_of(target: Target) -> Iterable[_Span]:
+    if target.kind == "set":
+        for member in target.members:
+            yield from _spans_of(member)
+    elif target.kind in ("url", "prefix"):
+        port = port_of(target.value)
+        yield _Span(surt_host(host_of(target.value)), port=port)
+    elif target.kind == "rev":
+        name, slash, _ = target.value.partition("/")
+        if slash:
+            yield _Span(surt_host(reverse_dots(name)))
+            return
+        yield _Span(name.replace(".", ","), start=True)
+        above, dot, last = name.rpartition(".")
+        if dot and MAY_BECOME_WWW.fullmatch(last):
+            yield _Span(above.replace(".", ","))
+    else:
+        place = target.place
+        assert place is not None, "all other kinds have a host"
+        yield _Span(surt_host(place.host), port=place.port)
+        if target.kind != "host" and not place.is_ip:
+            yield _Span(reverse_labels(place.host), below=True, port=place.port)
+
+
+def _surt_ranges(span: _Span) -> Iterable[KeyRange]:
+    if span.start:
+        yield prefix_range(span.key.encode())
+        return
+    if span.port is None:
+        yield exact_range(span.key)
+        if not is_ip(span.key):
+            yield prefix_range(f"{span.key}:".encode())
+    else:
+        yield exact_range(f"{span.key}:{span.port}")
+        if span.port in _DEFAULT_PORTS:
+            yield exact_range(span.key)
+    if span.below:
+        # hosts below at one port alone are not neighbours: a range holds those of every port, as a host index does
+        yield prefix_range(f"{span.key},".encode())
+
+
+def _reversed_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
+    name = span.key if is_ip(span.key) else span.key.replace(",", ".")
+    if span.start:
+        yield prefix_range(name.encode())
+        return
+    yield exact_range(name)
+    yield prefix_range(f"{name}:".encode())
+    if span.below:
+        yield prefix_range(f"{name}.".encode())
+    elif www == "kept":
+        yield prefix_range(f"{name}.www".encode())
+
+
+def _plain_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
+    if span.below or span.start:
+        yield _EVERYTHING
+        return
+    name = host_of_surt(span.key)
+    yield exact_range(name)
+    yield prefix_range(f"{name}:".encode())
+    if www == "kept":
+        yield exact_range(f"www.{name}")
+        yield prefix_range(f"www.{name}:".encode())
+        yield KeyRange(b"www0", b"www:")

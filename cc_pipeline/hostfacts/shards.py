@@ -1,0 +1,209 @@
+"""Shards of a keyed dataset from their footers: which row groups may hold keys, and which columns there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.errors import DataFault, DataKind, Kind
+from cc_pipeline.index.footers.decode import FooterRows, decode_footer
+from cc_pipeline.index.footers.store import CrawlFooters
+from cc_pipeline.index.parquet.locator import as_text
+from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
+
+#: What a column may be declared as.
+TYPES: Final[Mapping[str, pa.DataType]] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": TIMESTAMP,
+    "date": pa.date32(),
+}
+_DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(-?\d+)\)")
+_UNITS: Final = (("MICROS", "us"), ("NANOS", "ns"), ("MILLIS", "ms"))
+
+Bounds = tuple[bytes | None, bytes | None]
+
+
+def arrow_type(physical: str, meaning: str) -> pa.DataType:
+    """The type of a column by its physical type and its meaning (as ``footers.thrift`` writes them)."""
+    if physical == "BOOLEAN":
+        return pa.bool_()
+    if physical in ("FLOAT", "DOUBLE") or meaning.startswith("DECIMAL") or meaning == "UINT_64":
+        return pa.float64()
+    if physical == "INT96" or meaning.startswith("TIMESTAMP"):
+        return TIMESTAMP
+    if meaning == "DATE":
+        return pa.date32()
+    return pa.int64() if physical in ("INT32", "INT64") else pa.string()
+
+
+def widest(types: Iterable[pa.DataType]) -> pa.DataType:
+    """The one type that values of all of ``types`` can be given in; text where they have nothing in common."""
+    found = list(dict.fromkeys(types))
+    if len(found) == 1:
+        return found[0]
+    return pa.float64() if set(found) == {pa.int64(), pa.float64()} else pa.string()
+
+
+def typed(values: pa.Array, file: FilePlace, name: str, wanted: pa.DataType) -> pa.Array:
+    """Values in their physical type as ``wanted``. Raises ``DataFault`` with the file and column where they are not."""
+    physical, _, meaning = file.columns[name]
+    try:
+        return _typed(values, physical, meaning, wanted)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise DataFault(
+            DataKind.UNSUPPORTED,
+            file.path,
+            None,
+            f"column {name} ({physical} {meaning}".rstrip() + f") cannot be read as {wanted} ({error})",
+        ) from error
+
+
+def _typed(values: pa.Array, physical: str, meaning: str, wanted: pa.DataType) -> pa.Array:
+    if (decimal := _DECIMAL.match(meaning)) is not None:
+        values = _decimals(values, int(decimal[1]))
+    elif meaning == "UINT_64" or (meaning == "UINT_LOGICAL" and physical == "INT64"):
+        values = values.view(pa.uint64())
+    elif meaning in ("UINT_32", "UINT_LOGICAL"):
+        values = values.view(pa.uint32())
+    elif meaning.startswith("TIMESTAMP") and pa.types.is_integer(values.type):
+        unit = next((unit for name, unit in _UNITS if name in meaning), "ms")
+        values = values.cast(pa.timestamp(unit, tz="UTC"))
+    elif meaning == "DATE":
+        values = values.cast(pa.date32())
+    if wanted == pa.string() and pa.types.is_binary(values.type):
+        return as_text(values)
+    if wanted == TIMESTAMP and pa.types.is_binary(values.type):
+        values = as_text(values)
+    if wanted == TIMESTAMP:
+        return values.cast(wanted, safe=False)
+    if pa.types.is_integer(wanted) and pa.types.is_floating(values.type):
+        # programs that know no missing integers write them as "not a number"
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_floating(wanted) and pa.types.is_integer(values.type):
+        return values.cast(wanted, safe=False)
+    return values.cast(wanted)
+
+
+def _decimals(values: pa.Array, scale: int) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        return pc.divide(values.cast(pa.float64(), safe=False), float(10**scale))
+    numbers = [None if raw is None else int.from_bytes(raw, "big", signed=True) for raw in values.to_pylist()]
+    found = [np.nan if number is None else number / 10**scale for number in numbers]
+    return pa.array(found, pa.float64(), from_pandas=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file. ``kind``
+    is that of the fault, where reading its data met one."""
+
+    path: str
+    reason: str
+    offset: int | None = None
+    kind: Kind | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.offset is None else f" at byte {self.offset}"
+        return f"{self.path}{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes for the others."""
+
+    file: FilePlace
+    key: str
+    footer: FooterRows
+    tail: bytes
+
+    def bounds(self) -> list[Bounds]:
+        """Smallest and largest key of each row group, ``None`` where unknown."""
+        found = self.footer.statistics(0)
+        return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
+
+    def in_order(self) -> bool:
+        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
+        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
+
+    def may_hold(self, ranges: RangeSet) -> list[int]:
+        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        rows = self.footer.row_counts()
+        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
+
+    def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
+        """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""
+        wanted = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
+        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=wanted)
+        return [
+            checked_row_group(
+                self.file,
+                group.row_group,
+                group.rows,
+                {name: column_place(self.file, chunk) for name, chunk in group.chunks.items()},
+                self.key,
+            )
+            for group in rows.chosen_groups(numbers)
+        ]
+
+
+def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, needed: Sequence[str] = ()) -> Shard:
+    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key or a
+    ``needed`` column."""
+    footer = decode_footer(tail, size, path, columns=(key,), lookup_columns=())
+    described = {column.name: (column.physical, column.repetition, column.meaning) for column in footer.schema.columns}
+    flat, unread = split_columns(described)
+    for name in (key, *needed):
+        if name not in flat:
+            raise DataFault(
+                DataKind.MISMATCH, path, None, f"has no column {name}; it has: {', '.join(list(flat)[:60])}"
+            )
+    if flat[key][0] != "BYTE_ARRAY":
+        raise DataFault(DataKind.UNSUPPORTED, path, None, f"column {key} is {flat[key][0]}, not text")
+    return Shard(FilePlace("", "", path, size, etag, footer.footer_bytes, flat, unread), key, footer, tail)
+
+
+def stored_shards(
+    footers: CrawlFooters, paths: Sequence[str], key: str, needed: Sequence[str] = ()
+) -> Iterator[Shard | Gap]:
+    """The shard of each of ``paths`` from the footers kept of them, or why there is none."""
+    for path in paths:
+        entry = footers.entries.get(path)
+        if entry is None:
+            yield Gap(path, "its footer has not been read yet")
+        elif entry.failed or entry.file_size is None:
+            yield Gap(path, entry.reason or "it could not be read", entry.fault_offset)
+        else:
+            try:
+                yield open_shard(path, footers.footer(path), entry.file_size, entry.etag, key, needed)
+            except DataFault as fault:
+                yield Gap(path, f"{fault.kind.value}: {fault.reason}", fault.offset)
+
+
+def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
+    """Every flat column of ``files`` with the widest of its types, in the order in which they first come."""
+    seen: dict[str, dict[pa.DataType, None]] = {}
+    shapes: set[tuple[tuple[str, tuple[str, str, str]], ...]] = set()
+    for file in files:
+        shape = tuple(file.columns.items())
+        if shape not in shapes:
+            shapes.add(shape)
+            for name, (physical, _, meaning) in shape:
+                seen.setdefault(name, {})[arrow_type(physical, meaning)] = None
+    return {name: widest(types) for name, types in seen.items()}
+
+
+def _bytes(bound: object) -> bytes | None:
+    return bound if isinstance(bound, bytes) else None

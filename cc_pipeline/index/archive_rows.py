@@ -1,0 +1,289 @@
+"""Of some crawls nobody publishes an index. Rows of the columnar index are made from an archive file that is read from
+begin to end, and written as its shard.
+
+The columns are those of Common Crawl's own index. Three of them stay null, since they say what its crawler found out in
+ways of its own: ``content_mime_detected``, ``content_charset`` and ``content_languages``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive.gzip_members import ByteSource
+from cc_pipeline.archive.http import first_values
+from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
+from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
+from cc_pipeline.commoncrawl.paths import WarcFile
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.errors import DataFault, DataKind, disk_trouble
+
+#: Raised when the same archive file would give other rows: then all of them are read again, for a yes.
+VERSION: Final = "1"
+#: The subset of every file: a crawl without an index of its own keeps nothing apart.
+SUBSET: Final = "warc"
+_ARC_INDEX: Final = ".arc.parquet"
+_WARC_INDEX: Final = ".warc.parquet"
+
+#: The columns of an index built here, as captures have them: offsets of 64 bits.
+BUILT_SCHEMA: Final = pa.schema([*INDEX_COLUMNS, *LATER_COLUMNS])
+Row = tuple[Any, ...]
+
+#: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
+_HOLDING: Final = frozenset({"response", "resource", "arc"})
+_BATCH_ROWS: Final = 1_024
+_BATCH_BYTES: Final = 8 << 20
+#: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
+_MOST_CHARACTERS: Final = 1 << 14
+_SHA1_CHARACTERS: Final = 32
+_PREFIX: Final = "<urn:uuid:"
+_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
+#: What stands behind the key of a packed row: its time and offset, so that they sort, then the row, then how long the
+#: part is that sorts.
+_BEHIND = struct.Struct(">QQ")
+_LENGTH = struct.Struct("<I")
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+#: Makes times before 1970 sort before others.
+_EPOCH: Final = 1 << 62
+
+#: Under which a file says, in its footer, what it was made of.
+ABOUT: Final = b"cc_pipeline.built"
+#: Columns without a dictionary: nearly every value is its own.
+_PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
+#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
+_GROUP_ROWS: Final = 32_768
+#: Bytes of rows in a row group, where that is fewer of them.
+_GROUP_BYTES: Final = 16 << 20
+_PAGE_ROWS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The index of one archive file. ``filename`` is where its records are fetched from, ``key`` where the index lies
+    in the lake's own place, ``part`` its number; ``segment`` is null in collections that a person named."""
+
+    filename: str
+    key: str
+    part: int
+    segment: str | None
+
+
+def folder_of(crawl: str) -> str:
+    """The key prefix of a crawl's index files, with the slash at its end."""
+    return f"built-index/v{VERSION}/crawl={crawl}/subset={SUBSET}/"
+
+
+def shard_of(crawl: str, filename: str, tag: str = "") -> Shard:
+    """The index file that an archive file of ``crawl`` gets. ``tag`` tells contents of the same name apart."""
+    digest = hashlib.sha256(f"{filename}\n{tag}".encode("utf-8", "surrogateescape")).hexdigest()
+    try:
+        about = WarcFile.from_path(filename)
+        number, segment = about.number, about.segment
+    except DataFault:
+        number, segment = None, None
+    part = int(digest[:7], 16) if number is None else number
+    ending = _ARC_INDEX if is_arc(filename) else _WARC_INDEX
+    return Shard(filename, f"{folder_of(crawl)}part-{part:05d}-{digest[:16]}{ending}", part, segment)
+
+
+def is_arc(filename: str) -> bool:
+    """Whether an archive file is an ARC file, by its name."""
+    return filename.rpartition("/")[2].lower().removesuffix(".gz").endswith(".arc")
+
+
+def holds_arc(path: str) -> bool:
+    """Whether an index file points into an ARC file, by its name."""
+    return path.endswith(_ARC_INDEX)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a file held: ``records`` by type, ``rows`` that were made of them, and stretches that could not be read."""
+
+    records: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    faults: int = 0
+
+
+def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Tally) -> Iterator[Row | DataFault]:
+    """The rows of an archive file (values of ``BUILT_SCHEMA``, times as milliseconds) in the order of its records, and
+    a ``DataFault`` for each stretch that is none or cannot be asked for by its place.
+
+    ``filename`` is where records are fetched from. Raises nothing but ``EnvironmentFault``, for a file that cannot be
+    read.
+    """
+    read = arc.iter_located if is_arc(filename) else warc.iter_located
+    for found in read(stream, filename):
+        if isinstance(found, DataFault):
+            tally.faults += 1
+            yield found
+            continue
+        tally.records[found.record.record_type] += 1
+        if found.record.record_type not in _HOLDING:
+            continue
+        wrong = _unfit(found, filename)
+        if wrong is None:
+            tally.rows += 1
+            yield _row(found, filename, segment)
+        else:
+            tally.faults += 1
+            yield wrong
+
+
+def packed(row: Row) -> bytes:
+    """A row as bytes that sort as rows of an index lie: by key, then by time and offset."""
+    moment = row[_TIME]
+    head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
+    head += _BEHIND.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
+    return b"".join((head, marshal.dumps(row), _LENGTH.pack(len(head))))
+
+
+def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Packed rows as batches of ``BUILT_SCHEMA``, in their order."""
+    rows: list[Row] = []
+    size = 0
+    for item in items:
+        [length] = _LENGTH.unpack_from(item, len(item) - _LENGTH.size)
+        rows.append(marshal.loads(memoryview(item)[length : -_LENGTH.size]))
+        size += len(item)
+        if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
+            yield _batch(rows)
+            rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _unfit(found: StoredRecord, filename: str) -> DataFault | None:
+    """Why a record cannot be in an index: nothing finds it, or it cannot be asked for alone."""
+    if found.length is None or found.inner_offset:
+        reason = "the record shares a gzip member with others: only files compressed by record can be read by place"
+        return DataFault(DataKind.UNSUPPORTED, filename, found.offset, reason)
+    if not found.record.url:
+        return DataFault(DataKind.MALFORMED, filename, found.offset, "the record has no URL")
+    if len(found.record.url) > _MOST_CHARACTERS:
+        reason = f"the record's URL has {len(found.record.url):,} characters, more than {_MOST_CHARACTERS:,}"
+        return DataFault(DataKind.TOO_LARGE, filename, found.offset, reason)
+    return None
+
+
+def _row(found: StoredRecord, filename: str, segment: str | None) -> Row:
+    record = found.record
+    url = record.url
+    hosts = host_columns(url)
+    status = record.http_status
+    declared = record.declared_digest
+    # what the record itself claims is what a fetch is checked against, as with an index that is published
+    digest = declared if declared is not None and len(declared) == _SHA1_CHARACTERS else record.payload_digest
+    return (
+        surt_key(url),
+        url,
+        *[hosts[name] for name in HOST_COLUMNS],
+        None if record.fetch_time is None else (record.fetch_time - _BEGIN) // _MILLISECOND,
+        status,
+        _redirect(record, status),
+        digest,
+        record.declared_mime or "unk",
+        None,
+        None,
+        None,
+        record.truncated,
+        filename,
+        found.offset,
+        found.length,
+        segment,
+        _record_id(record),
+    )
+
+
+def _redirect(record: ArchivedRecord, status: int | None) -> str | None:
+    """Where a redirect leads, as an absolute URL where it is one."""
+    if status is None or not 300 <= status < 400:
+        return None
+    location = first_values(record.http_headers).get("location")
+    if not location:
+        return None
+    try:
+        return urljoin(record.url, location)
+    except ValueError:
+        return location
+
+
+def _record_id(record: ArchivedRecord) -> bytes | None:
+    said = next((value for name, value in record.record_headers if name.lower() == "warc-record-id"), "")
+    if not said.startswith(_PREFIX):
+        return None
+    try:
+        return uuid.UUID(said[len(_PREFIX) :].rstrip(">")).bytes
+    except ValueError:
+        return None
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [_array(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
+
+
+def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        # half of a surrogate pair, out of a URL that was no text: it is written as bytes of the archive are elsewhere
+        return pa.array([None if v is None else v.encode("utf-8", "backslashreplace").decode() for v in values], kind)
+
+
+def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], path: Path) -> None:
+    """Writes sorted rows to a new Parquet file with a page index, a row group at a time.
+
+    ``about`` are JSON-like values for its footer. Raises ``EnvironmentFault`` when the disk refuses.
+    """
+    schema = BUILT_SCHEMA.with_metadata({ABOUT: json.dumps(dict(about), sort_keys=True).encode()})
+    with (
+        disk_trouble(path),
+        pq.ParquetWriter(
+            str(path),
+            schema,
+            compression="zstd",
+            compression_level=6,
+            use_dictionary=[name for name in schema.names if name not in _PLAIN],
+            write_statistics=True,
+            write_page_index=True,
+            max_rows_per_page=_PAGE_ROWS,
+            write_batch_size=_PAGE_ROWS,
+            store_schema=False,
+        ) as writer,
+    ):
+        # a file without rows has no row group: readers do not take one that is empty
+        for group in _groups(batches):
+            writer.write_table(group, row_group_size=_GROUP_ROWS)
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if held and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if held:
+        yield pa.Table.from_batches(held)

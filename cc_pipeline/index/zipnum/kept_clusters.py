@@ -1,0 +1,179 @@
+"""What is known of the ``cluster.idx`` of crawls: opened once a run, and kept from one run to the next.
+
+A file is the very one by its place, length and ETag (or another that was found to be its own); of one without an ETag
+nothing is kept. What was read of it stands in a folder of ``KeptAnswers``: a list of all spans, and the lines of each
+under a name of its own. The folder may be deleted at any time, and processes that write the list at once lose no more
+than what one of them has learnt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.index.etags import Faces, SameFiles
+from cc_pipeline.index.kept_answers import KeptAnswers
+from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.index.zipnum.cluster import Cluster, Mark, Marks, Span
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+#: Bytes at the end of the file that say its length, its ETag, and what its last line is.
+_TAIL: Final = 4096
+#: Bytes on disk, spans in the list (of all crawls), and members in memory.
+_MOST_KEPT: Final = 64 << 20
+_MOST_SPANS: Final = 4096
+_MOST_MEMBERS: Final = 32 << 20
+_SPANS: Final = "spans"
+_SCHEMA: Final = pa.schema(
+    {
+        "object": pa.string(),
+        "size": pa.int64(),
+        "at": pa.int64(),
+        "end": pa.int64(),
+        "first": pa.binary(),
+        "last": pa.binary(),
+    }
+)
+_LINES: Final = pa.schema([("lines", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """A ``cluster.idx`` that is there, of ``size`` bytes. ``version`` names its content (``cluster_version``).
+    ``object`` is what it is kept under; ``None`` where that must not be."""
+
+    cluster: Cluster
+    size: int
+    version: str
+    object: str | None
+
+
+class Clusters:
+    """The ``cluster.idx`` files that a run has opened; each costs one request, the first time.
+
+    ``folder`` keeps what was read for later runs (``None``: nothing is kept). ``members`` are gzip members that were
+    read, so that a second question about the same keys need not request them. Safe to share between threads.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.members = PageIndexes(memory=_MOST_MEMBERS)
+        self._answers = None if folder is None else KeptAnswers(folder, _MOST_KEPT)
+        self._faces = Faces(None if folder is None else folder / "etags.jsonl")
+        self._open: dict[tuple[str, str], OpenCluster | None] = {}
+        self._lock = threading.RLock()
+
+    def find(
+        self, transport: Transport, crawl: str, others: Callable[[], Iterable[Mark]] = tuple
+    ) -> OpenCluster | None:
+        """The ``cluster.idx`` of ``crawl``; ``None`` where the source has none.
+
+        ``others`` gives places of keys in an index like it (shares of all its rows). It is asked before the first
+        guess, which is made by these or by what is kept of another crawl, whichever is more. Raises ``RangeFault``.
+        """
+        with self._lock:
+            name = (transport.source, crawl)
+            if name not in self._open:
+                try:
+                    tail = transport.read_suffix(cluster_key(crawl), _TAIL)
+                except RangeFault as fault:
+                    if fault.kind not in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE):
+                        raise
+                    self._open[name] = None
+                else:
+                    self._open[name] = self._opened(transport, tail, others)
+            return self._open[name]
+
+    def keep(self) -> None:
+        """Keeps what was read since the last time. What cannot be written is asked for again by the next run."""
+        with self._lock:
+            for found in self._open.values():
+                if found is None or found.object is None or self._answers is None or not found.cluster.learnt:
+                    continue
+                learnt = list(found.cluster.learnt)
+                found.cluster.learnt.clear()
+                for span in learnt:
+                    name = _lines_of(found.object, span)
+                    self._answers.keep(name, pa.table({"lines": [span.data]}, schema=_LINES))
+                rows = [
+                    {
+                        "object": found.object,
+                        "size": found.size,
+                        "at": s.at,
+                        "end": s.end,
+                        "first": s.first,
+                        "last": s.last,
+                    }
+                    for s in reversed(learnt)
+                ]
+                spans = pa.concat_tables([pa.Table.from_pylist(rows, schema=_SCHEMA), self._spans()])
+                self._answers.keep(_SPANS, spans.slice(0, _MOST_SPANS))
+
+    def _opened(self, transport: Transport, tail: RangeBytes, others: Callable[[], Iterable[Mark]]) -> OpenCluster:
+        etag = None if tail.etag is None else self._faces.first(tail.key, tail.etag)
+        told = (transport.source, tail.key, str(tail.total), etag)
+        name = None if etag is None else hashlib.sha256("\n".join(map(str, told)).encode()).hexdigest()
+        mine = [row for row in self._spans().to_pylist() if row["object"] == name]
+        cluster = Cluster(
+            _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._faces), tail),
+            tail.key,
+            tail.total,
+            known=[Span(row["at"], row["end"], row["first"], row["last"]) for row in mine],
+            load=lambda span: self._lines(name, span),
+            guide=lambda: self._guide(name, others()),
+        )
+        cluster.reads, cluster.bytes_read = 1, len(tail.data)
+        return OpenCluster(cluster, tail.size, cluster_version(tail.size, tail.data), name)
+
+    def _guide(self, name: str | None, others: Iterable[Mark]) -> Marks:
+        by_object: dict[str | None, list[Mark]] = {name: list(others)}
+        for row in self._spans().to_pylist():
+            if row["object"] != name:
+                marks = by_object.setdefault(row["object"], [])
+                marks += [(row["first"], row["at"] / row["size"]), (row["last"], row["end"] / row["size"])]
+        most = max(len(marks) for marks in by_object.values())
+        return Marks(next(marks for marks in by_object.values() if len(marks) == most))
+
+    def _spans(self) -> pa.Table:
+        found = None if self._answers is None else self._answers.find(_SPANS)
+        return found if found is not None and found.schema.equals(_SCHEMA) else _SCHEMA.empty_table()
+
+    def _lines(self, name: str | None, span: Span) -> bytes | None:
+        if name is None or self._answers is None:
+            return None
+        found = self._answers.find(_lines_of(name, span))
+        lines = None if found is None or not found.schema.equals(_LINES) else found["lines"][0].as_py()
+        return lines if lines is not None and len(lines) == span.end - span.at else None
+
+
+def cluster_version(size: int, tail: bytes) -> str:
+    """A digest of what says which ZipNum index a ``cluster.idx`` of ``size`` bytes is: its length and its last bytes,
+    which name the last key, the place of the last member and the number of lines. It has no ETag, so mirrors agree."""
+    return hashlib.sha256(b"%d\n%s" % (size, tail)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _SameObject:
+    """Reads of an object that must still be the one whose ``tail`` was read."""
+
+    files: SameFiles
+    tail: RangeBytes
+
+    def read(self, key: str, offset: int, length: int) -> RangeBytes:
+        asked = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total)
+        [got] = self.files.read_many([asked])
+        if isinstance(got, RangeFault):
+            raise got
+        return got
+
+
+def _lines_of(name: str, span: Span) -> str:
+    return f"{name} {span.at} {span.end}"

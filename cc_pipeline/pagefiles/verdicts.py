@@ -1,0 +1,121 @@
+"""Reading 1 GB files and writing exports fail in ways that no row shows: verdicts on files read whole and on
+exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from cc_pipeline.checks.scope import Scope, joined, some
+from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.slice import READ_FILES, Slice
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.pagefiles.export import EXPORT_KINDS, ExportKind, pages_digest, read_manifest
+from cc_pipeline.workspace.source_files import FAULTS, SourceFile, registered
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
+
+#: The kind of file behind each export asset.
+EXPORTS: Final[dict[str, ExportKind]] = dict(
+    zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
+)
+#: The tables that a file of each kind gives rows of, whatever it holds.
+_MAIN_TABLES: Final = {"sequencefile": "page_metadata", "wat": "page_metadata", "wet": "page_text"}
+
+
+def files_read_verdict(workspace: Workspace, table: str, scope: Scope) -> CheckResult:
+    """Whether the rows of ``table`` from files read whole are of registered files, and of one reading each; and where
+    the table is a file's main one, whether the file gave any."""
+    name = "files_of_one_reading"
+    files = list(_files(workspace, scope))
+    mixed = {s.target for s in READ_FILES.torn(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
+    read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
+    counts = _rows(workspace, table, read)
+    empty = {f.slug for f in read if _MAIN_TABLES[f.kind] == table and not counts.get(f.slug) and f.slug not in mixed}
+    figures = {"files": len(read), "rows": sum(counts.values())}
+    if mixed:
+        message = f"the tables of {len(mixed):,} files come from two readings ({some(mixed)}): read them again"
+        return CheckResult(name, "error", message, figures)
+    if empty:
+        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
+    return CheckResult(name, "ok", f"{figures['rows']:,} rows of {len(read):,} files", figures)
+
+
+def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Whether every stretch of every file could be read."""
+    name, files = "files_are_readable", list(_files(workspace, scope))
+    counts = _rows(workspace, FAULTS, files)
+    figures = {"files": len(files), "stretches": sum(counts.values())}
+    if counts:
+        message = f"{figures['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
+
+
+def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
+    """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
+    name = "files_are_there"
+    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, scope)]
+    bad = [verdict for verdict in verdicts if not verdict.passed]
+    if bad:
+        return joined(name, bad)
+    records = sum(int(verdict.figures["records"]) for verdict in verdicts)
+    figures = {"partitions": len(verdicts), "records": records}
+    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", figures)
+
+
+def _files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
+    slugs = None if scope.slices is None else {slice_.target for slice_ in scope.slices}
+    for slug, file in registered(workspace).items():
+        if slugs is None or slug in slugs:
+            yield file
+
+
+def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict[str, int]:
+    by_crawl: dict[str, list[str]] = {}
+    for file in files:
+        by_crawl.setdefault(file.crawl, []).append(file.slug)
+    found: dict[str, int] = {}
+    for crawl, slugs in by_crawl.items():
+        counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": slugs}, ["target"])
+        found |= {target: count for (target,), count in counts.items()}
+    return found
+
+
+def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
+    """The partitions that have an export, and the sizes of the files there."""
+    place = workspace.place
+    if scope.slices is not None:
+        whole = sorted({one.whole for one in scope.slices})
+        folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
+        listed = {one: place.listing(folder) for one, folder in folders}
+    else:
+        listed = {}
+        for found in place.listing("exports/"):
+            _, crawl, target, _ = found.key.split("/", 3)
+            listed.setdefault(Slice(crawl, target), []).append(found)
+    for slice_, files in listed.items():
+        here = {file.key.rpartition("/")[2]: file.size for file in files}
+        if any(file.startswith((f"{kind}-", f"_{kind}.")) for file in here):
+            yield slice_, here
+
+
+def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, here: dict[str, int]) -> CheckResult:
+    name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
+    manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
+    if manifest is None:
+        return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
+    lost = [file["name"] for file in manifest["files"] if here.get(file["name"]) != file["bytes"]]
+    if lost:
+        return CheckResult(name, "error", f"{key}: {some(lost)} are not there, or cut; export it again", wrong=(key,))
+    if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
+        return CheckResult(
+            name, "error", f"{key}: its files have not the {manifest['records']:,} records promised", wrong=(key,)
+        )
+    try:
+        pages = pages_digest(workspace, slice_)
+    except EnvironmentFault as fault:
+        return CheckResult(name, "warn", f"{key}: {fault.what}", wrong=(key,))
+    if manifest.get("pages") != pages:
+        return CheckResult(name, "warn", f"{key}: its pages were parsed again since; export it again", wrong=(key,))
+    return CheckResult(name, "ok", f"{key}: {manifest['records']:,} records", {"records": manifest["records"]})

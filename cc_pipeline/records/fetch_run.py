@@ -1,0 +1,413 @@
+"""One fetch run over the captures of a crawl: what is asked for, and what is known so far about each capture. A source
+fails in many ways, and each capture gets exactly one outcome all the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
+from cc_pipeline.records.outcomes import Outcomes, is_settled, outcome_of
+from cc_pipeline.records.patience import Patience
+from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, Turns, compared
+from cc_pipeline.records.range_plan import PlannedRange, RecordOptions, plan_ranges, usable
+from cc_pipeline.records.segments import Row, SegmentWriter
+from cc_pipeline.records.witness import find
+from cc_pipeline.records.wrap import wrap_member
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Records being examined at a time, per thread; bounds what they hold in memory.
+_AHEAD: Final = 4
+#: More threads than this find nothing to do: fetching and storing are one thread each.
+_MOST: Final = 4
+
+#: ``(captures done, captures in all, bytes read)``.
+Progress = Callable[[int, int, int], None]
+#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
+Halt = Callable[[bool], bool]
+
+
+class _Here(Executor):
+    """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+@contextmanager
+def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
+    """An executor for ``threads`` threads, and how many records may wait in it.
+
+    0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(0, min(_MOST, cores - 2)) if threads is None else threads
+    with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
+        yield pool, max(1, workers * _AHEAD)
+
+
+class FetchRun:
+    """Gives every distinct (file, offset) among captures one outcome, group by group.
+
+    ``begin`` turns to a group, ``fetch`` asks for it once. What did not come is carried on and asked for again at the
+    end, by ``finish``, so that a file that fails keeps none from being asked for. ``outcomes`` has what is known of the
+    group and of what was carried. ``fetched`` counts the good ones that were read so far; ``witnesses`` has one of each
+    place, of those whose digest is not another than the index has.
+
+    Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
+    inflating and digests in a few threads here (both give up the interpreter's lock).
+    """
+
+    def __init__(
+        self,
+        transport: Transport | NamedPlaces,
+        crawl: str,
+        options: RecordOptions,
+        progress: Progress | None,
+        wanted: int,
+        files: int,
+        halt: Halt | None = None,
+    ) -> None:
+        """``wanted`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group).
+        ``halt`` is asked before each range is."""
+        self.options = options
+        self.fetched = 0
+        self.patience = Patience((), options.give_up_after, files)
+        self._transport = transport
+        self._places = len(transport.sources)
+        self._crawl = crawl
+        self._progress = progress
+        self._halt = halt
+        self._wanted = wanted
+        self._done = 0
+        self._bytes = 0
+        self.asked = self._gave = False
+        self._found_witness: bool | None = True if options.witnessed else None
+        self.witnesses: dict[str, Promise] = {}
+        self.kept_back = 0
+        self._pending = Pending()
+        self._last_try = False
+        self._captures: pa.Table = pa.table({name: [] for name in RECORD_KEY_NAMES})
+        self.outcomes = Outcomes(self._captures)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the source gave anything that settles a capture, or was not asked."""
+        return self._gave or not self.asked
+
+    @property
+    def carried(self) -> int:
+        """Captures that have no outcome yet."""
+        return len(self.outcomes.wanted) - len(self.outcomes.of)
+
+    def begin(self, captures: pa.Table) -> None:
+        """Turns to ``captures`` (none of which was there before); what has no outcome yet is carried on."""
+        self._done += len(self.outcomes.of)
+        self.kept_back += self.outcomes.kept_back
+        rows = self.outcomes.rows_without()
+        self._pending = self._pending.renumbered({row: place for place, row in enumerate(rows)})
+        if rows:
+            captures = pa.concat_tables([self._captures.take(pa.array(rows)), captures])
+        self.outcomes, self._captures = self.outcomes.carried_on(captures), captures
+        self._columns, self._name = self.outcomes.columns, self.outcomes.name
+
+    def take(self, held: Iterable[Row], left: Iterable[Row]) -> tuple[int, int]:
+        """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
+        reused = self.outcomes.take(held, self._usable, self._stays)
+        return reused, self.outcomes.take(left, self._usable_left)
+
+    def _usable(self, row: Row) -> bool:
+        """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
+        return row["reason"] != "bad_plan" and not self._is_doubted(row) and self._usable_left(row)
+
+    def _stays(self, row: Row) -> bool:
+        """Whether what is held of a capture stays where nothing better comes."""
+        return self._is_doubted(row) or (is_settled(row) and not self.options.forget_settled)
+
+    def _is_doubted(self, row: Row) -> bool:
+        """Whether a good record is asked for once more because its payload is not the one that the index names."""
+        return self.options.retry_mismatched and row["outcome"] == "fetched" and row["digest_check"] == "mismatch"
+
+    def _usable_left(self, row: Row) -> bool:
+        """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
+        asked = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
+        return not asked and self._judged_as_now(row)
+
+    def _judged_as_now(self, row: Row) -> bool:
+        """Whether a digest that does not match was treated as ``fail_on_digest`` says now."""
+        if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
+            return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
+        return bool(row["reason"] != "digest_mismatch")
+
+    def fetch(self, writer: SegmentWriter) -> None:
+        """Reads and stores the captures that are still wanted, but for those carried on. Raises ``EnvironmentFault``
+        when the disk fails.
+
+        Ranges are asked for in the order of the plan. A file that seems to be gone or damaged waits until all others
+        were asked for; then one question decides whether its rest is asked for too (see ``patience``).
+        """
+        for row in self.outcomes.still_wanted():
+            key, offset = self._name(row)
+            length = self._columns["warc_record_length"][row]
+            if not usable(key, offset, length):
+                detail = f"offset {offset}, length {length} of {key!r}"
+                self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
+        ranges = plan_ranges(self._captures, self.options.coalescing, self.outcomes.still_wanted())
+        if ranges:
+            self.asked = True
+            self.patience.go_on(ranges)
+            with examining(self.options.examiners) as (pool, ahead):
+                self._pass(self._turns().in_order(ranges), writer, pool, ahead)
+
+    def finish(self, writer: SegmentWriter) -> None:
+        """Asks again for what did not come, and gives an outcome to everything that has none. Raises as ``fetch``."""
+        if not self.carried:
+            return
+        turns = self._turns()
+        with examining(self.options.examiners) as (pool, ahead):
+            self._pass(turns.before_giving_up(), writer, pool, ahead)
+            self._pass(turns.doubts(), writer, pool, ahead)
+            for _ in range(self._places if self._places > 1 else 0):
+                self._pass(turns.elsewhere(), writer, pool, ahead)
+            self._pass(turns.before_giving_up(), writer, pool, ahead)
+            self._pass(turns.the_rest(), writer, pool, ahead)
+            # each of several places may have other bytes
+            rounds = self.options.tries + self._places - 1
+            for attempt in range(2, rounds + 1):
+                self._last_try = attempt == rounds
+                self._pass(turns.one_by_one(), writer, pool, ahead)
+        self._give_up(writer)
+        self._pending, self._last_try = Pending(), False
+
+    def _give_up(self, writer: SegmentWriter) -> None:
+        """Gives an outcome to everything that has none."""
+        gone = {key for key, state in self.patience.files.items() if state.gone}
+        settled = gone if gone and self.is_witnessed() else set()
+        for planned, fault in self._pending.unread:
+            for row in planned.rows:
+                self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
+        reason, detail = self.patience.why_not_asked()
+        for planned in self._pending.deferred:
+            for row in planned.rows:
+                if planned.key in gone:
+                    told = "the file is not there: nothing else of it was asked for"
+                    self.outcomes.lose(row, FaultKind.NOT_FOUND.value, told, 0, settled=planned.key in settled)
+                else:
+                    self.outcomes.lose(row, reason, detail, 0, settled=False)
+        for row in self._pending.again:
+            self._set_aside(row, writer, settled=self.patience.files[self._name(row)[0]].damaged)
+
+    def _turns(self) -> Turns:
+        return Turns(self.patience, self._pending, self.outcomes, self._is_over)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is asked of the source in this run."""
+        patience = self.patience
+        if self._halt is not None and self._halt(patience.is_refused):
+            patience.refused_elsewhere()
+        if not patience.at_its_end:
+            return False
+        # a source that has other things, and says of file after file that it is not there, is believed
+        if patience.only_says_no and self.is_witnessed():
+            patience.any_good = True
+        return patience.at_its_end
+
+    def is_witnessed(self) -> bool:
+        """Whether the source has given a good record, in this run or a day before; else it is asked for one, once."""
+        if not self.witnesses and self._found_witness is None:
+            found = None
+            if not self.patience.is_refused_now:
+                found = find(self._transport, self.options.search, [*self.patience.files])
+            if found is not None:
+                self.witnesses[found[0]] = found[1]
+            self._found_witness = found is not None
+        return bool(self.witnesses) or bool(self._found_witness)
+
+    def conclude(self) -> None:
+        """What was found to be lost counts as lost where the source is witnessed, and is open where it is not."""
+        if self.outcomes.lost_now:
+            if self.is_witnessed():
+                self._gave = True
+            else:
+                self.outcomes.reopen()
+
+    def _pass(self, asks: Iterator[Ask], writer: SegmentWriter, pool: Executor, ahead: int) -> None:
+        arrivals: deque[Arrival] = deque()
+        for outcome in self._transport.read_many(map(self._request, asks)):
+            ask = outcome.tag
+            assert isinstance(ask, Ask)
+            self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
+            if isinstance(outcome, RangeFault):
+                self._failed(outcome, ask)
+            elif self._is_same_object(outcome, ask):
+                for row in ask.planned.rows:
+                    if self.outcomes.is_good(row):
+                        continue
+                    arrivals.append(self._examine(row, outcome, ask.planned, pool))
+                    if len(arrivals) >= ahead:
+                        self._conclude(arrivals.popleft(), writer)
+            while arrivals and arrivals[0].verdict.done():
+                self._conclude(arrivals.popleft(), writer)
+            self._told()
+        while arrivals:
+            self._conclude(arrivals.popleft(), writer)
+        self._told()
+
+    def _request(self, ask: Ask) -> ByteRange:
+        planned = ask.planned
+        avoid: frozenset[str] = frozenset()
+        if self._places > 1:
+            seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
+            avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
+        return ByteRange(planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid)
+
+    def _told(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done + len(self.outcomes.of), self._wanted, self._bytes)
+
+    def _failed(self, fault: RangeFault, ask: Ask) -> None:
+        self.patience.failed(fault)
+        if not ask.alone:
+            self._pending.unread.append((ask.planned, fault))
+            return
+        [row] = ask.planned.rows
+        past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
+        bad = self._pending.bad.get(row)
+        if bad is not None and bad.usable:
+            self._pending.again.append(row)
+        elif past_the_end and row in self._pending.past_the_end:
+            self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts + 1, settled=True)
+        elif self._last_try or not self.patience.files[fault.key].good:
+            self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=False)
+        else:
+            self._pending.again.append(row)
+        if past_the_end:
+            self._pending.past_the_end.add(row)
+
+    def _is_same_object(self, got: RangeBytes, ask: Ask) -> bool:
+        """Whether this is the object that was asked before. If not, its rows wait for another try."""
+        self._bytes += len(got.data)
+        if self.patience.is_same_object(got.key, got.etag, got.source):
+            return True
+        place, told = ask.planned, f"ETag {got.etag} is new"
+        self._failed(
+            range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
+        )
+        return False
+
+    def _examine(self, row: int, got: RangeBytes, planned: PlannedRange, pool: Executor) -> Arrival:
+        columns = self._columns
+        start = columns["warc_record_offset"][row] - planned.offset
+        length = columns["warc_record_length"][row]
+        data = got.data if len(got.data) == length else got.data[start : start + length]
+        promise = self._promise(row)
+        # while other places may have the payload that the index names, another one will not do
+        strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[got.key].alike)
+        verdict = pool.submit(examine, data, promise, fail_on_digest=strict)
+        return Arrival(row, data, got.attempts + (row in self._pending.bad), verdict, got.source, got.unknown)
+
+    def _promise(self, row: int) -> Promise:
+        columns = self._columns
+        return Promise(
+            crawl=self._crawl,
+            archive_format=columns["archive_format"][row],
+            key=columns["warc_filename"][row],
+            offset=columns["warc_record_offset"][row],
+            length=columns["warc_record_length"][row],
+            url=columns["url"][row],
+            surtkey=columns["url_surtkey"][row],
+            digest=columns["content_digest"][row],
+        )
+
+    def _named(self, row: int) -> Row:
+        key, offset = self._name(row)
+        return {"warc_filename": key, "warc_record_offset": offset}
+
+    def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
+        row, verdict = arrival.row, arrival.verdict.result()
+        key = self._name(row)[0]
+        outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
+        if verdict.reason is not None:
+            usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
+            self._doubt(arrival, outcome, writer, usable=usable)
+            return
+        bad = self._pending.bad.get(row)
+        if bad is not None:
+            self.patience.files[key].worse.update(bad.marks.keys() - {arrival.source})
+        self._keep(row, verdict, outcome, arrival.source, writer)
+
+    def _keep(self, row: int, verdict: Examined, outcome: Row, source: str, writer: SegmentWriter) -> None:
+        """Stores a good record."""
+        key, offset = self._name(row)
+        self.patience.good(key)
+        self.fetched += 1
+        self._gave = True
+        self._pending.forget(row)
+        if source not in self.witnesses and verdict.digest_check != "mismatch":
+            self.witnesses[source] = self._promise(row)
+        if self._columns["archive_format"][row] == "arc":
+            writer.add("arc", verdict.member, outcome)
+        else:
+            address = self._transport.url(key, source)
+            writer.add("warc", wrap_member(verdict.member, verdict.content, address, offset), outcome)
+        self.outcomes.of[key, offset] = outcome
+
+    def _doubt(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
+        """The same bad bytes twice mean that the source has them; different ones were damaged on the way."""
+        row, data = arrival.row, arrival.data
+        key = self._name(row)[0]
+        state = self.patience.files[key]
+        before = self._pending.bad.get(row)
+        mark = hashlib.blake2b(data, digest_size=16).digest()
+        marks, same, changed = compared(before, arrival, mark, self._places)
+        if before is None:
+            self.patience.bad(key)
+        state.usable = state.usable or usable
+        state.same_again += same
+        state.other_again += changed
+        state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)
+        self._pending.forget(row)
+        bad = Bad(marks, outcome, data, usable)
+        # what a file full of damage has need not be read twice, once that was shown for some of it
+        if same or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
+            self._pending.bad[row] = bad
+            self._set_aside(row, writer, settled=same or state.damaged)
+            return
+        self._pending.doubt(row, bad, keep=usable or not state.good)
+
+    def _set_aside(self, row: int, writer: SegmentWriter, *, settled: bool) -> None:
+        """Puts the bytes that were read of a record into quarantine; without them it is missing."""
+        bad = self._pending.bad.get(row)
+        if bad is None:
+            self.outcomes.lose(row, *self.patience.why_not_asked(), 0, settled=False)
+            return
+        if bad.data is None:
+            self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
+            return
+        if bad.usable:
+            verdict = examine(bad.data, self._promise(row))
+            place = bad.outcome["served_by"]
+            outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._named(row)
+            self._keep(row, verdict, outcome, place, writer)
+            return
+        if self.outcomes.set_aside(row, bad.outcome, settled=settled):
+            # whoever adopts it, should this run be killed, does not know whether the source had a witness
+            stored = bad.outcome | {"settled": False}
+            writer.add("raw", bad.data, stored)
+            self.outcomes.of[self._name(row)] = stored | {"settled": settled}

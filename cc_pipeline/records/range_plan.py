@@ -1,0 +1,319 @@
+"""A request costs as much as 256 KiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+to request, their price, and the gate that refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import SOFTWARE
+from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.records.segments import DEFAULT_ROTATION
+from cc_pipeline.records.witness import Search
+
+#: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
+MAX_RECORD_BYTES = 128 << 20
+#: What sums of offsets must stay below to be 64-bit integers.
+_FARTHEST = 1 << 61
+
+
+@dataclass(frozen=True, slots=True)
+class Coalescing:
+    """Records of one file are asked for together when at most ``gap`` unwanted bytes lie between them and the
+    whole range stays within ``span`` bytes (a single record may be larger).
+
+    A request costs about as much as 256 KiB at the pace a polite client gets, and losing 8 MiB to a broken
+    connection still hurts little (benchmarks/bench_records.py measures both).
+    """
+
+    gap: int = 256 << 10
+    span: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """A range of one file, and the rows of the captures table (any order, repeats of a capture too) that lie in it."""
+
+    key: str
+    offset: int
+    length: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPrice:
+    """What fetching will cost. ``record_bytes`` are the planned records' own, ``bytes`` what will be read."""
+
+    captures: int
+    files: int
+    requests: int
+    bytes: int
+    record_bytes: int
+
+    def __add__(self, other: FetchPrice) -> FetchPrice:
+        return FetchPrice(
+            self.captures + other.captures,
+            self.files + other.files,
+            self.requests + other.requests,
+            self.bytes + other.bytes,
+            self.record_bytes + other.record_bytes,
+        )
+
+
+def plan_ranges(
+    captures: pa.Table, coalescing: Coalescing | None = None, rows: Iterable[int] | None = None
+) -> list[PlannedRange]:
+    """The ranges that cover the captures (columns of ``CAPTURE_SCHEMA``), sorted by file and offset.
+
+    ``rows`` restricts the plan to these row numbers. Rows without a usable file, offset or length
+    (see ``usable``) are left out.
+    """
+    bounds = coalescing or Coalescing()
+    keys = captures.column("warc_filename").to_pylist()
+    offsets = captures.column("warc_record_offset").to_pylist()
+    lengths = captures.column("warc_record_length").to_pylist()
+    wanted = range(captures.num_rows) if rows is None else rows
+    order = sorted(
+        (keys[row], offsets[row], lengths[row], row) for row in wanted if usable(keys[row], offsets[row], lengths[row])
+    )
+    ranges: list[PlannedRange] = []
+    key: str | None = None
+    start = stop = 0
+    members: list[int] = []
+    for next_key, offset, length, row in order:
+        end = offset + length
+        # records overlap only in an index with wrong offsets: even then a range must not grow without bound
+        joins = next_key == key and (end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
+        if not joins:
+            if key is not None:
+                ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
+            key, start, stop, members = next_key, offset, offset, []
+        members.append(row)
+        stop = max(stop, end)
+    if key is not None:
+        ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
+    return ranges
+
+
+def in_groups(captures: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
+    """Captures that come in the order of file and offset, in groups of whole files with ``most`` captures together.
+
+    A file with more of them is cut between two offsets; rows of one place stay together.
+    """
+    waiting: pa.Table | None = None
+    for batch in captures:
+        own = pa.Table.from_batches([batch])
+        waiting = own if waiting is None else pa.concat_tables([waiting, own])
+        while waiting.num_rows > most:
+            end = _end_of_group(waiting, most)
+            if end is None:
+                break
+            yield waiting.slice(0, end)
+            waiting = waiting.slice(end)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def _end_of_group(captures: pa.Table, most: int) -> int | None:
+    """Where the first group ends; ``None`` where that is not to be seen yet."""
+    file_ends, place_ends = (_changes(captures.select(names)) for names in (PLACE[:1], PLACE[:2]))
+    for ends in (file_ends, place_ends):
+        fitting = ends[ends <= most]
+        if len(fitting):
+            return int(fitting[-1])
+    return int(place_ends[0]) if len(place_ends) else None
+
+
+def _changes(rows: pa.Table) -> Any:
+    """The numbers of the rows that differ from the row before."""
+    changed = np.zeros(max(0, rows.num_rows - 1), bool)
+    for column in rows.columns:
+        values = column.combine_chunks()
+        encoded = pc.fill_null(pc.dictionary_encode(values).indices, -1)
+        numbers = encoded.to_numpy(zero_copy_only=False)
+        changed |= numbers[1:] != numbers[:-1]
+    return np.flatnonzero(changed) + 1
+
+
+def usable(key: str | None, offset: int | None, length: int | None) -> bool:
+    """Whether an index row names bytes that can be asked for: a key that stays below the source, a sane range."""
+    if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
+        return False
+    return offset is not None and offset >= 0 and length is not None and 0 < length <= MAX_RECORD_BYTES
+
+
+def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
+    """What reading ``ranges`` costs. Captures that several rows name are counted once."""
+    distinct = set()
+    offsets = captures.column("warc_record_offset").to_pylist()
+    lengths = captures.column("warc_record_length").to_pylist()
+    record_bytes = 0
+    for planned in ranges:
+        for row in planned.rows:
+            name = (planned.key, offsets[row])
+            if name not in distinct:
+                distinct.add(name)
+                record_bytes += lengths[row]
+    return FetchPrice(
+        captures=len(distinct),
+        files=len({planned.key for planned in ranges}),
+        requests=len(ranges),
+        bytes=sum(planned.length for planned in ranges),
+        record_bytes=record_bytes,
+    )
+
+
+def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:
+    """What fetching every one of ``captures`` costs, also those whose records are stored already.
+
+    The same as ``price_ranges`` of ``plan_ranges``, in columns: a slice may have a million captures, and is priced
+    each time it is looked at. Captures that lie close form a stretch; only a stretch longer than the span of a range
+    is planned one by one.
+    """
+    bounds = coalescing or Coalescing()
+    files, offsets, lengths = _places(captures)
+    if not len(files):
+        return FetchPrice(0, 0, 0, 0, 0)
+    if int(offsets.max()) > _FARTHEST // len(files):
+        # offsets of an index that lies would overflow the arithmetic below
+        return price_ranges(plan_ranges(captures, bounds), captures)
+    ends = _furthest(files, offsets + lengths)
+    apart = (files[1:] != files[:-1]) | (offsets[1:] - ends[:-1] > bounds.gap)
+    first = np.flatnonzero(np.concatenate(([True], apart)))
+    last = np.concatenate((first[1:], [len(files)])) - 1
+    sizes = ends[last] - offsets[first]
+    requests, size = len(first), int(sizes.sum())
+    for stretch in np.flatnonzero(sizes > bounds.span):
+        begin, end = int(first[stretch]), int(last[stretch]) + 1
+        ranges = _split(offsets[begin:end].tolist(), lengths[begin:end].tolist(), bounds)
+        requests += len(ranges) - 1
+        size += sum(ranges) - int(sizes[stretch])
+    distinct = np.concatenate(([True], (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])))
+    return FetchPrice(
+        captures=int(distinct.sum()),
+        files=len(np.unique(files)),
+        requests=requests,
+        bytes=size,
+        record_bytes=int(lengths[distinct].sum()),
+    )
+
+
+def _places(captures: pa.Table) -> tuple[Any, Any, Any]:
+    """Numbers of files, offsets and lengths (int64 arrays) of what can be asked for, in the order of a plan."""
+    keys = captures.column("warc_filename").combine_chunks()
+    if not pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_encode()
+    offsets = captures.column("warc_record_offset").fill_null(-1).to_numpy()
+    lengths = captures.column("warc_record_length").fill_null(0).to_numpy()
+    names = keys.dictionary.to_pylist()
+    # a key is judged once, not once for each of its captures
+    sound = np.array([*(usable(name, 0, 1) for name in names), False])
+    files = keys.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
+    wanted = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
+    files, offsets, lengths = files[wanted], offsets[wanted], lengths[wanted]
+    order = np.lexsort((lengths, offsets, files))
+    return files[order], offsets[order], lengths[order]
+
+
+def _furthest(files: Any, ends: Any) -> Any:
+    """For each place, where it and those before it in its file end: records overlap only in an index that lies."""
+    if not len(files):
+        return ends
+    # files are in order, so a running maximum over all of them is one within each once they are set apart
+    apart = files * (int(ends.max()) + 1)
+    return np.maximum.accumulate(ends + apart) - apart
+
+
+def _split(offsets: Sequence[int], lengths: Sequence[int], bounds: Coalescing) -> list[int]:
+    """Lengths of the ranges that places of one file, in order, are read with."""
+    start, stop = offsets[0], offsets[0] + lengths[0]
+    sizes = []
+    for offset, length in zip(offsets[1:], lengths[1:], strict=True):
+        end = offset + length
+        if end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span):
+            stop = max(stop, end)
+        else:
+            sizes.append(stop - start)
+            start, stop = offset, end
+    return [*sizes, stop - start]
+
+
+def check_budget(
+    price: FetchPrice,
+    *,
+    max_bytes: int | None,
+    max_requests: int | None,
+    what: str = "this extraction",
+    rate: float | None = None,
+) -> None:
+    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit).
+
+    ``rate`` is how many requests the source is sent in a second, for the hours it would take (``None``: any number).
+    """
+    over = [
+        (name, unit, size, most)
+        for name, unit, size, most in (
+            ("MAX_BYTES", "bytes", price.bytes, max_bytes),
+            ("MAX_REQUESTS", "requests", price.requests, max_requests),
+        )
+        if most is not None and size > most
+    ]
+    if not over:
+        return
+    hours = "" if rate is None else f", {price.requests / rate / 3600:,.1f} hours at {rate:g} requests/s"
+    limits = " and ".join(f"{most:,} {unit}" for _, unit, _, most in over)
+    settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in over)
+    raise UserInputError(
+        f"{what} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} captures{hours}), "
+        f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "
+        "with --yes"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How records are fetched. ``fail_on_digest``: a payload whose digest is not the index's goes to quarantine;
+    otherwise the difference is only noted.
+
+    ``group`` is how many captures are worked on at a time, in whole files of the source where they fit; it bounds
+    memory.
+    ``tries`` is how often bytes that are not the promised record are requested. After ``give_up_after`` ranges in a row
+    without an answer the rest is not asked for, because then the source fails and not the data. ``witnessed``: the
+    source gave a good record within a day; where it did not and gives none now, ``search`` says where one is looked for
+    before anything counts as lost (``witness.py``). ``retry_settled`` asks again for captures that are in quarantine or
+    gone, ``retry_mismatched`` for those whose payload has another digest than the index; what is held of them stays
+    where nothing better comes. ``forget_settled``: what was settled is open where nothing comes. ``rotation`` is the
+    size of a stored file in bytes. ``examiners`` is how many threads inflate and check (0: the caller's own); ``None``
+    leaves one core for fetching and one for storing.
+    """
+
+    fail_on_digest: bool = False
+    group: int = 50_000
+    tries: int = 3
+    give_up_after: int = 25
+    witnessed: bool = False
+    search: Search = field(default_factory=Search)
+    retry_settled: bool = False
+    retry_mismatched: bool = False
+    forget_settled: bool = False
+    rotation: int = DEFAULT_ROTATION
+    examiners: int | None = None
+    coalescing: Coalescing = field(default_factory=Coalescing)
+    software: str = SOFTWARE
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One fetch of a crawl: ``commit`` names the new files and must be unused, ``plan`` (a digest) goes into their
+    warcinfo."""
+
+    crawl: str
+    commit: str
+    plan: str = ""
+    options: RecordOptions = field(default_factory=RecordOptions)

@@ -1,0 +1,123 @@
+"""Gzip members: complete or a fault, bounded, and found again behind damage."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.archive.gzip_members import InflatedMember, inflate_member
+from cc_pipeline.errors import DataFault
+
+NOISE = random.Random(7).randbytes(50_000)
+
+
+def with_options(
+    content: bytes, extra: bytes = b"", name: bytes = b"", comment: bytes = b"", check: bool = False
+) -> bytes:
+    """A member with the optional header fields of RFC 1952."""
+    options = (4 if extra else 0) | (8 if name else 0) | (16 if comment else 0) | (2 if check else 0)
+    head = b"\x1f\x8b\x08" + bytes((options,)) + bytes(6)
+    if extra:
+        head += struct.pack("<H", len(extra)) + extra
+    head += b"".join(part + b"\0" for part in (name, comment) if part)
+    if check:
+        head += struct.pack("<H", zlib.crc32(head) & 0xFFFF)
+    engine = zlib.compressobj(wbits=-15)
+    body = engine.compress(content) + engine.flush()
+    return head + body + struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFFFFFF)
+
+
+@given(st.binary(max_size=3000), st.binary(max_size=50), st.integers(1, 9))
+def test_a_member_gives_its_content_and_where_it_ends(content: bytes, behind: bytes, level: int) -> None:
+    packed = gzip.compress(content, level, mtime=0)
+    assert inflate_member(packed + behind, "s", 5) == InflatedMember(5, len(packed), content)
+
+
+@pytest.mark.parametrize(
+    "options", [{"extra": b"sl\x08\0" + bytes(8)}, {"name": b"a.txt"}, {"comment": b"c"}, {"check": True}]
+)
+def test_optional_header_fields(options: dict[str, bytes]) -> None:
+    packed = with_options(b"content", **options)
+    assert gzip.decompress(packed) == b"content"
+    assert inflate_member(packed, "s", 0).content == b"content"
+
+
+def test_an_empty_member_is_a_member() -> None:
+    assert inflate_member(gzip.compress(b"", mtime=0), "s", 0).content == b""
+
+
+@given(st.data())
+def test_every_cut_and_every_flipped_bit_is_noticed(data: st.DataObject) -> None:
+    packed = gzip.compress(NOISE[:2000], mtime=0)
+    cut = packed[: data.draw(st.integers(0, len(packed) - 1))]
+    with pytest.raises(DataFault):
+        inflate_member(cut, "s", 3)
+    place = data.draw(st.integers(10 * 8, len(packed) * 8 - 1))
+    flipped = bytearray(packed)
+    flipped[place // 8] ^= 1 << place % 8
+    try:
+        content = inflate_member(bytes(flipped), "s", 3).content
+    except DataFault:
+        return
+    assert content == NOISE[:2000]  # a padding bit, which nobody reads
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no bytes"),
+        (b"\x1f\x8b", "cut off"),
+        (b"\x1f\x8b\x07rest", "compression method"),
+        (b"<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>", "markup"),
+        (b"WARC/1.0\r\n", "not a gzip member"),
+    ],
+)
+def test_what_is_there_instead_is_said(data: bytes, words: str) -> None:
+    with pytest.raises(DataFault, match=words) as caught:
+        inflate_member(data, "crawl/x.warc.gz", 42)
+    assert (caught.value.source, caught.value.offset) == ("crawl/x.warc.gz", 42)
+
+
+def test_the_bound_holds() -> None:
+    packed = gzip.compress(bytes(10_001), mtime=0)
+    assert len(inflate_member(packed, "s", 0, limit=10_001).content) == 10_001
+    with pytest.raises(DataFault, match="inflates beyond 10000 bytes"):
+        inflate_member(packed, "s", 0, limit=10_000)
+
+
+def test_a_bomb_takes_no_more_memory_than_the_bound(tmp_path: Path) -> None:
+    """A member of about 250 KB that inflates to 256 MiB, read with a bound of 8 MiB, in a process of its own."""
+    engine = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(engine.compress(bytes(1 << 20)) for _ in range(256)) + engine.flush()
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(bomb + gzip.compress(b"WARC/1.0\r\nContent-Length: 0\r\n\r\n\r\n\r\n", mtime=0))
+    program = """
+import sys
+from pathlib import Path
+from cc_pipeline_tests.peak import own_peak
+from cc_pipeline.archive.gzip_members import inflate_member
+from cc_pipeline.archive import warc
+from cc_pipeline.errors import DataFault
+path = Path(sys.argv[1])
+before = own_peak()
+try:
+    inflate_member(path.read_bytes(), "bomb", 0, limit=8 << 20)
+except DataFault as fault:
+    print(fault.reason)
+print([type(one).__name__ for one in warc.iter_records(path, "bomb", limit=8 << 20)])
+print(own_peak() - before)
+"""
+    run = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    reason, records, grown = run.stdout.splitlines()
+    assert "inflates beyond" in reason
+    assert records == "['DataFault', 'ArchivedRecord']"
+    assert int(grown) < 64 << 10  # KiB

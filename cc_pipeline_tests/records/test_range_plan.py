@@ -1,0 +1,103 @@
+"""Plans cover exactly the captures, within their bounds, at the price they say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.records.range_plan import (
+    MAX_RECORD_BYTES,
+    Coalescing,
+    FetchPrice,
+    check_budget,
+    plan_ranges,
+    price_of,
+    price_ranges,
+)
+from cc_pipeline_tests.records.planned import captures_table
+
+CRAWL = "CC-MAIN-2024-22"
+
+
+def row(key: str | None, offset: int | None, length: int | None) -> dict[str, object]:
+    return {"warc_filename": key, "warc_record_offset": offset, "warc_record_length": length}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3_000), st.integers(1, 400)), max_size=40),
+    st.integers(0, 300),
+    st.integers(1, 2_000),
+)
+def test_ranges_cover_every_capture_once_within_bounds(places: list[tuple[str, int, int]], gap: int, span: int) -> None:
+    table = captures_table([row(*place) for place in places], CRAWL)
+    ranges = plan_ranges(table, Coalescing(gap, span))
+    assert sorted(number for planned in ranges for number in planned.rows) == list(range(len(places)))
+    assert ranges == sorted(ranges, key=lambda planned: (planned.key, planned.offset))
+    for planned in ranges:
+        members = sorted((places[number][1], sum(places[number][1:])) for number in planned.rows)
+        assert planned.offset == members[0][0]
+        assert planned.offset + planned.length == max(end for _, end in members)
+        assert all(places[number][0] == planned.key for number in planned.rows)
+        covered = members[0][1]
+        for offset, end in members[1:]:
+            assert offset - covered <= gap
+            assert end <= covered or end - planned.offset <= span
+            covered = max(covered, end)
+    price = price_ranges(ranges, table)
+    assert price.requests == len(ranges)
+    assert price.bytes == sum(planned.length for planned in ranges)
+    assert price.captures == len({place[:2] for place in places})
+    assert price.files == len({place[0] for place in places})
+
+
+@pytest.mark.parametrize(
+    ("key", "offset", "length"),
+    [("", 0, 5), ("a", -1, 5), ("a", 0, 0), ("a", 0, -3), ("a", 0, MAX_RECORD_BYTES + 1), ("a", 0, 1 << 40)],
+)
+def test_index_rows_that_name_no_bytes_are_left_out(key: str, offset: int, length: int) -> None:
+    table = captures_table([row(key, offset, length), row("a", 10, 5)], CRAWL)
+    assert [planned.rows for planned in plan_ranges(table)] == [(1,)]
+
+
+def test_overlapping_rows_do_not_add_up_to_a_range_without_bound() -> None:
+    rows = [row("a", number * (100 << 20), MAX_RECORD_BYTES) for number in range(50)]
+    assert max(planned.length for planned in plan_ranges(captures_table(rows, CRAWL))) == MAX_RECORD_BYTES
+
+
+def test_offsets_beyond_32_bits_stay_whole() -> None:
+    (planned,) = plan_ranges(captures_table([row("a", 20_000_000_000, 5)], CRAWL))
+    assert planned.offset == 20_000_000_000
+
+
+_KEYS = st.sampled_from(["a", "b", "c/../d", "", None])
+_OFFSETS = st.one_of(st.none(), st.integers(-5, 3_000), st.integers(2**62, 2**63 - 1))
+_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.just(MAX_RECORD_BYTES + 1))
+
+
+@given(st.lists(st.tuples(_KEYS, _OFFSETS, _LENGTHS), max_size=40), st.integers(0, 300), st.integers(1, 2_000))
+def test_the_price_is_that_of_the_plan(
+    places: list[tuple[str | None, int | None, int | None]], gap: int, span: int
+) -> None:
+    table = captures_table([row(*place) for place in places], CRAWL)
+    bounds = Coalescing(gap, span)
+    assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
+
+
+def test_the_price_counts_each_capture_once_and_what_lies_between() -> None:
+    rows = [row("a", 0, 10), row("a", 20, 10), row("a", 20, 10), row("b", 5, 7)]
+    price = price_of(captures_table(rows, CRAWL), Coalescing(gap=10))
+    assert price == FetchPrice(captures=3, files=2, requests=2, bytes=37, record_bytes=27)
+    assert price_of(captures_table([], CRAWL)) == FetchPrice(0, 0, 0, 0, 0)
+
+
+def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:
+    price = FetchPrice(captures=3, files=1, requests=2, bytes=5_000, record_bytes=4_000)
+    check_budget(price, max_bytes=5_000, max_requests=2)
+    check_budget(price, max_bytes=None, max_requests=None)
+    with pytest.raises(UserInputError, match=r"5,000 bytes.*CC_PIPELINE_MAX_BYTES=5000"):
+        check_budget(price, max_bytes=4_999, max_requests=None, what="example.com in CC-MAIN-2024-22")
+    with pytest.raises(UserInputError, match=r"2 requests.*CC_PIPELINE_MAX_REQUESTS=2"):
+        check_budget(price, max_bytes=None, max_requests=1)
+    assert price + price == FetchPrice(6, 2, 4, 10_000, 8_000)
