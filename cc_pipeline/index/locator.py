@@ -19,9 +19,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.progress import human_bytes
-
-#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
-VIAS = ("auto", "parquet", "btree", "zipnum")
+from cc_pipeline.settings import LOCATORS
 
 #: What stands between the names, and between the versions, of indexes that answered together.
 BOTH: Final = "+"
@@ -166,8 +164,8 @@ def choose(
     (old crawls have no page index, so whole columns are read). It takes a B-tree alone only where there is nothing
     else, because a B-tree has neither time nor status. Raises ``NoSuchIndex`` for an index that the crawl has not.
     """
-    if via not in (*VIAS, UNION):
-        raise UserInputError(f"via is {via!r}; choose one of {', '.join(VIAS)}")
+    if via not in (*LOCATORS, UNION):
+        raise UserInputError(f"via is {via!r}; choose one of {', '.join(LOCATORS)}")
     there = [name for name in _ORDER if name in available]
     if via != "auto":
         if via not in available:

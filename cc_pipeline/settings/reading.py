@@ -29,6 +29,7 @@ from cc_pipeline.settings.places import (
 )
 from cc_pipeline.settings.values import Settings
 
+#: What ``via`` may be. ``auto`` leaves the choice to :func:`cc_pipeline.index.locator.choose`.
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "auto", "quality")
 DIGEST_POLICIES = ("record", "fail")
