@@ -42,7 +42,7 @@ from benchmarks.locator_readers import (
     WARM,
     index_path,
 )
-from benchmarks.report import Report, sized
+from benchmarks.report import RESULTS, Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.catalog.build import build_catalog
@@ -284,8 +284,8 @@ def main() -> None:
     parser.add_argument(
         "--work",
         type=Path,
-        default=Path(f"data/bench-locators{sized('-short', '')}"),
-        help="where generated files are kept",
+        default=sized(RESULTS / "locators", Path("data/bench-locators")),
+        help="where generated files are kept: 2 GB, beside the figures in the short form",
     )
     parser.add_argument("--rows", type=int, default=sized(20_000, 3_400_000), help="rows of the file of real size")
     parser.add_argument("--parts", type=int, default=sized(2, 12), help="index files of the crawl")
