@@ -11,6 +11,7 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, claim_home, is_home_of, load_settings
+from cc_pipeline.settings.environment import yes_in
 from cc_pipeline.settings.places import BucketSettings
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.workspace.workspace import open_transport
@@ -78,6 +79,8 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
     for text, on in (("yes", True), ("True", True), ("0", False), ("no", False), ("", False)):
         settings = load_settings({"CC_PIPELINE_PAGE_INDEXES": text, "CC_PIPELINE_HOME": str(tmp_path)})
         assert settings.page_indexes is on
+        # what is said wins over a default that is on
+        assert yes_in({"CC_PIPELINE_ANY": text}, "ANY") is (on if text else None)
     with pytest.raises(UserInputError, match="CC_PIPELINE_PAGE_INDEXES"):
         load_settings({"CC_PIPELINE_PAGE_INDEXES": "ture", "CC_PIPELINE_HOME": str(tmp_path)})
 

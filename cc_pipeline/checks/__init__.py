@@ -1,1 +1,1 @@
-"""Verdicts on tables, homes and sources: they say what is so, and what to do."""
+"""Verdicts, with what to do: on tables (checks of assets), on a home (``doctor``), on a source (``doctor --live``)."""

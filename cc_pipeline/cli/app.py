@@ -1,4 +1,9 @@
-"""The command tree, and how errors are shown: one line says what is wrong, one says what to do."""
+"""The command tree, and how errors are shown: one line says what is wrong, one says what to do.
+
+A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
+(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` and ``catalog`` (harvest), ``report``
+(dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index), ``add-source`` (whole_files).
+"""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 """What Common Crawl publishes: names, layouts, keys. Pure values; imports nothing of ours but ``errors`` and
-``keys``."""
+``capture_columns``."""

@@ -1,1 +1,2 @@
-"""Wing: what leaves a home, with proof: deliveries of records, exports, data sets, one page."""
+"""Wing: what leaves a home, with proof: deliveries of records (``copy``), exports, WACZ, data sets without near copies,
+one page (``get``)."""

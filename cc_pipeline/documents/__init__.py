@@ -1,2 +1,2 @@
 """From a stored HTTP response to meaning. Pure: bytes in, values out; imports nothing of ours but ``errors``,
-``keys`` and ``codings``."""
+``capture_columns``, ``codings`` and ``compiled``."""

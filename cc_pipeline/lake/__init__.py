@@ -1,1 +1,1 @@
-"""The tables: one Arrow schema each, atomic commits, and the published DuckDB snapshots."""
+"""The Delta tables: one Arrow schema each, slices replaced in one commit, and the published DuckDB snapshots."""

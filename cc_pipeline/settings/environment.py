@@ -20,7 +20,8 @@ def words_in(env: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def yes_in(env: Mapping[str, str], name: str) -> bool | None:
-    return yes_from(name, text_in(env, name) or "no") or None
+    text = text_in(env, name)
+    return None if text is None else yes_from(name, text)
 
 
 def yes_from(name: str, text: str) -> bool:

@@ -1,1 +1,1 @@
-"""One home, one source, one lake, open for as long as a run lasts; and the tables that the lake has."""
+"""An open run: a home (the folder), its source and lake, for as long as it lasts; and the tables that a lake has."""

@@ -62,14 +62,17 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_WORKERS", "2")
     monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "yes")
+    monkeypatch.setenv("CC_PIPELINE_WEBHOOK", "https://hook.example/s3cret")
     monkeypatch.delenv("CC_PIPELINE_SOURCE", raising=False)
-    shown = {line.split()[0]: line for line in cli("settings", "--home", home).out.splitlines()}
+    said = cli("settings", "--home", home)
+    assert (said.status, "s3cret" in said.out + said.err) == (0, False)
+    shown = {line.split()[0]: line for line in said.out.splitlines()}
     assert shown["home"].split() == ["home", str(home), "--home"]
     assert shown["source"].endswith("the home")
     assert shown["extractor"].split() == ["extractor", "fast", "the", "home"]
     assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
-    assert not {"source_access", "collinfo_access"} & set(shown)
+    assert not {"source_access", "collinfo_access", "mirror_access", "webhook"} & set(shown)
     doctor = cli("doctor", "--home", home)
     assert "CC_PIPELINE_MARKDOWN=yes does not count" in " ".join((doctor.out + doctor.err).split())
     assert cli("settings", "markdown=yes", "--home", home).status == 1

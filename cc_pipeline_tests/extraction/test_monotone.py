@@ -1,7 +1,7 @@
 """Whatever commands come in whatever order, and wherever they are killed: no capture that was there is there no more.
 
-Rows go by a purge, by dropping a subset, when a member is taken out of a set, and where an index that was published
-anew lists them no more. Of these only the third is among the steps here.
+Rows go by a purge, also of one subset, when a member is taken out of a set, and where an index that changed, or another
+one that ``via`` names, does not list them. Of these only the member of a set is among the steps here.
 """
 
 from __future__ import annotations

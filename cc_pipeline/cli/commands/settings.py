@@ -15,8 +15,8 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import CHOICES, as_written, read_note
 from cc_pipeline.settings import PREFIX, Settings, in_environment, load_settings
 
-#: Settings that hold credentials, and never show.
-_HIDDEN = ("source_access", "collinfo_access", "mirror_access")
+#: Settings that hold credentials, or an address that is a secret itself: they never show.
+_HIDDEN = ("source_access", "collinfo_access", "mirror_access", "webhook")
 
 
 def settings(
