@@ -9,12 +9,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.hostfacts.datasets import ready_made
-from cc_pipeline.hostfacts.host_facts import facts_of_hosts, host_facts
+from cc_pipeline.hostfacts.host_facts import host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
 from cc_pipeline_tests.hostfacts.conftest import CRAWL, ODD
 from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
-from cc_pipeline_tests.world import workspace_of
 
 READY = ready_made()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]
@@ -40,13 +39,3 @@ def test_rows_are_those_of_duckdb(both: tuple[Path, KeyedTruth], home: Workspace
         found = host_facts(home, crawl, parse_target(target), HOSTS)
         rows = [{n: v for n, v in row.items() if n not in ("crawl", "host", "domain")} for row in found.to_pylist()]
         assert rows == expected(read, target), target
-
-
-def test_a_second_ask_needs_no_request(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    target = parse_target(keyed[1].rows["host-index", CRAWL][0]["url_host_registered_domain"])
-    first = facts_of_hosts(workspace, CRAWL, target, HOSTS)
-    again = facts_of_hosts(workspace, CRAWL, target, HOSTS)
-    assert first.table.num_rows and first.requests and not first.kept
-    assert (again.requests, again.bytes, again.kept) == (0, 0, ("host-index", "degrees", "gneissweb-hosts"))
-    assert again.table.equals(first.table)
