@@ -125,7 +125,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     keys = {capture.url: capture.url_surtkey for capture in of_site}
     assert any(row["gneissweb_science"] is not None for row in shown)
     assert all(row["gneissweb_science"] in (None, scores.get(keys[row["url"]])) for row in shown)
-    said = cli("facts", "example.net", "-c", NEW, "--captures", "--home", home)
+    said = cli("facts", "example.com", "-c", NEW, "--captures", "--home", home)
     assert (said.status, "are not located" in said.told) == (1, True)
     said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
     assert said.status == 0, said.err

@@ -214,6 +214,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     chosen = choose(workspace, CRAWL, parse_target("tld:com"), where, needed_for(where, known))
     best = {name for name, n in truth.items() if n <= 10 and name.endswith(".com")}
     assert {row["domain"] for row in chosen.facts.table.filter(where.over(chosen.facts.table).rows).to_pylist()} <= best
+    assert chosen.matched
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
     for name, said in (("host-index", "comes with this program"), ("tranco", "none was added to this home")):
