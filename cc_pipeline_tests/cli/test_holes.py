@@ -87,20 +87,17 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
 
 
 def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:
-    site = "example.org"
-    mine = world.truth.of(NEW, domain=site)
+    mine = world.truth.of(NEW, domain=SITE)
     others = len([capture for capture in mine if capture.subset != "warc"])
-    told = f"note: {others} of {len(mine)} captures of {site} in {NEW} are in "
+    told = f"note: {others} of {len(mine)} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("run", "-c", NEW, "-d", site, "--home", home)
-    assert told in said.out
-    assert "add --subset warc --subset crawldiagnostics" in said.out
-    assert told in cli("copy", site, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
-    said = cli("check", site, "-c", NEW, "--home", home)
+    assert told in cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
+    said = cli("check", SITE, "-c", NEW, "--home", home)
     assert told in said.err
+    assert "add --subset warc --subset crawldiagnostics" in said.told
     assert len(said.out.splitlines()) == 2
     everything = [word for name in ("warc", "crawldiagnostics", "robotstxt") for word in ("--subset", name)]
-    for words in (("check", site, "-c", NEW, *everything), ("lookup", site, "-c", NEW)):
+    for words in (("check", SITE, "-c", NEW, *everything), ("lookup", SITE, "-c", NEW)):
         said = cli(*words, "--home", home)
         assert (said.status, "not asked for" in said.err) == (0, False)
 

@@ -121,6 +121,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "did you mean example.com? To forget it: cc-pipeline domains remove exmaple.com" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
+    assert "captures of host:www.example.com" in first.shown and "not asked for: add --subset warc" in first.shown
     assert "rows by table" not in first.out
     again = cli(*asked, "--totals")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
