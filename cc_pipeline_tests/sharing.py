@@ -19,7 +19,6 @@ LONGEST = (
     "spark",
     "killing",
     "defs/test_main_job.py",
-    "cli/test_holes.py",
     "defs/test_spark.py",
     "records/test_faults.py",
     "wrong_input",

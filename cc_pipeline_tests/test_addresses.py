@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, scrubbed, shown, split_access
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import HomeNote, read_note, write_note
 from cc_pipeline.settings import Settings, claim_home, load_settings, normalise_root
 from cc_pipeline.stores.answer import NoAnswer, S3Options
@@ -114,6 +114,13 @@ def test_credentials_go_to_the_place_they_are_for(tmp_path: Path) -> None:
         settings = _settings(tmp_path, CC_PIPELINE_SOURCE="https://a.example", CC_PIPELINE_COLLINFO=collinfo, **given)
         assert settings.collinfo_access == wanted, collinfo
         assert settings.collinfo == shown(collinfo)
+
+
+def test_a_netrc_that_cannot_be_read_is_named_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_text("machine a.example login n s3cret\n")
+    with pytest.raises(EnvironmentFault, match="odd") as raised:
+        _settings(tmp_path, CC_PIPELINE_SOURCE="https://a.example", NETRC=str(tmp_path / "odd"))
+    assert "s3cret" not in f"{raised.value} {raised.value.advice}"
 
 
 @pytest.mark.parametrize("name", ["S3_ENDPOINT", "LAKE_ENDPOINT", "LAKE"])

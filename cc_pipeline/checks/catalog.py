@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -97,29 +96,19 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
     return CheckResult("sortedness", "ok" if not overlapping else "warn", message, figures)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaChange:
-    """One column that differs between two schemas: ``before`` or ``after`` is empty where it is not there."""
-
-    column: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        if not self.before:
-            return f"{self.column} is new ({self.after})"
-        if not self.after:
-            return f"{self.column} is gone (was {self.before})"
-        return f"{self.column} was {self.before}, is {self.after}"
-
-
-def schema_changes(before: Iterable[str], after: Iterable[str]) -> tuple[SchemaChange, ...]:
-    """The differences of two column lists (``columns`` of ``index_files``), column by column in file order."""
+def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
+    """How two column lists (``columns`` of ``index_files``) differ: a sentence a column, in file order."""
     old, new = _by_name(before), _by_name(after)
-    names = dict.fromkeys((*old, *new))
-    return tuple(
-        SchemaChange(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)
-    )
+    said = []
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name), new.get(name)
+        if was is None:
+            said.append(f"{name} is new ({now})")
+        elif now is None:
+            said.append(f"{name} is gone (was {was})")
+        elif was != now:
+            said.append(f"{name} was {was}, is {now}")
+    return said
 
 
 def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = None) -> CheckResult:
@@ -139,7 +128,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
         if digest != usual
         for change in schema_changes(schemas[usual], columns)
     ]
-    since = [str(change) for change in schema_changes(previous, schemas[usual])] if previous is not None else []
+    since = schema_changes(previous, schemas[usual]) if previous is not None else []
     figures: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or since:
         return CheckResult("schema_drift", "warn", "; ".join((*inside, *since)), figures)

@@ -283,7 +283,7 @@ def _dotted_ipv4(host: str) -> str | None:
             return None
         number = int(host) % 2**32
         return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
-    if len(parts) > 4:
+    if len(parts) > 4 or "" in parts:
         return None
     octets: list[int] = []
     for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,11 @@ import pytest
 from cc_pipeline.cli import main
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.minicrawl import TEST, Capture, MiniCrawlTruth, ensure
+from cc_pipeline.minicrawl import Capture, MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.world import copy_of, extract, publish, replace_file, workspace_of
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 
@@ -58,45 +60,44 @@ Cli = Callable[..., Said]
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPathFactory) -> World:
     """Harvested: both columnar crawls. Extracted: example.com in the newest one, with one record of it damaged."""
     root = tmp_path_factory.mktemp("cli")
-    bucket, home = root / "bucket", root / "home"
-    truth = ensure(bucket, TEST)
+    home, truth = root / "home", bucket[1]
+    copied = copy_of(bucket[0], root / "bucket")
     victim = next(c for c in truth.of(NEW, subset="warc", domain="example.com") if c.kind == "html")
-    file = bucket / victim.warc_filename
+    file = copied / victim.warc_filename
     sound = file.read_bytes()
     at = victim.warc_record_offset + victim.warc_record_length // 2
-    with file.open("r+b") as out:
-        out.seek(at)
-        out.write(bytes([sound[at] ^ 0x55]))
+    replace_file(file, sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
     with (
-        open_workspace(load_settings({}, source=str(bucket), home=str(home))) as workspace,
+        open_workspace(load_settings({}, source=str(copied), home=str(home))) as workspace,
         Launcher(workspace) as launcher,
     ):
         launcher.list_crawls()
         launcher.harvest([NEW, OLD])
         list(launcher.extract([NEW], [parse_target("example.com")]))
         launcher.publish()
-    with file.open("r+b") as out:
-        out.seek(at)
-        out.write(sound[at : at + 1])
-    yield World(bucket, truth, home, shutil.copytree(home, root / "untouched"), victim)
+    file.write_bytes(sound)
+    return World(copied, truth, home, shutil.copytree(home, root / "untouched"), victim)
 
 
 @pytest.fixture(scope="session")
 def rich(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the prepared home with some domains in all crawls. Tests only read it."""
-    home = tmp_path_factory.mktemp("rich") / "home"
-    shutil.copytree(world.untouched, home)
-    targets = [parse_target(domain) for domain in ("example.com", *world.truth.domains(NEW)[:2])]
-    with (
-        open_workspace(load_settings({}, source=str(world.bucket), home=str(home))) as workspace,
-        Launcher(workspace) as launcher,
-    ):
-        list(launcher.extract([NEW, OLD, ARC], targets))
-        launcher.publish()
+    home = Path(shutil.copytree(world.untouched, tmp_path_factory.mktemp("rich") / "home"))
+    workspace = workspace_of(world.bucket, home)
+    for crawl in (NEW, OLD, ARC):
+        extract(workspace, "example.com", *world.truth.domains(NEW)[:2], crawl=crawl)
+    publish(workspace)
     return home
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits between attempts are not what is tested."""
+    real = RetryPolicy.next_wait
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *asked: None if real(*asked) is None else 0.0)
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.delivery.delivered import s3_server
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -23,13 +23,8 @@ pytestmark = pytest.mark.xdist_group("cli")
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    boto3.client("s3", region_name="us-east-1", endpoint_url=address).create_bucket(Bucket="delivered")
-    yield address
-    server.stop()
+    with s3_server("delivered") as address:
+        yield address
 
 
 def responses(place: Path) -> Counter[str]:
@@ -104,12 +99,10 @@ def test_a_delivery_in_a_bucket(cli: Cli, world: World, endpoint: str, tmp_path:
     healed = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
     assert healed.status == 0, healed.err
     assert client.get_object(Bucket="delivered", Key=part)["Body"].read() == data
-
-
-def test_a_bucket_that_is_not_there_is_an_error(cli: Cli, world: World, endpoint: str) -> None:
-    to = ("s3://nobodys", "--endpoint", endpoint)
-    assert cli("copy", "example.com", "-c", NEW, "--home", world.home, "--to", *to).status == 1
-    assert cli("copy", "--verify", *to).status == 1
+    # a bucket that is not there is an error
+    nobodys = ("s3://nobodys", "--endpoint", endpoint)
+    assert cli("copy", "example.com", "-c", NEW, "--home", world.home, "--to", *nobodys).status == 1
+    assert cli("copy", "--verify", *nobodys).status == 1
 
 
 def test_verify_is_asked_for_alone(cli: Cli, tmp_path: Path) -> None:
@@ -136,24 +129,3 @@ def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
     assert said.status == 3
     assert "the source gave 3 of 30 captures" in said.err
     assert responses(tmp_path / "mine") == responses(tmp_path / "before") != {}
-
-
-def test_converted_records_say_where_they_lie_at_the_source(cli: Cli, world: World, tmp_path: Path) -> None:
-    place = tmp_path / "mine"
-    words = ("copy", "example.com", "-c", ARC, "--to", place, "--convert", "warc", "--home", tmp_path / "home")
-    assert cli(*words, "--source", world.bucket).status == 0
-    places = set()
-    for file in place.rglob("*.warc.gz"):
-        with file.open("rb") as stream:
-            places |= {
-                (record.rec_headers["WARC-Source-URI"], record.rec_headers["WARC-Source-Range"])
-                for record in ArchiveIterator(stream)
-                if record.rec_type != "warcinfo"
-            }
-    assert places == {
-        (
-            (world.bucket / c.warc_filename).as_uri(),
-            f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}",
-        )
-        for c in world.truth.of(ARC, domain="example.com")
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import json
@@ -48,7 +47,6 @@ def shown(home: Path, sql: str) -> list[tuple[object, ...]]:
 
 #: A Python that has the package ``wacz``; ``cli`` takes the variable away.
 VALIDATOR = os.environ.get("CC_PIPELINE_WACZ_PYTHON")
-TIME = "%Y-%m-%dT%H:%M:%SZ"
 OF_DOMAIN = (
     "SEMI JOIN (FROM capture_targets WHERE target = 'example.com') USING (crawl, warc_filename, warc_record_offset)"
 )
@@ -85,34 +83,6 @@ def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp
         aside.rename(home)
 
 
-def test_every_format_has_the_same_rows(cli: Cli, home: Path, tmp_path: Path) -> None:
-    wanted = shown(
-        home,
-        f"SELECT url, content_languages, strftime(fetch_time, '{TIME}') FROM page_text {OF_DOMAIN} ORDER BY ALL",
-    )
-    for suffix in ("parquet", "jsonl", "csv"):
-        out = tmp_path / f"pages.{suffix}"
-        said = cli("export", "-d", "example.com", "-t", "page_text", "--out", out, "--home", home)
-        assert said.status == 0, said.err
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            read = {"parquet": "read_parquet", "jsonl": "read_json", "csv": "read_csv"}[suffix]
-            time = "fetch_time" if suffix != "parquet" else f"strftime(fetch_time, '{TIME}')"
-            found = connection.execute(
-                f"SELECT url, content_languages, {time} FROM {read}('{out}') ORDER BY ALL"
-            ).fetchall()
-        if suffix == "csv":
-            found = [(url, json.loads(langs) if langs else None, time) for url, langs, time in found]
-        assert [row[:2] for row in found] == [row[:2] for row in wanted]
-    first = json.loads((tmp_path / "pages.jsonl").read_text("utf-8").splitlines()[0])
-    assert isinstance(first["content_minhash"], list) and isinstance(first["quality"], dict)
-    assert first["fetch_time"].endswith("Z")
-    with (tmp_path / "pages.csv").open(newline="") as stream:
-        row = next(row for row in csv.DictReader(stream) if row["content_minhash"])
-    assert len(json.loads(row["content_minhash"])) == 64
-    assert json.loads(row["quality"])["words"] > 0
-
-
 def test_several_tables_are_a_folder_with_a_readme(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
     words = ("export", "-d", "example.com", "--format", "parquet", "--out", out, "--home", home)
@@ -144,17 +114,7 @@ def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Pat
     assert sorted((row["url"], row["title"]) for row in rows) == sorted(shown(home, "SELECT url, title FROM page_text"))
     assert "SELECT url, title, crawl FROM page_text" in (tmp_path / "titles.jsonl.README.md").read_text("utf-8")
     assert [row["url"] for row in rows] == sorted(row["url"] for row in rows), "its own order stays"
-    for number, ended in enumerate(("SELECT 7 AS a -- why", "SELECT 7 AS a; -- why", "SELECT 7 AS a /* ; */ ;")):
-        one = tmp_path / f"ended{number}.csv"
-        said = cli("export", "--query", ended, "--out", one, "--home", home)
-        assert (said.status, one.exists() and one.read_text()) == (0, "a\n7\n"), said.err
-    times = "SELECT TIMESTAMPTZ '2020-01-01 00:00:00.25+00' AS a, TIMESTAMPTZ '2020-01-01 00:00:00+00' AS b"
-    said = cli("export", "--query", times, "--out", tmp_path / "times.csv", "--home", home)
-    assert (tmp_path / "times.csv").read_text() == "a,b\n2020-01-01T00:00:00.250000Z,2020-01-01T00:00:00Z\n"
-    said = cli("export", "--query", "FROM connection", "--out", tmp_path / "bad.csv", "--home", home)
-    assert "does not exist" in said.err, "a name means no variable of this program"
-    for bad in ("SELECT 1; SELECT 2", "SELECT nothing FROM page_text", "DROP TABLE x"):
-        assert cli("export", "--query", bad, "--out", tmp_path / "bad.csv", "--home", home).status == 1
+    assert cli("export", "--query", "DROP TABLE x", "--out", tmp_path / "bad.csv", "--home", home).status == 1
     assert not (tmp_path / "bad.csv").exists()
 
 
@@ -282,9 +242,8 @@ def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Pat
     assert zipfile.is_zipfile(out), "what is complete was handed on"
 
 
+@pytest.mark.skipif(not VALIDATOR, reason="CC_PIPELINE_WACZ_PYTHON names no Python that has the package wacz")
 def test_the_fields_own_validator_finds_a_wacz_valid(wacz: Path) -> None:
-    if not VALIDATOR:
-        pytest.skip("CC_PIPELINE_WACZ_PYTHON names no Python that has the package wacz")
     done = subprocess.run(
         [VALIDATOR, "-m", "wacz.main", "validate", "-f", str(wacz)], capture_output=True, text=True, check=False
     )

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.minicrawl import TEST, MiniCrawlTruth, ensure
+from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import copy_of
 
 DOMAIN = "example.com"
 
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
-    root = tmp_path_factory.mktemp("incomplete") / "bucket"
-    return root, ensure(root, TEST)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def outcomes(home: Path) -> dict[str, int]:
@@ -33,27 +28,20 @@ def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_
 ) -> None:
     root, truth = bucket
     mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
-    home = tmp_path / "home"
-    portal = [Rule("whole_object", key=key, times=None) for key in ("crawl-data/*/warc/*", "*warc.paths.gz")]
     with FaultServer(root) as server:
-        words = ("run", "-c", NEW, "-d", DOMAIN, "--home", home, "--source", server.url)
-        server.set_rules(portal)
+        words = ("run", "-c", NEW, "-d", DOMAIN, "--home", tmp_path, "--source", server.url)
+        server.set_rules(
+            [Rule("whole_object", key=key, times=None) for key in ("crawl-data/*/warc/*", "*warc.paths.gz")]
+        )
         said = cli(*words)
         assert said.status == 3, said
-        told = re.sub(r"\s+", " ", said.err)
-        assert f"{mine} of {mine} captures" in told
-        assert "whole_object" in told
-        assert "https://example.com/" in told, "an example"
-        assert "CC_PIPELINE_MAX_UNSETTLED" in told
-        assert "run it again" in told
-        asked = len(server.hits)
+        for told in (f"{mine} of {mine} captures", "whole_object", "https://example.com/", "run it again",
+                     "CC_PIPELINE_MAX_UNSETTLED"):  # fmt: skip
+            assert told in said.told
         server.set_rules([])
         said = cli(*words)
         assert said.status == 0, said
-        assert outcomes(home) == {"fetched": mine}
-        # what failed cost nothing that was good before: each file is asked for once, or a little more
-        files = {capture.warc_filename for capture in truth.of(NEW, subset="warc", domain=DOMAIN)}
-        assert sorted(hit.key for hit in server.hits[asked:] if hit.key.endswith(".warc.gz")) == sorted(files)
+        assert outcomes(tmp_path) == {"fetched": mine}
 
 
 @pytest.mark.process
@@ -69,7 +57,7 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     words = ("-c", NEW, "-d", DOMAIN, "--home", home, "--source", root)
     said = cli("run", *words)
     assert said.status == 0, said
-    assert f"{lost} of {len(mine)} captures" in re.sub(r"\s+", " ", said.out + said.err)
+    assert f"{lost} of {len(mine)} captures" in said.shown + said.told
     assert outcomes(home) == {"fetched": len(mine) - lost, "missing": lost}
     said = cli("replay", *words)
     assert said.status == 3, said
@@ -79,36 +67,22 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     assert outcomes(home) == {"fetched": len(mine)}
 
 
-@pytest.mark.process
-def test_a_refused_harvest_is_answered_by_the_url_index(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
-) -> None:
-    root, truth = bucket
-    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
-    with FaultServer(root) as server:
-        words = ("-c", NEW, "--home", tmp_path, "--source", server.url)
-        server.set_rules([Rule("403", key="*.parquet", times=None)])
-        said = cli("run", "-d", DOMAIN, *words)
-        assert said.status == 0, said
-        assert "none of 2 files could be fetched: forbidden" in said.told
-        assert "the source refused the harvest; 9 requests through the URL index" in said.shown
-        assert outcomes(tmp_path) == {"fetched": mine}
-        said = cli("lookup", DOMAIN, "--harvest", "--format", "jsonl", *words)
-        assert (said.status, len(said.out.splitlines())) == (0, mine), said
-
-
-def test_a_crawl_that_no_index_answers_for_ends_with_why_its_harvest_was_refused(
+def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_refused(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:
     root, truth = bucket
     mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
     rules = [Rule("403", key="*.parquet", times=None), Rule("404", key=f"*{OLD}*cluster.idx", times=None)]
     with FaultServer(root, rules=rules) as server:
-        said = cli("run", "-d", DOMAIN, "-c", NEW, "-c", OLD, "--home", tmp_path, "--source", server.url)
-    assert said.status == 3, said
-    assert "forbidden" in said.err
-    assert "has not been harvested" not in said.told
-    assert outcomes(tmp_path) == {"fetched": mine}
+        place = ("--home", tmp_path, "--source", server.url)
+        said = cli("run", "-d", DOMAIN, "-c", NEW, "-c", OLD, *place)
+        assert said.status == 3, said
+        assert "none of 2 files could be fetched: forbidden" in said.told
+        assert "has not been harvested" not in said.told
+        assert "the source refused the harvest; 9 requests through the URL index" in said.shown
+        assert outcomes(tmp_path) == {"fetched": mine}
+        said = cli("lookup", DOMAIN, "--harvest", "--format", "jsonl", "-c", NEW, *place)
+        assert (said.status, len(said.out.splitlines())) == (0, mine), said
 
 
 def test_a_source_that_refuses_is_waited_for_and_told(

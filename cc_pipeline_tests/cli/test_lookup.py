@@ -117,13 +117,6 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
     assert "to apply after the fetch: status" in cli(*arguments, "-c", ARC).err
 
 
-def test_a_look_up_that_fails_leaves_no_file(cli: Cli, world: World, tmp_path: Path) -> None:
-    out = tmp_path / "found.csv"
-    said = cli("lookup", "example.com", "-c", ARC, "--via", "zipnum", "--out", out, "--home", world.home)
-    assert said.status == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
     place = ("--source", world.bucket, "--home", tmp_path)
     said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", *place)

@@ -10,9 +10,10 @@ import duckdb
 import pytest
 import typer
 
-from cc_pipeline.minicrawl import TEST, ensure
+from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import Cli, Said
 from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.world import copy_of
 
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month
@@ -24,12 +25,17 @@ def shown(home: Path, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.fixture
+def bucket(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> Path:
+    """One that may get files more."""
+    return copy_of(bucket[0], tmp_path / "bucket")
+
+
 @pytest.mark.process
 def test_from_the_price_to_pages_and_on_as_the_month_grows(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket, home = tmp_path / "bucket", tmp_path / "home"
-    ensure(bucket, TEST)
+    home = tmp_path / "home"
     write_news(bucket, replace(SPEC, files=2))
     monkeypatch.setenv("CC_PIPELINE_SOURCE", str(bucket))
     monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
@@ -79,55 +85,46 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert MONTH not in every.out
 
 
-@pytest.mark.parametrize("answer", [True, False])
 def test_at_a_terminal_the_price_is_a_question(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bool
+    cli: Cli, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket, asked = tmp_path / "bucket", list[str]()
-    ensure(bucket, TEST)
     write_news(bucket, replace(SPEC, files=1, damaged=None))
-
-    def confirm(words: str, *, abort: bool) -> bool:
-        asked.append(words)
-        if not answer and abort:
-            raise typer.Abort
-        return answer
-
-    monkeypatch.setattr("typer.confirm", confirm)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    said = cli("build-index", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
-    assert len(asked) == 1 and "1 archive files have to be read whole" in asked[0]
-    assert (said.status == 0) == answer, said.err
-    assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
+    for answer in (False, True):
+        asked = list[str]()
+
+        def confirm(words: str, *, abort: bool, answer: bool = answer, asked: list[str] = asked) -> bool:
+            asked.append(words)
+            if not answer and abort:
+                raise typer.Abort
+            return answer
+
+        monkeypatch.setattr("typer.confirm", confirm)
+        said = cli("build-index", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
+        assert len(asked) == 1 and "1 archive files have to be read whole" in asked[0]
+        assert (said.status == 0) == answer, said.err
+        assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
 
 
-def test_what_cannot_be_built(cli: Cli, tmp_path: Path) -> None:
-    bucket = tmp_path / "bucket"
-    ensure(bucket, TEST)
-    place = ("--source", bucket, "--home", tmp_path / "home")
-    said = cli("build-index", "-c", "CC-MAIN-2024-22", *place)
-    assert said.status == 1 and "has an index: cc-pipeline harvest" in said.told
-    said = cli("run", "-c", "CC-NEWS-2026-05", "-d", DOMAIN, "--yes", *place)
-    assert said.status == 1 and "crawl-data/CC-NEWS/2026/05/warc.paths.gz" in said.told
-    said = cli("run", "-c", "LOCAL-press", "-d", DOMAIN, *place)
-    assert said.status == 1 and "add-source FILE --kind warc --crawl LOCAL-press" in said.told
+def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
+    for words, told in (
+        (("build-index", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline harvest"),
+        (("run", "-c", "CC-NEWS-2026-05", "-d", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
+        (("run", "-c", "LOCAL-press", "-d", DOMAIN), "add-source FILE --kind warc --crawl LOCAL-press"),
+    ):
+        said = cli(*words, "--source", bucket, "--home", tmp_path / "home")
+        assert said.status == 1 and told in said.told
 
 
-def test_files_of_ones_own_become_a_crawl(cli: Cli, tmp_path: Path) -> None:
-    bucket, home = tmp_path / "bucket", tmp_path / "home"
-    ensure(bucket, TEST)
+def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     truth = write_news(tmp_path / "mine", SPEC)
     files = [tmp_path / "mine" / file for file in truth.files]
-    place = ("--source", bucket, "--home", home)
+    place = ("--source", bucket, "--home", tmp_path / "home")
     said = cli("add-source", *files, "--kind", "warc", "--crawl", "press", *place)
     assert said.status == 0 and "cc-pipeline run --crawl LOCAL-press" in said.shown, said.err
     said = cli("run", "-c", "local-press", "-d", DOMAIN, *place)
     assert said.status == 0, said.err
-    wanted = truth.of(DOMAIN)
-    found = shown(home, "SELECT crawl, url, source_file FROM lake.page_metadata")
+    found = shown(tmp_path / "home", "SELECT crawl, url, source_file FROM lake.page_metadata")
     assert sorted(found) == sorted(
-        ("LOCAL-press", one.url, (tmp_path / "mine" / one.warc_filename).as_uri()) for one in wanted
+        ("LOCAL-press", one.url, (tmp_path / "mine" / one.warc_filename).as_uri()) for one in truth.of(DOMAIN)
     )
-    faults = shown(home, "SELECT source_kind, source_file, byte_offset FROM source_faults")
-    [(file, offset, _)] = truth.damaged
-    assert faults == [("warc", (tmp_path / "mine" / file).as_uri(), offset)]

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl import crawls as packaged
-from cc_pipeline.settings import places
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import closed_port
@@ -71,23 +69,6 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
         assert (said.status, old in said.told) == (0, True), (command, said.err)
     said = cli("doctor", "--home", home)
     assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
-
-
-@pytest.mark.process
-def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
-    monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22 26\n")
-    home = tmp_path / "home"
-    said = cli("check", "example.com", "-c", "newest", "--harvest", "--home", home)
-    assert said.status == 0, said.err
-    assert NEW in said.shown, "the newest that is there: the one after it is not"
-    assert "what was known at this version's release" in said.told
-    said = cli("crawls", "--home", home)
-    assert (said.status, NEW in said.shown) == (0, True)
-    assert "newer crawls than CC-MAIN-2024-26 may exist" in " ".join(said.err.split())
-    said = cli("check", "example.com", "-c", "CC-MAIN-2025-05", "--home", home)
-    assert said.status == 1
-    assert "is not a crawl of" in said.told
 
 
 @pytest.mark.usefixtures("source")

@@ -128,11 +128,13 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     assert slugs == [("example.com",), ("example.org",)]
 
 
-@pytest.mark.parametrize("text", ["set-press", "press", "set:press", "set:press = example.net"])
-def test_a_set_is_removed_by_whatever_name_it_has(home: Path, cli: Cli, text: str) -> None:
-    done = cli("domains", "remove", text, "--home", home)
-    assert done.status == 0, done.err
-    assert "set:press" not in (home / "domains.txt").read_text()
+def test_a_set_is_removed_by_whatever_name_it_has(home: Path, cli: Cli) -> None:
+    listed = (home / "domains.txt").read_text()
+    for text in ("set-press", "press", "set:press", "set:press = example.net"):
+        (home / "domains.txt").write_text(listed)
+        done = cli("domains", "remove", text, "--home", home)
+        assert done.status == 0, done.err
+        assert "set:press" not in (home / "domains.txt").read_text()
 
 
 def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> None:

@@ -60,11 +60,6 @@ def loaded_by(folder: Path, *arguments: object, status: int = 0) -> set[str]:
     return set(names.read_text("utf-8").splitlines())
 
 
-def test_help_loads_no_library_of_the_work(tmp_path: Path) -> None:
-    for command in ("sql", "lookup", "run"):
-        assert loaded_by(tmp_path, command, "--help") & (_QUERY | {"duckdb"}) == set()
-
-
 def test_a_query_loads_duckdb_alone(world: World, tmp_path: Path) -> None:
     loaded = loaded_by(tmp_path, "sql", "--home", world.home, "SELECT count(*) FROM captures")
     assert "duckdb" in loaded

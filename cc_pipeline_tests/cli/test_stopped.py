@@ -15,7 +15,7 @@ import pytest
 from cc_pipeline import interruption
 from cc_pipeline.cli import main
 from cc_pipeline.defs.internals import instance_in
-from cc_pipeline.minicrawl import TEST, ensure
+from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -26,11 +26,9 @@ COMMAND = str(Path(sys.executable).with_name("cc-pipeline"))
 PATIENCE_SECONDS = 120.0
 
 
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("stopped") / "bucket"
-    ensure(root, TEST)
-    return root
+@pytest.fixture
+def bucket(bucket: tuple[Path, MiniCrawlTruth]) -> Path:
+    return bucket[0]
 
 
 def start(home: Path, source: str, *words: str) -> subprocess.Popen[str]:

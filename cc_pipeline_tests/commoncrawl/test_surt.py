@@ -62,6 +62,7 @@ def test_every_row_of_the_real_bucket(crawl: str) -> None:
         ("http://www.com/", "com)/"),
         ("http://wwwx.com/", "com,wwwx)/"),
         ("http://192.168.1.2:8080/", "2,1,168,192:8080)/"),
+        ("http://7...7/", "7,,7)/"),
         ("http://3279880203/blah", "11,0,127,195)/blah"),
         ("http://010.1.1.1/", "1,1,1,8)/"),
         ("http://[2001:db8::1]:8080/a", "2001:db8::1:8080)/a"),

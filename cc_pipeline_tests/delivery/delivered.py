@@ -161,19 +161,27 @@ def folder_place(root: Path) -> Iterator[Place]:
 
 
 @contextmanager
-def bucket_place(root: Path) -> Iterator[Place]:
-    """The caller has put credentials into the environment."""
+def s3_server(bucket: str) -> Iterator[str]:
+    """The address of an S3 server on loopback with this bucket. The caller has put credentials into the environment;
+    all servers of one process share their buckets."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        address = f"http://{host}:{port}"
-        boto3.client("s3", endpoint_url=address, region_name="us-east-1").create_bucket(Bucket="mine")
-        # all servers of one process share their buckets
-        with Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport:
-            yield Place(transport, root / "scratch")
+        boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket=bucket)
+        yield f"http://{host}:{port}"
     finally:
         server.stop()
+
+
+@contextmanager
+def bucket_place(root: Path) -> Iterator[Place]:
+    """The caller has put credentials into the environment."""
+    with (
+        s3_server("mine") as address,
+        Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport,
+    ):
+        yield Place(transport, root / "scratch")
 
 
 def manifests(place: Place) -> list[str]:

@@ -124,6 +124,7 @@ def test_damaged_parts_lists_and_manifests_are_replaced(shop: Shop, place: Place
     assert_whole(place, shop)
 
 
+@pytest.mark.matrix
 def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, place: Place) -> None:
     heal = lose(shop, FILES[1])
     records = shop.records()
@@ -169,6 +170,7 @@ def test_a_record_whose_stored_bytes_are_gone_or_rotten_is_left_out_by_name(shop
     assert_whole(folder, shop)
 
 
+@pytest.mark.matrix
 def test_another_form_supersedes_the_files_of_before(shop: Shop, place: Place) -> None:
     records = shop.records()
     place.deliver(shop, records)
@@ -183,6 +185,7 @@ def test_another_form_supersedes_the_files_of_before(shop: Shop, place: Place) -
     assert_whole(place, shop)
 
 
+@pytest.mark.matrix
 def test_deliveries_share_a_place_and_no_capture_is_there_twice(shop: Shop, place: Place) -> None:
     records = shop.records()
     some = records.filter(pc.starts_with(records["url"], "https://example.com/a/"))
@@ -219,6 +222,7 @@ def test_a_capture_that_is_held_twice_is_found_and_mended(shop: Shop, folder: Pl
     assert_whole(folder, shop)
 
 
+@pytest.mark.matrix
 def test_nothing_goes_because_a_plan_or_the_source_lacks_it_today(shop: Shop, place: Place) -> None:
     records = shop.records()
     place.deliver(shop, records)

@@ -144,7 +144,7 @@ def test_what_an_action_cannot_say(change: dict[str, Any], arguments: list[str],
     [
         ("name: &a [x]\nprefix: *a\n", "aliases are not read here"),
         ("name: host-ranks-mine\nwhere: {files: [a.parquet]}\nkey: {column: h, form: surt_host}\n", "is taken by"),
-        ("name: " + "[" * 5_000, "is no YAML"),
+        ("name: " + "[" * 1_500, "is no YAML"),
         ("# " + "x" * 2_000_000, "is larger than"),
     ],
     ids=["aliases", "taken", "deep", "large"],

@@ -99,7 +99,7 @@ def expected(rows: dict[str, list[dict[str, Any]]], form: str, keys: dict[str, l
     return found
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     FORMS,
     TARGETS,

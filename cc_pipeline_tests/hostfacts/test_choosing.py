@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -30,79 +32,57 @@ from cc_pipeline.hostfacts.rank_text import LEVELS, parse_release
 from cc_pipeline.hostfacts.ranks import convert_ranks, price_ranks
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
+from cc_pipeline_tests.hostfacts.conftest import CRAWL, ODD
 from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
-CRAWL, ODD = "CC-MAIN-2025-18", "CC-MAIN-2024-51"
 READY = {name: Known(dataset) for name, dataset in ready_made().items()}
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
-    root = tmp_path_factory.mktemp("keyed") / "bucket"
-    return root, write_keyed(root, KeyedSpec((CRAWL, ODD), odd=ODD))
+WHERES = (
+    "prank10 > 2 and fetch_200 > 20",
+    "fetch_200 > 20 and webgraph_indegree > 10",
+    "not (prank10 > 2) or fetch_200 in (1, 2, 3)",
+    "prank10 is null",
+)
 
 
-@pytest.fixture(scope="module")
-def home(keyed: tuple[Path, KeyedTruth], tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return workspace_of(keyed[0], tmp_path_factory.mktemp("home"))
-
-
-def hosts_by_sql(keyed: tuple[Path, KeyedTruth], crawl: str, target: str, where: str) -> set[str]:
+def hosts_by_sql(read: dict[str, list[dict[str, Any]]], target: str, where: str) -> set[str]:
     """The hosts of a target whose row matches, by DuckDB over the whole files."""
-    root, truth = keyed
-    index = {
-        key: rows[0]
-        for key, rows in rows_of(
-            whole(root, truth.files["host-index", crawl], READY["host-index"].dataset), target
-        ).items()
-    }
-    degrees = rows_of(whole(root, truth.files["degrees", crawl], READY["degrees"].dataset), target)
-    names = ["prank10", "fetch_200", "webgraph_indegree"]
+    index, degrees = (rows_of(read[name], target) for name in ("host-index", "degrees"))
     rows = [
-        (key, index.get(key, {}).get("prank10"), index.get(key, {}).get("fetch_200"),
+        (key, *(index[key][0][name] if key in index else None for name in ("prank10", "fetch_200")),
          degrees[key][0]["webgraph_indegree"] if key in degrees else None)
         for key in {*index, *degrees}
     ]  # fmt: skip
     with duckdb.connect() as session:
         session.execute("CREATE TABLE facts (k VARCHAR, prank10 DOUBLE, fetch_200 BIGINT, webgraph_indegree BIGINT)")
         session.executemany("INSERT INTO facts VALUES (?, ?, ?, ?)", rows)
-        assert names
         return {row[0] for row in session.execute(f"SELECT k FROM facts WHERE {where}").fetchall()}
 
 
 @pytest.mark.parametrize("crawl", [CRAWL, ODD])
-@pytest.mark.parametrize(
-    "where",
-    [
-        "prank10 > 2 and fetch_200 > 20",
-        "fetch_200 > 20 and webgraph_indegree > 10",
-        "not (prank10 > 2) or fetch_200 in (1, 2, 3)",
-        "prank10 is null",
-    ],
-)
-@pytest.mark.parametrize("target", ["tld:com", "example.com", "suffix:co.uk"])
-def test_hosts_are_those_of_sql(
-    keyed: tuple[Path, KeyedTruth], home: Workspace, crawl: str, where: str, target: str
-) -> None:
-    condition = parse_filter(where)
-    found = choose(home, crawl, parse_target(target), condition, needed_for(condition, READY))
-    matched = found.facts.table.filter(condition.over(found.facts.table).rows)["surt_host_name"].to_pylist()
-    asked = {one.name for one in needed_for(condition, READY)}
-    expected = hosts_by_sql(keyed, crawl, target, where)
-    if "degrees" not in asked:
-        expected &= {*found.facts.table["surt_host_name"].to_pylist()}
-    assert set(matched) == expected
-    assert found.matched == len(expected)
-    members = [] if found.narrowed is None else found.narrowed.members or (found.narrowed,)
-    assert len(members) + len(found.unnameable) == found.matched
-    for key in expected:
-        host = key.partition(":")[0].split(",")[::-1]
-        port = key.partition(":")[1] + key.partition(":")[2]
-        url = f"http://www.{'.'.join(host)}{port}/page"
-        if surt_key(url).startswith(key + ")") and found.narrowed is not None:
-            assert found.narrowed.matches(url)
+def test_hosts_are_those_of_sql(both: tuple[Path, KeyedTruth], home: Workspace, crawl: str) -> None:
+    read = {name: whole(both[0], both[1].files[name, crawl], READY[name].dataset) for name in ("host-index", "degrees")}
+    for where, target in itertools.product(WHERES, ("tld:com", "example.com", "suffix:co.uk")):
+        condition = parse_filter(where)
+        needed = needed_for(condition, READY)
+        found = choose(home, crawl, parse_target(target), condition, needed)
+        matched = found.facts.table.filter(condition.over(found.facts.table).rows)["surt_host_name"].to_pylist()
+        expected = hosts_by_sql(read, target, where)
+        if "degrees" not in {one.name for one in needed}:
+            expected &= {*found.facts.table["surt_host_name"].to_pylist()}
+        assert set(matched) == expected, (where, target)
+        assert found.matched == len(expected)
+        members = [] if found.narrowed is None else found.narrowed.members or (found.narrowed,)
+        assert len(members) + len(found.unnameable) == found.matched
+        for key in expected:
+            host = key.partition(":")[0].split(",")[::-1]
+            port = key.partition(":")[1] + key.partition(":")[2]
+            url = f"http://www.{'.'.join(host)}{port}/page"
+            if surt_key(url).startswith(key + ")") and found.narrowed is not None:
+                assert found.narrowed.matches(url)
 
 
 @pytest.mark.parametrize(
@@ -189,21 +169,14 @@ def test_ranks_that_were_converted_are_asked_too(tmp_path: Path) -> None:
         by_domain.setdefault(row["domain"], set()).add(row["domain_harmonicc_pos"])
     assert all(len(positions) == 1 for positions in by_domain.values()), "a domain's rank is said of all its hosts"
     assert any(len([r for r in rows if r["domain"] == name]) > 1 for name in by_domain)
-    with duckdb.connect() as session:
-        text = tmp_path / "bucket" / release.ranks_key("domain")
-        lines = "read_csv(?, delim = '\t', header = true, all_varchar = true, quote = '')"
-        query = f'SELECT "#host_rev", CAST("#harmonicc_pos" AS BIGINT) FROM {lines}'
-        truth = dict(session.execute(query, [str(text)]).fetchall())
-    told = {".".join(reversed(name.split("."))): position for name, position in truth.items()}
-    assert all(row["domain_harmonicc_pos"] == told.get(row["domain"]) for row in rows)
     assert "of all domains by harmonic centrality" in predicted(found)
     where = parse_filter("domain_harmonicc_pos <= 20")
     assert [one.name for one in needed_for(where, known)] == ["host-index", "domain-ranks"]
     assert keyed.rows
 
 
-def test_what_was_asked_before_is_shown_without_a_request(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
+def test_what_was_asked_before_is_shown_without_a_request(both: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
+    workspace = workspace_of(both[0], tmp_path)
     datasets = [READY["host-index"].dataset, READY["degrees"].dataset]
     target = parse_target("example.com")
     assert facts_at_hand(workspace, CRAWL, target, datasets) is None
@@ -218,10 +191,10 @@ def test_what_was_asked_before_is_shown_without_a_request(keyed: tuple[Path, Key
 
 
 def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
-    keyed: tuple[Path, KeyedTruth], tmp_path: Path
+    both: tuple[Path, KeyedTruth], tmp_path: Path
 ) -> None:
-    workspace = workspace_of(keyed[0], tmp_path / "home")
-    domains = sorted({row["url_host_registered_domain"] for row in keyed[1].rows["host-index", CRAWL]} - {None})
+    workspace = workspace_of(both[0], tmp_path / "home")
+    domains = sorted({row["url_host_registered_domain"] for row in both[1].rows["host-index", CRAWL]} - {None})
     (tmp_path / "ranks.csv").write_text("".join(f"{n},{name}\n" for n, name in enumerate(domains[::2], 1)))
     (tmp_path / "join_tranco.yaml").write_text(
         "table:\n  source:\n    url: ranks.csv\n    format: csv\n    options:\n      header: false\n"
@@ -241,16 +214,18 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     chosen = choose(workspace, CRAWL, parse_target("tld:com"), where, needed_for(where, known))
     best = {name for name, n in truth.items() if n <= 10 and name.endswith(".com")}
     assert {row["domain"] for row in chosen.facts.table.filter(where.over(chosen.facts.table).rows).to_pylist()} <= best
+    assert chosen.matched
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    with pytest.raises(UserInputError, match="comes with this program"):
-        remove_dataset(workspace.settings, "host-index")
+    for name, said in (("host-index", "comes with this program"), ("tranco", "none was added to this home")):
+        with pytest.raises(UserInputError, match=said):
+            remove_dataset(workspace.settings, name)
 
 
 def test_a_label_of_domains_is_unknown_where_a_file_of_it_was_not_read(
-    keyed: tuple[Path, KeyedTruth], tmp_path: Path
+    both: tuple[Path, KeyedTruth], tmp_path: Path
 ) -> None:
-    workspace = workspace_of(keyed[0], tmp_path / "home")
+    workspace = workspace_of(both[0], tmp_path / "home")
     pq.write_table(pa.table({"host": ["example.com"]}), tmp_path / "here.parquet")
     said = (
         "where: {root: %s, crawl: none, files: [%s]}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -16,28 +17,30 @@ from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.tables import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.hostfacts.conftest import CRAWL
+from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import publish, workspace_of
 
-CRAWL = "CC-MAIN-2025-18"
 READY = ready_made()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]
 TARGETS = ("example.com", "tld:org", "set:two = example.com, host:www.example.org")
 
 
+SLUGS = [parse_target(text).slug for text in TARGETS]
+
+
 @pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
-    root = tmp_path_factory.mktemp("keyed") / "bucket"
-    return root, write_keyed(root, KeyedSpec((CRAWL,), domains=40))
+def once(keyed: tuple[Path, KeyedTruth], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workspace = workspace_of(keyed[0], tmp_path_factory.mktemp("filled") / "home")
+    workspace.register_targets([parse_target(text) for text in TARGETS])
+    assert fill_facts(workspace, CRAWL, SLUGS, HOSTS).fresh_slices == len(SLUGS)
+    return workspace.settings.home
 
 
-def filled(workspace: Workspace) -> list[str]:
-    targets = [parse_target(text) for text in TARGETS]
-    workspace.register_targets(targets)
-    slugs = [target.slug for target in targets]
-    report = fill_facts(workspace, CRAWL, slugs, HOSTS)
-    assert report.fresh_slices == len(slugs)
-    return slugs
+@pytest.fixture
+def filled(keyed: tuple[Path, KeyedTruth], once: Path, tmp_path: Path) -> Workspace:
+    """A home with facts of all targets."""
+    return workspace_of(keyed[0], shutil.copytree(once, tmp_path / "home"))
 
 
 def test_the_table_has_the_columns_of_every_ready_made_dataset() -> None:
@@ -48,27 +51,23 @@ def test_the_table_has_the_columns_of_every_ready_made_dataset() -> None:
             assert said == dict(dataset.columns), dataset.name
 
 
-def test_a_slice_is_the_answer_and_stays(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    slugs = filled(workspace)
-    for text, slug in zip(TARGETS, slugs, strict=True):
-        answer = host_facts(workspace, CRAWL, parse_target(text), HOSTS)
-        rows = workspace.lake.read("host_facts", Slice(CRAWL, slug).where).sort_by("surt_host_name")
+def test_a_slice_is_the_answer_and_stays(filled: Workspace) -> None:
+    for text, slug in zip(TARGETS, SLUGS, strict=True):
+        answer = host_facts(filled, CRAWL, parse_target(text), HOSTS)
+        rows = filled.lake.read("host_facts", Slice(CRAWL, slug).where).sort_by("surt_host_name")
         assert answer.num_rows
         assert rows.select(answer.column_names).to_pylist() == answer.to_pylist()
-    version = workspace.lake.version("host_facts")
-    again = fill_facts(workspace, CRAWL, slugs, HOSTS)
+    version = filled.lake.version("host_facts")
+    again = fill_facts(filled, CRAWL, SLUGS, HOSTS)
     assert (again.fresh_slices, again.requests, again.written) == (0, 0, 0)
-    assert workspace.lake.version("host_facts") == version
+    assert filled.lake.version("host_facts") == version
 
 
-def test_only_what_changed_is_written_again(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    slugs = filled(workspace)
-    workspace.register_targets([parse_target("set:two = example.org")])
-    report = fill_facts(workspace, CRAWL, slugs, HOSTS)
+def test_only_what_changed_is_written_again(filled: Workspace) -> None:
+    filled.register_targets([parse_target("set:two = example.org")])
+    report = fill_facts(filled, CRAWL, SLUGS, HOSTS)
     assert (report.fresh_slices, report.reused_slices) == (1, 2)
-    hosts = workspace.lake.read("host_facts", Slice(CRAWL, slugs[2]).where, ["domain"])["domain"].to_pylist()
+    hosts = filled.lake.read("host_facts", Slice(CRAWL, SLUGS[2]).where, ["domain"])["domain"].to_pylist()
     assert set(hosts) == {"example.org"}
 
 
@@ -95,18 +94,16 @@ def test_columns_that_the_table_lacks_are_text(keyed: tuple[Path, KeyedTruth], t
     assert {tuple(row["facts_from"]) for row in rows} == {("host-index", "mine")}
 
 
-def test_it_is_published_and_purged_with_its_target(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    slugs = filled(workspace)
-    publish(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as session:
+def test_it_is_published_and_purged_with_its_target(filled: Workspace) -> None:
+    publish(filled)
+    with duckdb.connect(str(filled.settings.published_path), read_only=True) as session:
         shown = dict(session.execute("SELECT target, count(*) FROM host_facts GROUP BY 1").fetchall())
         columns = [name for name, *_ in session.execute("DESCRIBE host_facts").fetchall()]
-    assert set(shown) == set(slugs)
+    assert set(shown) == set(SLUGS)
     assert set(columns) == set(HOST_FACTS_SCHEMA.names)
-    plan = plan_purge(workspace, slugs[0], TARGETS[0])
-    assert plan.rows["host_facts"] == shown[slugs[0]]
-    purge(workspace, plan)
-    left = workspace.lake.read("host_facts", None, ["target"])["target"].to_pylist()
-    assert set(left) == set(slugs[1:])
-    assert FACTS.is_made(workspace.lake, Slice(CRAWL, slugs[1]))
+    plan = plan_purge(filled, SLUGS[0], TARGETS[0])
+    assert plan.rows["host_facts"] == shown[SLUGS[0]]
+    purge(filled, plan)
+    left = filled.lake.read("host_facts", None, ["target"])["target"].to_pylist()
+    assert set(left) == set(SLUGS[1:])
+    assert FACTS.is_made(filled.lake, Slice(CRAWL, SLUGS[1]))

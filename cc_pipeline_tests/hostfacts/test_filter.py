@@ -78,7 +78,7 @@ def pair_by_pair(text: str) -> str:
     return _LIST.sub(r"(\2(\1 = \3 OR \1 = \4))", text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(EXPRESSIONS)
 @example("whole > 1.5 and not whole * 1 < 5")
 @example("fetch_200 in (9007199254740993, prank10)")

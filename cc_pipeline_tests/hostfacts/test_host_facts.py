@@ -2,67 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.hostfacts.datasets import Dataset, ready_made
-from cc_pipeline.hostfacts.host_facts import facts_of_hosts, host_facts
+from cc_pipeline.hostfacts.datasets import ready_made
+from cc_pipeline.hostfacts.host_facts import host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
-from cc_pipeline_tests.world import workspace_of
+from cc_pipeline_tests.hostfacts.conftest import CRAWL, ODD
+from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
 
-CRAWL, ODD = "CC-MAIN-2025-18", "CC-MAIN-2024-51"
-SPEC = KeyedSpec((CRAWL, ODD), odd=ODD)
 READY = ready_made()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
-    root = tmp_path_factory.mktemp("keyed") / "bucket"
-    return root, write_keyed(root, SPEC)
-
-
-@pytest.fixture(scope="module")
-def home(keyed: tuple[Path, KeyedTruth], tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return workspace_of(keyed[0], tmp_path_factory.mktemp("home"))
-
-
-def expected(
-    keyed: tuple[Path, KeyedTruth], crawl: str, target: str, datasets: Sequence[Dataset]
-) -> list[dict[str, Any]]:
+def expected(rows: dict[str, list[dict[str, Any]]], target: str) -> list[dict[str, Any]]:
     """One row a host, of all datasets, by brute force."""
-    root, truth = keyed
     by_host: dict[str, dict[str, Any]] = {}
     names: list[str] = []
-    for dataset in datasets:
+    for dataset in HOSTS:
         assert dataset.columns is not None
         names += dataset.columns
-        rows = whole(root, truth.files[dataset.name, crawl], dataset)
-        for surt, found in rows_of(rows, target).items():
+        for surt, found in rows_of(rows[dataset.name], target).items():
             assert len(found) == 1
             by_host.setdefault(surt, {}).update(found[0])
     return [{"surt_host_name": key, **{n: by_host[key].get(n) for n in names}} for key in sorted(by_host)]
 
 
 @pytest.mark.parametrize("crawl", [CRAWL, ODD])
-@pytest.mark.parametrize("target", ["example.com", "tld:org", "host:www.example.com", "suffix:co.uk", "nobody.example"])
-def test_rows_are_those_of_duckdb(keyed: tuple[Path, KeyedTruth], home: Workspace, crawl: str, target: str) -> None:
-    found = host_facts(home, crawl, parse_target(target), HOSTS)
-    rows = [{n: v for n, v in row.items() if n not in ("crawl", "host", "domain")} for row in found.to_pylist()]
-    assert rows == expected(keyed, crawl, target, HOSTS)
-
-
-def test_a_second_ask_needs_no_request(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    target = parse_target(keyed[1].rows["host-index", CRAWL][0]["url_host_registered_domain"])
-    first = facts_of_hosts(workspace, CRAWL, target, HOSTS)
-    again = facts_of_hosts(workspace, CRAWL, target, HOSTS)
-    assert first.table.num_rows and first.requests and not first.kept
-    assert (again.requests, again.bytes, again.kept) == (0, 0, ("host-index", "degrees", "gneissweb-hosts"))
-    assert again.table.equals(first.table)
+def test_rows_are_those_of_duckdb(both: tuple[Path, KeyedTruth], home: Workspace, crawl: str) -> None:
+    read = {dataset.name: whole(both[0], both[1].files[dataset.name, crawl], dataset) for dataset in HOSTS}
+    for target in ("example.com", "tld:org", "host:www.example.com", "suffix:co.uk", "nobody.example"):
+        found = host_facts(home, crawl, parse_target(target), HOSTS)
+        rows = [{n: v for n, v in row.items() if n not in ("crawl", "host", "domain")} for row in found.to_pylist()]
+        assert rows == expected(read, target), target

@@ -20,10 +20,10 @@ from cc_pipeline.hostfacts.host_keys import host_key
 from cc_pipeline.hostfacts.known import known_datasets
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.hostfacts.conftest import CRAWL
+from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
-CRAWL = "CC-MAIN-2025-18"
 INDEX = ready_made()["host-index"]
 SAID = """
 name: mine
@@ -31,12 +31,6 @@ where: {root: %s, crawl: none, files: [mine.parquet]}
 key: {column: domain, form: %s, of: domains, www: %s}
 columns: {rank: int64, spam: boolean}
 """
-
-
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
-    root = tmp_path_factory.mktemp("keyed") / "bucket"
-    return root, write_keyed(root, KeyedSpec((CRAWL,), domains=40))
 
 
 def domains_of(truth: KeyedTruth) -> list[str]:

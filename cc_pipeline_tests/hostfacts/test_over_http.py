@@ -9,29 +9,44 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.hostfacts.dataset_question import Facts
 from cc_pipeline.hostfacts.datasets import ready_made
 from cc_pipeline.hostfacts.host_facts import facts_of_hosts, price_of_hosts
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
+from cc_pipeline_tests.hostfacts.conftest import CRAWL
+from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
-CRAWL = "CC-MAIN-2025-18"
 DATASETS = [ready_made()["host-index"], ready_made()["degrees"]]
 TARGET = parse_target("example.com")
 PASSING = (Rule("503", "*.parquet", share=0.3, retry_after=0), Rule("reset", "*.parquet", share=0.2))
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultServer]:
-    root = tmp_path_factory.mktemp("keyed") / "bucket"
-    write_keyed(root, KeyedSpec((CRAWL,), domains=40))
-    with FaultServer(root) as running:
+def running(keyed: tuple[Path, KeyedTruth]) -> Iterator[FaultServer]:
+    with FaultServer(keyed[0]) as running:
         yield running
 
 
+@pytest.fixture
+def server(running: FaultServer, monkeypatch: pytest.MonkeyPatch) -> FaultServer:
+    """Well, and asked by nobody yet; waits between attempts are not what is tested."""
+    real = RetryPolicy.next_wait
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *asked: None if real(*asked) is None else 0.0)
+    running.set_rules(())
+    del running.hits[:]
+    return running
+
+
+@pytest.fixture(scope="module")
+def sound(running: FaultServer, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """The answer of a server that is well."""
+    running.set_rules(())
+    return facts_of_hosts(workspace_of(running.url, tmp_path_factory.mktemp("sound")), CRAWL, TARGET, DATASETS)
+
+
 def test_the_server_counts_what_is_said(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules(())
-    del server.hits[:]
     workspace = workspace_of(server.url, tmp_path / "home")
     found = facts_of_hosts(workspace, CRAWL, TARGET, DATASETS)
     assert found.table.num_rows
@@ -46,24 +61,20 @@ def test_the_server_counts_what_is_said(server: FaultServer, tmp_path: Path) -> 
     assert all(not (hit.range or "").startswith("bytes=-") for hit in server.hits[asked:])
 
 
-def test_passing_faults_change_nothing(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules(())
-    found = facts_of_hosts(workspace_of(server.url, tmp_path / "one"), CRAWL, TARGET, DATASETS)
+def test_passing_faults_change_nothing(sound: Facts, server: FaultServer, tmp_path: Path) -> None:
     server.set_rules(PASSING)
-    other = facts_of_hosts(workspace_of(server.url, tmp_path / "two"), CRAWL, TARGET, DATASETS)
-    assert other.table.equals(found.table)
+    other = facts_of_hosts(workspace_of(server.url, tmp_path), CRAWL, TARGET, DATASETS)
+    assert other.table.equals(sound.table)
     assert not other.gaps
-    assert other.requests > found.requests
+    assert other.requests > sound.requests
 
 
 @pytest.mark.parametrize("kind", ["two_etags", "unknown_total", "416"])
-def test_servers_of_other_manners_give_the_same(server: FaultServer, tmp_path: Path, kind: str) -> None:
-    server.set_rules(())
-    found = facts_of_hosts(workspace_of(server.url, tmp_path / "one"), CRAWL, TARGET, DATASETS)
+def test_servers_of_other_manners_give_the_same(sound: Facts, server: FaultServer, tmp_path: Path, kind: str) -> None:
     server.set_rules((Rule(kind, "*.parquet", times=None, ranges=("bytes=-*",) if kind == "416" else ()),))
-    workspace = workspace_of(server.url, tmp_path / "two")
+    workspace = workspace_of(server.url, tmp_path)
     other = facts_of_hosts(workspace, CRAWL, TARGET, DATASETS)
-    assert other.table.equals(found.table)
+    assert other.table.equals(sound.table)
     assert not other.gaps
     del server.hits[:]
     facts_of_hosts(workspace, CRAWL, parse_target("tld:org"), DATASETS)
@@ -72,7 +83,6 @@ def test_servers_of_other_manners_give_the_same(server: FaultServer, tmp_path: P
 
 
 def test_a_source_that_refuses_is_an_error_and_no_gap(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules(())
     workspace = workspace_of(server.url, tmp_path / "home")
     price_of_hosts(workspace, CRAWL, TARGET, DATASETS)
     server.set_rules((Rule("404", "*.parquet", times=None),))

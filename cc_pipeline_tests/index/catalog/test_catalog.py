@@ -275,7 +275,7 @@ def test_row_counts_of_files_and_row_groups():
 def test_schema_drift_is_named_column_by_column():
     before = ["a INT32 required", "fetch_time INT96 required", "gone BYTE_ARRAY optional UTF8"]
     after = ["a INT32 required", "fetch_time INT64 required TIMESTAMP_MILLIS", "new INT64 optional"]
-    assert [str(change) for change in schema_changes(before, after)] == [
+    assert schema_changes(before, after) == [
         "fetch_time was INT96 required, is INT64 required TIMESTAMP_MILLIS",
         "gone is gone (was BYTE_ARRAY optional UTF8)",
         "new is new (INT64 optional)",
