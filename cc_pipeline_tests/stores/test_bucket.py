@@ -99,9 +99,10 @@ REFUSALS = [
     (error(403, "AccessDenied"), FaultKind.FORBIDDEN),
     (error(403, "SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
     (error(404, "NoSuchBucket"), FaultKind.NOT_FOUND),
-    (error(503, "SlowDown"), FaultKind.THROTTLED),
-    (error(429, "TooManyRequests"), FaultKind.THROTTLED),
-    (error(400, "ThrottlingException"), FaultKind.THROTTLED),
+    # without a word about it, a second is waited
+    (error(503, "SlowDown", Retry_After="0"), FaultKind.THROTTLED),
+    (error(429, "TooManyRequests", Retry_After="0"), FaultKind.THROTTLED),
+    (error(400, "ThrottlingException", Retry_After="0"), FaultKind.THROTTLED),
     (error(500, "InternalError"), FaultKind.SERVER_ERROR),
     (error(400, "RequestTimeout"), FaultKind.CLIENT_ERROR),
     (error(409, "OperationAborted"), FaultKind.CLIENT_ERROR),

@@ -79,7 +79,7 @@ key = st.text("ab,)-é\x7f", max_size=5).map(str.encode) | st.binary(max_size=3)
 bounds = st.none() | st.tuples(key, key).map(sorted)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(bounds, st.sampled_from(["c1", "c2"]), st.sampled_from(["warc", "robotstxt"])), max_size=40),
     st.lists(st.tuples(key, st.none() | key), min_size=1, max_size=4),

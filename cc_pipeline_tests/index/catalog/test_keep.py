@@ -93,7 +93,7 @@ def counted(table: pa.Table) -> Counter[str]:
 
 
 def answers(catalog: Catalog, some: list[str]) -> list[object]:
-    """Everything a catalog can be asked, as values that compare."""
+    """Everything a catalog can be asked of ``some`` crawls, as values that compare."""
     both = [prefix_range(b"com,a"), prefix_range(b"com,g5")]
     said: list[object] = [catalog.crawls()]
     for crawls, subsets in ((None, None), (some[0], ["warc"]), (some, ["warc"]), (["CC-MAIN-1999-01"], None)):
