@@ -14,7 +14,6 @@ from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.patience import Patience
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
-from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
@@ -22,6 +21,7 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
+from cc_pipeline_tests.records.reasons import REASONS
 
 CRAWL = "CC-MAIN-2024-22"
 RECORDS = 2_000
@@ -147,7 +147,7 @@ def faultless(bucket: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFa
 
 def test_the_matrix_knows_every_kind() -> None:
     assert set(PERSISTENT) == set(FAULT_KINDS)
-    assert set().union(*PERSISTENT.values()) <= set(REASONS)
+    assert set().union(*PERSISTENT.values()) <= REASONS
 
 
 @pytest.mark.matrix
@@ -170,6 +170,7 @@ def test_all_transient_faults_at_once_change_nothing(
     bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path
 ) -> None:
     folder, captures = bucket
+    captures, faultless = (table.slice(0, 1_000) for table in (captures, faultless))
     rules = [Rule(kind, share=0.01, retry_after=0, bytes_per_second=50) for kind in FAULT_KINDS]
     with FaultServer(folder, rules=rules) as server:
         result = fetch(server.url, captures, tmp_path, "c1", silent=True)
@@ -177,7 +178,7 @@ def test_all_transient_faults_at_once_change_nothing(
         assert balanced(result, captures)
         for commit in ("c2", "c3", "c4"):  # a range may have met several faults that only a later look cures
             result = fetch(server.url, captures, tmp_path, commit, held=result.table, silent=True)
-    assert result.outcomes == {"fetched": RECORDS}
+    assert result.outcomes == {"fetched": 1_000}
     assert same(result.table, faultless)
 
 
@@ -193,6 +194,7 @@ def test_persistent_faults_are_named_and_take_nothing_with_them(
         first = fetch(server.url, captures, tmp_path, "c1", silent=kind in SILENT)
         assert balanced(first, captures)
         hit = {(hit.key, hit.range) for hit in server.hits if hit.fault}
+        assert hit
         asked = Counter((hit.key, hit.range) for hit in server.hits)
         # it gave the others just now
         result = fetch(server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT, witnessed=True)
@@ -222,7 +224,7 @@ def test_persistent_faults_are_named_and_take_nothing_with_them(
 
 
 def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], tmp_path: Path) -> None:
-    folder, captures = bucket
+    folder, captures = bucket[0], bucket[1].slice(0, 500)
     with FaultServer(folder, rules=[Rule("garbage", times=None, share=0.05)]) as server:
         result = fetch(server.url, captures, tmp_path, "c1")
         rows = [row for row in result.table.to_pylist() if row["outcome"] == "quarantined"]
@@ -235,7 +237,7 @@ def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], 
         untouched = fetch(server.url, captures, tmp_path, "c2", held=result.table)
         assert untouched.outcomes == result.outcomes
         replayed = fetch(server.url, captures, tmp_path, "c3", held=result.table, retry_settled=True)
-    assert replayed.outcomes == {"fetched": RECORDS}
+    assert replayed.outcomes == {"fetched": 500}
     assert replayed.requests == len(rows)
 
 
