@@ -161,18 +161,6 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     same(again(bucket, local, tmp_path / "local"), mine, slugs)
 
 
-def test_partitions_of_many_captures_are_done_in_groups(
-    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
-) -> None:
-    mine = again(bucket, before, tmp_path / "spark")
-    few = replace(spark(), captures=40)
-    found = made(mine, slugs, few, PAGES)
-    commits = {id(one.reports["records"]) for one in found.values()}
-    assert 1 < len(commits) < len(slugs)
-    assert mine.lake.version("records") >= len(commits)
-    same(again(bucket, local, tmp_path / "local"), mine, slugs)
-
-
 def test_files_of_this_machine_are_not_asked_of_workers(
     bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +201,7 @@ def test_what_another_target_has_is_not_fetched_again(
 def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
     names = sorted(bucket[1].domains())
     first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
-    alone = names[5:]
+    alone = names[5:8]
     homes = [located(bucket[0], tmp_path / name, [first, *alone]) for name in ("local", "spark")]
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
         # the neighbours are made here, the set by the engine, then another set in its place
@@ -234,11 +222,14 @@ def run_twice(task: Callable[[], Any], number: int) -> Any:
     return task()
 
 
-def test_every_task_run_twice_counts_once_and_what_was_stored_twice_is_swept(
+def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is_swept(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
 ) -> None:
     mine = again(bucket, before, tmp_path / "spark")
-    made(mine, slugs, spark(InProcess(run_twice)), PAGES)
+    found = made(mine, slugs, replace(spark(InProcess(run_twice)), captures=40), PAGES)
+    commits = {id(one.reports["records"]) for one in found.values()}
+    assert 1 < len(commits) < len(slugs), "partitions of many captures are done in groups"
+    assert mine.lake.version("records") >= len(commits)
     same(again(bucket, local, tmp_path / "local"), mine, slugs)
     assert not left_over(mine)
     assert not_named(mine)
@@ -365,6 +356,7 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
 def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slugs = sorted(bucket[1].domains())
     monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -408,6 +400,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
             return task()
 
     monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
     slugs = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:
@@ -478,7 +471,7 @@ def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
 def test_a_target_that_breaks_a_task_fails_alone(
     bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = again(bucket, before, tmp_path / "home")
+    workspace, slugs = again(bucket, before, tmp_path / "home"), slugs[:5]
     bad = slugs[3]
     plain = work.spill_pages
 
