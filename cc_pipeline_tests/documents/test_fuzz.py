@@ -120,13 +120,13 @@ def test_mutated_documents() -> None:
             break
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(st.one_of(st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=60), st.sampled_from(TYPES))
 def test_token_soup(parts: list[bytes], mime: str | None) -> None:
     check(b"".join(parts), mime)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.text(max_size=20), st.text(max_size=40)), max_size=8),
     st.text(max_size=40),

@@ -35,6 +35,7 @@ assert lake.read("things")["target"].to_pylist() == [here[7]]
 """
 
 
+@pytest.mark.bomb
 def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False, timeout=600

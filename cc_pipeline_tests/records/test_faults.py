@@ -241,34 +241,26 @@ def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], 
     assert replayed.requests == len(rows)
 
 
-def test_files_in_trouble_cost_little_and_what_is_complete_is_kept(
-    bucket: tuple[Path, pa.Table], tmp_path: Path
+@pytest.mark.parametrize("named", ["f0", "f1"])
+def test_files_in_trouble_cost_little_and_keep_none_of_the_others_away(
+    bucket: tuple[Path, pa.Table], tmp_path: Path, named: str
 ) -> None:
+    """Ten files fail one after the other, asked for before or after all that are whole."""
     folder, captures = bucket
     planned = RECORDS // FILES
-    with FaultServer(folder, rules=[Rule("500", key="f1*", times=None)]) as server:
+    with FaultServer(folder, rules=[Rule("500", key=f"{named}*", times=None)]) as server:
         first = fetch(server.url, captures, tmp_path, "c1", give_up_after=20)
         assert first.outcomes == {"fetched": RECORDS // 2, "missing": RECORDS // 2}
         lost = [row for row in first.table.to_pylist() if row["outcome"] == "missing"]
         assert {(row["reason"], row["settled"], row["rounds"]) for row in lost} == {("server_error", False, 1)}
         asked = Counter(hit.key for hit in server.hits)
-        assert max(asked[f"f1{n}.warc.gz"] for n in range(10)) <= 1.2 * planned + 3
+        assert max(asked[f"{named}{n}.warc.gz"] for n in range(10)) <= 1.2 * planned + 3
         done = len(server.hits)
         server.set_rules([])
         result = fetch(server.url, captures, tmp_path, "c2", held=first.table)
     assert result.outcomes == {"fetched": RECORDS}
     assert result.reused == RECORDS // 2
     assert len(server.hits) - done == RECORDS // 2
-
-
-def test_files_that_fail_keep_none_of_the_others_away(bucket: tuple[Path, pa.Table], tmp_path: Path) -> None:
-    """Ten files that fail one after the other, asked for before all that are whole."""
-    folder, captures = bucket
-    with FaultServer(folder, rules=[Rule("500", key="f0*", times=None)]) as server:
-        first = fetch(server.url, captures, tmp_path, "c1", give_up_after=20)
-        asked = Counter(hit.key for hit in server.hits)
-    assert first.outcomes == {"fetched": RECORDS // 2, "missing": RECORDS // 2}
-    assert max(asked[f"f0{n}.warc.gz"] for n in range(10)) <= 1.2 * RECORDS / FILES + 3
 
 
 def test_what_failed_for_a_moment_is_asked_for_again_though_other_files_fail(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,8 +38,6 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
-
-START = datetime(2024, 5, 1, tzinfo=UTC)
 
 
 def row_groups(rows: list[dict[str, object]]) -> pa.Table:

@@ -72,6 +72,7 @@ CHUNKS: dict[str, tuple[Callable[[], bytes], int]] = {
 }
 
 
+@pytest.mark.bomb
 @pytest.mark.parametrize("name", CHUNKS)
 def test_memory_stays_below_the_bound_of_a_column(name: str) -> None:
     program = f"from {__name__} import costs; costs({name!r})"
@@ -220,7 +221,7 @@ def test_small_steps_give_the_same_values(
 
 
 @given(st.integers(0, 5000), st.binary(min_size=1, max_size=6), st.booleans(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_damage_is_a_fault_or_values_within_the_bound(at: int, noise: bytes, cut: bool, dictionary: bool) -> None:
     values: list[bytes | None] = [b"key %d" % (number % 9) for number in range(60)]
     layout, chunk = written(values, use_dictionary=dictionary, max_rows_per_page=20)
