@@ -21,10 +21,18 @@ def fingerprint(root: Path) -> dict[str, str]:
     }
 
 
-def test_a_second_generation_in_this_process_is_byte_identical(bucket: Bucket, tmp_path: Path) -> None:
-    again = generate(tmp_path / "again", TEST)
+def test_a_second_generation_in_this_process_is_byte_identical_and_counts_every_capture(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    seen: dict[str, list[tuple[int, int]]] = {}
+
+    def told(crawl: str, done: int, total: int) -> None:
+        seen.setdefault(crawl, []).append((done, total))
+
+    assert generate(tmp_path / "again", TEST, told) == bucket.truth
     assert fingerprint(tmp_path / "again") == fingerprint(bucket.root)
-    assert again == bucket.truth
+    counts = {crawl: len(bucket.truth.of(crawl)) for crawl in bucket.truth.crawls}
+    assert seen == {crawl: [(number, all_) for number in range(1, all_ + 1)] for crawl, all_ in counts.items()}
 
 
 def test_another_process_with_another_hash_seed_and_time_zone_is_byte_identical(bucket: Bucket, tmp_path: Path) -> None:
