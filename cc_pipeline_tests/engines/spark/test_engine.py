@@ -106,6 +106,13 @@ def again(bucket: Bucket, home: Path, to: Path) -> Workspace:
     return workspace_of(bucket[0], to)
 
 
+def twins(source: Path | str, folder: Path, targets: list[str], **more: object) -> tuple[Workspace, Workspace]:
+    """Two homes in which the same captures are located: for the local engine, and for Spark's."""
+    located(source, folder / "local", targets, **more).close()
+    shutil.copytree(folder / "local", folder / "spark")
+    return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
+
+
 def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
 ) -> None:
@@ -128,7 +135,7 @@ def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
 def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_path: Path) -> None:
     two = ("warc", "robotstxt")
     slug = next(one for one in bucket[1].domains() if all(bucket[1].of(NEW, subset=s, domain=one) for s in two))
-    homes = [located(bucket[0], tmp_path / name, [slug], subsets=two) for name in ("local", "spark")]
+    homes = twins(bucket[0], tmp_path, [slug], subsets=two)
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
         [one] = made(workspace, [slug], by, PAGES).values()
         assert one.error is None
@@ -202,10 +209,12 @@ def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp
     names = sorted(bucket[1].domains())
     first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
     alone = names[5:8]
-    homes = [located(bucket[0], tmp_path / name, [first, *alone]) for name in ("local", "spark")]
+    # the neighbours are made here, the set by the engine, then another set in its place
+    before = located(bucket[0], tmp_path / "before", [first, *alone])
+    assert all(one.error is None for one in made(before, alone, LOCAL).values())
+    before.close()
+    homes = [again(bucket, tmp_path / "before", tmp_path / name) for name in ("local", "spark")]
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
-        # the neighbours are made here, the set by the engine, then another set in its place
-        assert all(one.error is None for one in made(workspace, alone, LOCAL).values())
         assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
         was = rows_of(workspace, "records")
         workspace.register_targets([parse_target(second)])
@@ -326,7 +335,7 @@ def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(buc
     mine = bucket[1].of(NEW, subset="warc", domain="example.com")
     damage(root, mine[len(mine) // 2])
     (root / sorted({capture.warc_filename for capture in mine})[0]).unlink()
-    local, mine = (located(root, tmp_path / name, ["example.com"]) for name in ("local", "spark"))
+    local, mine = twins(root, tmp_path, ["example.com"])
     for workspace, by in ((local, LOCAL), (mine, spark())):
         assert all(one.error is None for one in made(workspace, ["example.com"], by, PAGES).values())
     same(local, mine, ["example.com"])
@@ -337,7 +346,7 @@ def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(buc
 def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
     slugs = ["example.com", "example.org"]
     with FaultServer(bucket[0]) as server:
-        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        local, other = twins(server.url, tmp_path, slugs)
         server.set_rules([Rule("500", key="*/warc/*", times=None)])
         for workspace, by in ((local, LOCAL), (other, spark())):
             with pytest.raises(Incomplete):
@@ -437,7 +446,7 @@ def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_
     slugs = ["example.com", "example.org"]
     files = sorted({one.warc_filename for one in bucket[1].of(NEW, subset="warc")})
     with FaultServer(bucket[0]) as server:
-        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        local, other = twins(server.url, tmp_path, slugs)
         server.set_rules([Rule("500", key=files[0], times=None)])
         rounds = []
         for workspace, by in ((local, LOCAL), (other, spark())):
