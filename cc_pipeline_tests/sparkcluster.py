@@ -135,12 +135,13 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(
-    folder: Path, workers: int = 2, environment: Mapping[str, str] | None = None
+    folder: Path, workers: int = 2, environment: Mapping[str, str] | None = None, *, brief: bool = False
 ) -> Iterator[SparkCluster]:
     """Runs a master and ``workers`` (named ``worker-1`` …) until the block is left.
 
     ``environment`` goes to the workers and so to what runs in them, such as credentials. Which Python they run the
-    driver says (``PYSPARK_PYTHON``), by default that of this process. Skips the test where there is no Java 17 or no
+    driver says (``PYSPARK_PYTHON``), by default that of this process. Drivers and executors of ``brief`` applications
+    start at less cost, and would be slower in the long run. Skips the test where there is no Java 17 or no
     Spark.
     """
     reason = why_no_spark()
@@ -159,7 +160,8 @@ def spark_cluster(
     # a driver's page of the job would be one more server; executors fit the workers' memory
     defaults = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.executor.memory": "768m"}
     defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "WARN"}
-    defaults |= {f"spark.{one}.extraJavaOptions": _JAVA_OPTIONS for one in ("driver", "executor")}
+    if brief:
+        defaults |= {f"spark.{one}.extraJavaOptions": _JAVA_OPTIONS for one in ("driver", "executor")}
     (folder / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in defaults.items()))
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(2)]
