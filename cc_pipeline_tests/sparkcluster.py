@@ -24,7 +24,9 @@ import pytest
 #: The xdist group of tests that use a cluster: one worker of the suite runs all of them, and starts it once.
 GROUP = "spark"
 _START_SECONDS = 90.0
-_MEMORY = {"SPARK_DAEMON_MEMORY": "256m"}
+#: Five Javas start on a few cores: code that runs for seconds is not worth a second compilation.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_DAEMON = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS}
 _JAVA = 17
 
 
@@ -133,12 +135,13 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(
-    folder: Path, workers: int = 2, environment: Mapping[str, str] | None = None
+    folder: Path, workers: int = 2, environment: Mapping[str, str] | None = None, *, brief: bool = False
 ) -> Iterator[SparkCluster]:
     """Runs a master and ``workers`` (named ``worker-1`` …) until the block is left.
 
     ``environment`` goes to the workers and so to what runs in them, such as credentials. Which Python they run the
-    driver says (``PYSPARK_PYTHON``), by default that of this process. Skips the test where there is no Java 17 or no
+    driver says (``PYSPARK_PYTHON``), by default that of this process. Drivers and executors of ``brief`` applications
+    start at less cost, and would be slower in the long run. Skips the test where there is no Java 17 or no
     Spark.
     """
     reason = why_no_spark()
@@ -157,6 +160,8 @@ def spark_cluster(
     # a driver's page of the job would be one more server; executors fit the workers' memory
     defaults = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.executor.memory": "768m"}
     defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "WARN"}
+    if brief:
+        defaults |= {f"spark.{one}.extraJavaOptions": _JAVA_OPTIONS for one in ("driver", "executor")}
     (folder / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in defaults.items()))
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(2)]
@@ -164,10 +169,10 @@ def spark_cluster(
             probe.bind(("127.0.0.1", 0))
         port, page = (str(probe.getsockname()[1]) for probe in probes)
     address = f"spark://127.0.0.1:{port}"
-    cluster = SparkCluster(address, folder, own, {**own, **_MEMORY, **(environment or {})})
+    cluster = SparkCluster(address, folder, own, {**own, **_DAEMON, **(environment or {})})
     try:
         command = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port]
-        cluster._start("master", [*command, "--webui-port", page], own | _MEMORY)
+        cluster._start("master", [*command, "--webui-port", page], own | _DAEMON)
         cluster._wait("master", "I have been elected leader")
         cluster.add_worker(*(f"worker-{number}" for number in range(1, workers + 1)))
         yield cluster

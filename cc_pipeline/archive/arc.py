@@ -216,10 +216,8 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     than ``limit`` bytes, the first line is no URL record line, or uncompressed content ends too early.
     """
     if member[:3] == GZIP_MAGIC:
-        inflated, count = inflate_run(member, source, offset, limit, wanted)
-        odd: tuple[str, ...] = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
-        odd += (flag.SEVERAL_MEMBERS,) if count > 1 else ()
-        return parse_record(inflated.content, source, offset, odd, sound=True)
+        content, odd = inflate_run(member, source, offset, limit, wanted)
+        return parse_record(content, source, offset, odd, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
         kind, why = describe_non_gzip(member)
         raise DataFault(kind, source, offset, why)

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
+from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.gzip_members import (
     GZIP_MAGIC,
     InflatedMember,
@@ -23,17 +24,15 @@ _PROBE: Final = 1 << 16
 
 def inflate_run(
     data: bytes, source: str, offset: int, limit: int, wanted: Callable[[bytes], int]
-) -> tuple[InflatedMember, int]:
-    """The first gzip member of ``data`` and those behind it that its content needs, as one; and how many they are.
+) -> tuple[bytes, tuple[str, ...]]:
+    """The content of the first gzip member of ``data`` and of those behind it that it needs, and what is odd of them.
 
     ``wanted`` tells of content how many bytes a record that begins there has: 0 where none does, -1 where more of it
     must be seen. A member behind that begins a record of its own is left alone. Raises as ``inflate_member`` does.
     """
     first = inflate_member(data, source, offset, limit)
-    content, consumed, count = first.content, first.consumed, 1
+    content, consumed = first.content, first.consumed
     need = wanted(content) if consumed < len(data) else 0
-    if not need < 0 and not len(content) < need:
-        return first, 1
     parts, size, window = [content], len(content), Window(io.BytesIO(data))
     while (need < 0 or size < need) and size < limit:
         following = inflate_at(window, consumed, limit - size)
@@ -42,11 +41,11 @@ def inflate_run(
         parts.append(following.content)
         size += len(following.content)
         consumed += following.consumed
-        count += 1
         if need < 0 and size >= 2 * len(content):
             content = b"".join(parts)
             parts, need = [content], wanted(content)
-    return (first, 1) if count == 1 else (InflatedMember(offset, consumed, b"".join(parts)), count)
+    behind = () if consumed == len(data) else (flag.BYTES_AFTER_MEMBER,)
+    return b"".join(parts), (*behind, *((flag.SEVERAL_MEMBERS,) if consumed > first.consumed else ()))
 
 
 class RunReader:

@@ -242,10 +242,8 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     the declared Content-Length.
     """
     if member[:3] == GZIP_MAGIC:
-        inflated, count = inflate_run(member, source, offset, limit, wanted)
-        odd: tuple[str, ...] = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
-        odd += (flag.SEVERAL_MEMBERS,) if count > 1 else ()
-        return parse_record(inflated.content, source, offset, odd)
+        content, odd = inflate_run(member, source, offset, limit, wanted)
+        return parse_record(content, source, offset, odd)
     if member.lstrip(_BLANK)[:5].upper() != b"WARC/":
         kind, why = describe_non_gzip(member)
         raise DataFault(kind, source, offset, why)

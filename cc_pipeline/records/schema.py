@@ -1,7 +1,7 @@
 """The shape of the ``records`` table: one row per planned capture, with exactly one outcome.
 
 A capture is named by (crawl, warc_filename, warc_record_offset). ``ledger`` and ``quarantine`` are views of
-this table, so the words below are its closed vocabulary.
+this table, so the words below are its closed vocabulary; those of ``reason`` are listed in docs/faults.md.
 """
 
 from __future__ import annotations
@@ -13,44 +13,6 @@ from cc_pipeline.capture_columns import RECORD_KEY_FIELDS, TIMESTAMP
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
 #: that are not the record the index promises; kept aside. ``missing``: no bytes could be read.
 OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
-
-#: Why an outcome is not ``fetched`` (null for fetched rows). The first group says the answer of the source was
-#: wrong, the second that the bytes were.
-REASONS: tuple[str, ...] = (
-    # the source never gave the range
-    "not_found",
-    "range_not_satisfiable",
-    "forbidden",
-    "throttled",
-    "server_error",
-    "client_error",
-    "redirected",
-    "unauthorized",
-    "unreachable",
-    "timeout",
-    "connection_reset",
-    "short_body",
-    "long_body",
-    "whole_object",
-    "error_document",
-    "wrong_range",
-    "changed_object",
-    "empty_body",
-    # the source had refused so often that it was not asked
-    "breaker_open",
-    # the bytes are not the record
-    "not_gzip",
-    "gzip_truncated",
-    "gzip_corrupt",
-    "too_large",
-    "not_a_record",
-    "length_mismatch",
-    "wrong_target",
-    "wrong_type",
-    "digest_mismatch",
-    # the index row names no bytes that could be asked for
-    "bad_plan",
-)
 
 #: Outcome of comparing the payload with the index's digest (or the record's own claim where the index has
 #: none). ``absent``: neither has one. ``unchecked``: the payload is cut or there is no payload to check.

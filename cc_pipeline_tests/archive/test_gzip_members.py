@@ -94,6 +94,7 @@ def test_the_bound_holds() -> None:
         inflate_member(packed, "s", 0, limit=10_000)
 
 
+@pytest.mark.bomb
 def test_a_bomb_takes_no_more_memory_than_the_bound(tmp_path: Path) -> None:
     """A member of about 250 KB that inflates to 256 MiB, read with a bound of 8 MiB, in a process of its own."""
     engine = zlib.compressobj(9, wbits=31)

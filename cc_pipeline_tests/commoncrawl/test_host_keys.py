@@ -100,7 +100,7 @@ TARGET = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(TARGET, st.lists(st.tuples(HOST, PORT), min_size=1, max_size=12))
 def test_ranges_of_any_form_miss_no_host(text: str, hosts: list[tuple[str, str]]) -> None:
     """What a target means is what its URL keys say; ranges of reversed and plain hosts may only hold more."""

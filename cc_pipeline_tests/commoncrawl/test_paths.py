@@ -169,7 +169,7 @@ def test_every_listed_file_of_crawl_002_follows_from_its_numbers() -> None:
     listed = gzip.decompress((CORPUS / "cc_index/matpalm_arc_paths/arc_files.gz").read_bytes()).decode().splitlines()
     keys = ["crawl-002/" + line.partition("\t")[0] for line in listed]
     assert len(keys) == 323_694
-    for key in keys[::7]:
+    for key in keys[::23]:
         assert arc_key(parse_arc_key(key)) == key
 
 

@@ -1,4 +1,4 @@
-"""Mutated B-trees and Parquet footers: an answer or a fault, bounded, never a hang.
+"""Mutated B-trees: an answer or a fault, bounded, never a hang.
 
 A mutated tree may hold other keys than the one it came from; what must hold is that every item of an answer lies
 in the asked range, in order, and that asking twice gives the same.
@@ -10,10 +10,7 @@ import io
 import itertools
 import random
 import struct
-from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import prefix_range
@@ -21,25 +18,10 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer
 from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.index.btree.writer import write_btree
-from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz
+from cc_pipeline_tests.index.zipnum.memory import Memory
 
 MOST = 20_000
-COLUMNS = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-
-
-@dataclass
-class Answer:
-    data: bytes
-    total: int | None
-
-
-@dataclass
-class Memory:
-    content: bytes
-
-    def read(self, key: str, offset: int, length: int) -> Answer:
-        return Answer(self.content[offset : offset + length], len(self.content))
 
 
 def _written(block_size: int, keys: list[bytes]) -> bytes:
@@ -98,26 +80,3 @@ def test_mutated_trees(content: bytes, prefix: bytes, trusted: bool) -> None:
         assert len(found) < MOST
         assert keys == sorted(keys)
         assert all(bound.start <= key and (bound.end is None or key < bound.end) for key in keys)
-
-
-def _footer(columns: int) -> bytes:
-    names = [*COLUMNS, *(f"column_{number}" for number in range(columns))]
-    rows = {name: [f"com,example)/{number:04d}" for number in range(100)] for name in names}
-    out = io.BytesIO()
-    pq.write_table(pa.table(rows), out, row_group_size=30, write_page_index=True)
-    data = out.getvalue()
-    return data[-8 - struct.unpack("<I", data[-8:-4])[0] :]
-
-
-FOOTERS = [_footer(0), _footer(12)]
-
-
-@fuzz(120, content=edits(FOOTERS))
-def test_mutated_footers(content: bytes) -> None:
-    try:
-        with bounded(1, 100):
-            groups = decode_footer(content, 10_000_000, "f.parquet", COLUMNS, COLUMNS).row_groups
-    except DataFault as fault:
-        assert fault.source == "f.parquet"
-    else:
-        assert all(group.rows >= 0 for group in groups)

@@ -78,7 +78,7 @@ def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transp
         assert btree is not None
         locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl), btree]
         rng = random.Random(crawl)
-        for _ in range(100):
+        for _ in range(60):
             target = _some_target(rng, rng.choice(captures))
             subsets = rng.choice([ALL_SUBSETS, ("warc",), ("crawldiagnostics", "robotstxt")])
             expected: set[Place] = {
@@ -142,7 +142,7 @@ def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transpor
     published = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)
     rng = random.Random(2012)
     targets = [parse_target(domain) for domain in world.truth.domains(CRAWL_2012)]
-    for target in targets + [_some_target(rng, rng.choice(captures)) for _ in range(60)]:
+    for target in targets + [_some_target(rng, rng.choice(captures)) for _ in range(30)]:
         expected = {
             (surt_key(c.url), c.warc_filename, c.warc_record_offset, c.warc_record_length)
             for c in captures

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -189,12 +188,3 @@ def test_index_files_that_could_not_be_harvested_are_a_note(world: World, tmp_pa
                 locator.locate(NEW, ALL_SUBSETS, [target])
     finally:
         broken.write_bytes(content)
-
-
-def test_times_are_aware_utc_whatever_the_index(world: World, sources: IndexSources) -> None:
-    capture = world.truth.of(NEW)[0]
-    for via in ("parquet", "zipnum"):
-        table = look_up(NEW, ALL_SUBSETS, [parse_target(f"url:{capture.url}")], sources, via=via)
-        (rows,) = (found.to_pylist() for found in table.captures.values())
-        assert capture.fetch_time in [row["fetch_time"] for row in rows]
-        assert all(row["fetch_time"].astimezone(UTC) > datetime(2024, 1, 1, tzinfo=UTC) for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,9 +24,9 @@ def commit(lake: Lake, number: int, slug: str) -> None:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """130 commits over 40 slices, so one checkpoint, in a folder whose name has a space and an umlaut."""
+    """104 commits over 40 slices, so one checkpoint, in a folder whose name has a space and an umlaut."""
     made = Lake(str(tmp_path_factory.mktemp("lake") / "a h\u00f6me"), [SPEC])
-    for number in range(130):
+    for number in range(104):
         commit(made, number, f"s{number % 40:02d}")
     return made
 
@@ -36,7 +37,7 @@ def one_by_one(table: str, version: int, names: list[str]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-@pytest.mark.parametrize("version", [1, 50, 100, 101, 129, 130])
+@pytest.mark.parametrize("version", [1, 50, 100, 101, 103, 104])
 def test_every_version_has_what_the_library_says(lake: Lake, version: int) -> None:
     address = lake.address("rows")
     assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
@@ -51,7 +52,7 @@ def test_every_version_has_what_the_library_says(lake: Lake, version: int) -> No
 
 def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     log = TransactionLog(lake.file_system(), lake.address("rows"))
-    log.at(129)
+    log.at(103)
     read: list[int] = []
     of_commit = TransactionLog._of_commit
 
@@ -60,18 +61,17 @@ def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.
         return of_commit(self, version)
 
     monkeypatch.setattr(TransactionLog, "_of_commit", counted)
-    assert log.at(130) == one_by_one(lake.address("rows"), 130, [f"slice:s{n:02d}" for n in range(40)])
-    assert read == [130]
-    assert log.at(129) is not None
-    assert read == [130]
+    assert log.at(104) == one_by_one(lake.address("rows"), 104, [f"slice:s{n:02d}" for n in range(40)])
+    assert read == [104]
+    assert log.at(103) is not None
+    assert read == [104]
 
 
 @pytest.mark.parametrize("damage", ["checkpoint gone", "checkpoint cut", "commit gone", "in parts"])
-def test_a_log_it_cannot_read_is_left_to_the_library(tmp_path: Path, damage: str) -> None:
-    lake = Lake(str(tmp_path), [SPEC])
-    for number in range(104):
-        commit(lake, number, f"s{number % 3}")
-    folder = Path(lake.address("rows")) / "_delta_log"
+def test_a_log_it_cannot_read_is_left_to_the_library(lake: Lake, tmp_path: Path, damage: str) -> None:
+    copy = Lake(str(tmp_path / "copy"), [SPEC])
+    shutil.copytree(lake.address("rows"), copy.address("rows"))
+    folder = Path(copy.address("rows")) / "_delta_log"
     checkpoint = next(folder.glob("*.checkpoint.parquet"))
     if damage == "checkpoint gone":
         checkpoint.unlink()
@@ -81,7 +81,7 @@ def test_a_log_it_cannot_read_is_left_to_the_library(tmp_path: Path, damage: str
         (folder / f"{103:020}.json").unlink()
     else:
         (folder / "_last_checkpoint").write_text('{"version": 100, "size": 3, "parts": 2}', "utf-8")
-    assert TransactionLog(lake.file_system(), lake.address("rows")).at(104) is None
+    assert TransactionLog(copy.file_system(), copy.address("rows")).at(104) is None
 
 
 def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:

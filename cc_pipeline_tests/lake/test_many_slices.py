@@ -35,6 +35,7 @@ assert lake.read("things")["target"].to_pylist() == [here[7]]
 """
 
 
+@pytest.mark.bomb
 def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False, timeout=600
@@ -42,15 +43,15 @@ def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("start", ["common-crawl/", "a", "b'", "~", "é"])
-def test_texts_that_start_with_one_are_those_that_python_finds(tmp_path: Path, start: str) -> None:
+def test_texts_that_start_with_one_are_those_that_python_finds(tmp_path: Path) -> None:
     texts = ["", "a", "A", "ab", "b", "b'", "b'x", "b(", "~", "~~", "é", "éa", "ê", "\U0001f600", "crawl-data/x"]
     texts += ["common-crawl", "common-crawl/", "common-crawl/x", "common-crawl0", "common-crawl."]
     lake, rest = Lake(str(tmp_path), [SPEC]), {"crawl": "A", "value": 1, "extra": [], "at": 0}
     data = pa.Table.from_pylist([{**rest, "target": one} for one in texts], schema=SCHEMA)
     lake.commit("things", data, [], {})
-    found = lake.read("things", {"crawl": "A", "target": predicates.Starting(start)}, ["target"])
-    assert sorted(found["target"].to_pylist()) == sorted(one for one in texts if one.startswith(start))
+    for start in ("common-crawl/", "a", "b'", "~", "é"):
+        found = lake.read("things", {"crawl": "A", "target": predicates.Starting(start)}, ["target"])
+        assert sorted(found["target"].to_pylist()) == sorted(one for one in texts if one.startswith(start))
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_is_not_named_stays_as_it_is_between_what_is_replaced(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     lake, expected = Lake(str(tmp_path), [SPEC]), {}

@@ -163,7 +163,7 @@ def test_readers_of_other_processes_never_see_half_a_publication(lake: Lake, tmp
     ]
     try:
         assert all(reader.stdout is not None and reader.stdout.readline() == "reading\n" for reader in readers)
-        for count in range(2, 14):
+        for count in range(2, 8):
             commit(lake, "C", "x", range(count))
             published(lake, path)
     finally:

@@ -9,8 +9,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from cc_pipeline.minicrawl import DEMO, TEST, MiniCrawlTruth, generate, truth_path
 from cc_pipeline_tests.minicrawl.conftest import Bucket
 
@@ -23,19 +21,24 @@ def fingerprint(root: Path) -> dict[str, str]:
     }
 
 
-def test_a_second_generation_in_this_process_is_byte_identical(bucket: Bucket, tmp_path: Path) -> None:
-    again = generate(tmp_path / "again", TEST)
-    assert fingerprint(tmp_path / "again") == fingerprint(bucket.root)
-    assert again == bucket.truth
-
-
-@pytest.mark.parametrize("hash_seed", ["1", "4242"])
-def test_another_process_with_another_hash_seed_and_time_zone_is_byte_identical(
-    bucket: Bucket, tmp_path: Path, hash_seed: str
+def test_a_second_generation_in_this_process_is_byte_identical_and_counts_every_capture(
+    bucket: Bucket, tmp_path: Path
 ) -> None:
+    seen: dict[str, list[tuple[int, int]]] = {}
+
+    def told(crawl: str, done: int, total: int) -> None:
+        seen.setdefault(crawl, []).append((done, total))
+
+    assert generate(tmp_path / "again", TEST, told) == bucket.truth
+    assert fingerprint(tmp_path / "again") == fingerprint(bucket.root)
+    counts = {crawl: len(bucket.truth.of(crawl)) for crawl in bucket.truth.crawls}
+    assert seen == {crawl: [(number, all_) for number in range(1, all_ + 1)] for crawl, all_ in counts.items()}
+
+
+def test_another_process_with_another_hash_seed_and_time_zone_is_byte_identical(bucket: Bucket, tmp_path: Path) -> None:
     out = tmp_path / "bucket"
     command = [sys.executable, "-m", "cc_pipeline.minicrawl", "--out", str(out), "--preset", "test"]
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
+    environment = os.environ | {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert fingerprint(out) == fingerprint(bucket.root)

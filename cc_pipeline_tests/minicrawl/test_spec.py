@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.hostfacts.rank_text import parse_release
-from cc_pipeline.minicrawl import TEST, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate, spec_for, truth_path
+from cc_pipeline.minicrawl import CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate, spec_for, truth_path
 from cc_pipeline.minicrawl.__main__ import main
 from cc_pipeline.minicrawl.visits import page_counts, site
 from cc_pipeline_tests.minicrawl.__main__ import write_more
@@ -88,14 +88,6 @@ def test_what_a_killed_process_was_building_is_removed(tmp_path: Path) -> None:
     alive.mkdir()
     ensure(tmp_path / "bucket", SMALL)
     assert not abandoned.exists() and alive.exists()
-
-
-def test_progress_counts_every_capture_of_every_crawl(tmp_path: Path) -> None:
-    seen: dict[str, list[tuple[int, int]]] = {}
-    truth = generate(tmp_path / "b", TEST, lambda crawl, done, total: seen.setdefault(crawl, []).append((done, total)))
-    for crawl in truth.crawls:
-        total = len(truth.of(crawl))
-        assert seen[crawl] == [(number, total) for number in range(1, total + 1)]
 
 
 def test_the_command_line_says_what_it_made_and_refuses_a_full_folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,19 @@ def in_order() -> list[Any]:
     return sorted(PAGES, key=lambda one: (one.keys["warc_filename"], one.keys["warc_record_offset"]))
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    workspace = make_workspace(tmp_path)
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parsed")
+    workspace = make_workspace(folder)
     commit_pages(workspace, PAGES)
     commit_pages(workspace, [page(number, "other.com") for number in range(50, 60)], target="other.com")
-    return workspace
+    return folder
+
+
+@pytest.fixture
+def workspace(parsed: Path, tmp_path: Path) -> Workspace:
+    shutil.copytree(parsed / "home", tmp_path / "home")
+    return make_workspace(tmp_path, parsed / "bucket")
 
 
 def folder(workspace: Workspace) -> Path:

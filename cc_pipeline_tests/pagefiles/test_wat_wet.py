@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.errors import DataFault
+from cc_pipeline.pagefiles.pages import wat_pages, wet_pages
 from cc_pipeline.pagefiles.wat import WatLink, WatRecord, WetRecord, iter_wat, iter_wet
+from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -177,3 +180,24 @@ def test_real_files() -> None:
         assert isinstance(text, WetRecord)
         assert text.text.startswith("Escopete - Biquipedia, a enciclopedia libre\nIr al contenido\n")
         assert (text.languages, text.flags) == (("spa",), ())
+
+
+@needs_corpus
+def test_real_files_give_a_page_for_every_good_record() -> None:
+    folder = CORPUS / "cc_warc_wat_wet"
+    [page] = wat_pages(SourceFile("wat", "w", "CC-MAIN-2015-18"), folder / "fluo_wat" / "wat.warc")
+    assert isinstance(page, ParsedPage)
+    assert (page.metadata["http_result"], page.keys["warc_record_offset"]) == (200, 195779)
+    assert page.metadata["content"]["title"]
+    assert len(page.links) > 20
+    for name, texts, faults in (
+        ("cc_scala_tools_wet/fragment3.wet.gz", 5, 0),
+        ("cc_scala_tools_wet/corrupt_starts_with_conversion.wet.gz", 5, 0),
+        ("cc_scala_tools_wet/corrupt_warcconversion_1.wet.gz", 4, 1),
+        ("cc_scala_tools_wet/fragment1_incomplete_last.wet.gz", 1, 1),
+        ("crate_wet/example.wet.gz", 2, 0),
+        ("whirlwind/whirlwind.warc.wet.gz", 1, 0),
+    ):
+        found = list(wet_pages(SourceFile("wet", "w", "CC-MAIN-2016-50"), folder / name))
+        assert sum(isinstance(one, DataFault) for one in found) == faults, name
+        assert len(found) == texts + faults, name

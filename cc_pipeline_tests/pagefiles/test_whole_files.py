@@ -16,13 +16,11 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.pagefiles.export import ExportOptions, export_slices
 from cc_pipeline.pagefiles.files import identify
-from cc_pipeline.pagefiles.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.pagefiles.stage import read_sources, register
 from cc_pipeline.publish.publish import interrupted_slices, publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, registered
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.pagefiles.written_whole import (
     WARC_NAME,
     WAT_KEY,
@@ -184,7 +182,7 @@ def test_wet_becomes_texts(workspace: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize("at_source", [False, True])
 def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, at_source: bool) -> None:
     folder = Path(workspace.settings.source) if at_source else tmp_path
-    pairs = [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(2_000)]
+    pairs = [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(200)]
     path = sequencefile(folder / "metadata-00000", pairs)
     file = read(workspace, path.name if at_source else path, "sequencefile")
     data = path.read_bytes()
@@ -271,10 +269,10 @@ def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
         read_sources(workspace, ["wat_nothing"])
 
 
-def published(workspace: Workspace, query: str) -> list[tuple[Any, ...]]:
+def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]]:
     publish_warehouse(workspace)
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        return connection.execute(query).fetchall()
+        return [connection.execute(query).fetchall() for query in queries]
 
 
 def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace: Workspace, tmp_path: Path) -> None:
@@ -290,14 +288,18 @@ def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace
     beside = wat_record("http://www.example.com/beside", 99)
     place.write_bytes((record + beside).replace(f"{WARC_NAME}.warc.gz".encode(), described))
     read(workspace, place, "wat")
-    shown = published(workspace, "SELECT source_kind, url, warc_record_offset FROM page_metadata ORDER BY ALL")
+    shown, kinds, files = published(
+        workspace,
+        "SELECT source_kind, url, warc_record_offset FROM page_metadata ORDER BY ALL",
+        "SELECT source_kind, count(*) FROM page_links GROUP BY ALL ORDER BY ALL",
+        "SELECT source_kind, crawl FROM source_files",
+    )
     assert shown == [
         *sorted(("records", one["url"], one["warc_record_offset"]) for one in keys),
         ("wat", "http://www.example.com/beside", 99),
     ]
-    kinds = published(workspace, "SELECT source_kind, count(*) FROM page_links GROUP BY ALL ORDER BY ALL")
     assert kinds == [("records", 1), ("wat", 3)]
-    assert published(workspace, "SELECT source_kind, crawl FROM source_files") == [("wat", CRAWL)]
+    assert files == [("wat", CRAWL)]
 
 
 def test_texts_without_a_place_are_all_published(workspace: Workspace, tmp_path: Path) -> None:
@@ -305,7 +307,7 @@ def test_texts_without_a_place_are_all_published(workspace: Workspace, tmp_path:
         path = tmp_path / f"{name}.wet"
         path.write_bytes(warcinfo() + b"".join(wet_record(f"http://{name}.com/{n}", "text") for n in range(3)))
         read(workspace, path, "wet")
-    assert published(workspace, "SELECT count(*), count(DISTINCT url) FROM page_text") == [(6, 6)]
+    assert published(workspace, "SELECT count(*), count(DISTINCT url) FROM page_text") == [[(6, 6)]]
 
 
 def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: Workspace, tmp_path: Path) -> None:
@@ -315,10 +317,10 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
     where = [{"crawl": file.crawl, "target": file.slug}]
     workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
     assert interrupted_slices(workspace) == [Slice(file.crawl, file.slug)]
-    assert published(workspace, "SELECT count(*) FROM page_metadata") == [(0,)]
+    assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(0,)]]
     assert read_sources(workspace, [file.slug]).fresh_slices == 1
     assert interrupted_slices(workspace) == []
-    assert published(workspace, "SELECT count(*) FROM page_metadata") == [(1,)]
+    assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(1,)]]
 
 
 def test_an_export_read_back_gives_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
@@ -338,38 +340,3 @@ def test_an_export_read_back_gives_the_same_metadata(workspace: Workspace, tmp_p
         # the document of 2012 says of failures only that and why
         kept = names if row["disposition"] == "SUCCESS" else names[:3]
         assert [by_url[row["url"]][name] for name in kept] == [row[name] for name in kept]
-
-
-@needs_corpus
-def test_real_rows_of_2012_come_back_from_tables_and_export_key_for_key(workspace: Workspace, tmp_path: Path) -> None:
-    lines = (CORPUS / "legacy_cc_metadata" / "matpalm" / "meta_data.tsv").read_text("utf-8").splitlines()
-    pairs = [(url, document) for url, _, document in (line.partition("\t") for line in lines)]
-    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), "sequencefile")
-    assert rows(workspace, "source_faults", file) == []
-    export_slices(workspace, file.crawl, [file.slug], ["metadata"], ExportOptions(compat="2012"))
-    (path,) = (Path(workspace.settings.lake) / export_prefix(file.crawl, file.slug)).glob("metadata-*")
-    exported = [
-        (pair.key, json.loads(str(pair.value))) for pair in iter_pairs(path, "x") if isinstance(pair, SequencePair)
-    ]
-    assert sorted(exported, key=str) == sorted(((url, json.loads(document)) for url, document in pairs), key=str)
-
-
-@needs_corpus
-def test_real_wat_and_wet_files_give_every_good_record(workspace: Workspace) -> None:
-    folder = CORPUS / "cc_warc_wat_wet"
-    page_of_2015 = read(workspace, folder / "fluo_wat" / "wat.warc", "wat", "CC-MAIN-2015-18")
-    (row,) = rows(workspace, "page_metadata", page_of_2015)
-    assert (row["http_result"], row["warc_record_offset"]) == (200, 195779)
-    assert row["content"]["title"]
-    assert len(rows(workspace, "page_links", page_of_2015)) > 20
-    texts = {
-        "cc_scala_tools_wet/fragment3.wet.gz": (5, 0),
-        "cc_scala_tools_wet/corrupt_starts_with_conversion.wet.gz": (5, 0),
-        "cc_scala_tools_wet/corrupt_warcconversion_1.wet.gz": (4, 1),
-        "cc_scala_tools_wet/fragment1_incomplete_last.wet.gz": (1, 1),
-        "crate_wet/example.wet.gz": (2, 0),
-        "whirlwind/whirlwind.warc.wet.gz": (1, 0),
-    }
-    for name, wanted in texts.items():
-        file = read(workspace, folder / name, "wet", "CC-MAIN-2016-50")
-        assert (len(rows(workspace, "page_text", file)), len(rows(workspace, "source_faults", file))) == wanted, name

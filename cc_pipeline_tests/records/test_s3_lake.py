@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import settle
@@ -19,6 +16,7 @@ from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 
@@ -27,17 +25,10 @@ CRAWL = "CC-MAIN-2024-22"
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    address = f"http://127.0.0.1:{port}"
-    boto3.client("s3", endpoint_url=address, region_name="us-east-1").create_bucket(Bucket="lake")
-    yield address
-    server.stop()
+    for name, text in CREDENTIALS.items():
+        monkeypatch.setenv(name, text)
+    with moto_server("lake") as address:
+        yield address
 
 
 def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:

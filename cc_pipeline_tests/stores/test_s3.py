@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import S3Options
@@ -18,28 +14,12 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline_tests.motoserver import client_of, moto_server
 from cc_pipeline_tests.swiftserver import SECRET, S3Server, swift_environment, swift_server
 
 BUCKET = "cc-pipeline-tests"
 DATA = bytes(range(256)) * 300
 ODD_KEYS = ("a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin", "crawl=CC-MAIN-2024-22/subset=warc/part-0.gz")
-
-
-def client_of(server: S3Server) -> Any:
-    """boto3's client, which is another program than the one tested here."""
-    return boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        aws_access_key_id=server.key,
-        aws_secret_access_key=server.secret,
-        region_name="us-east-1",
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module", params=["moto", "real"])
@@ -51,18 +31,13 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with swift_server(environment, tmp_path_factory.mktemp("swift")) as running:
             yield running
         return
-    port = _free_port()
-    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    moto.start()
-    try:
-        yield S3Server(f"http://127.0.0.1:{port}", "testing", "testing")
-    finally:
-        moto.stop()
+    with moto_server() as endpoint:
+        yield S3Server(endpoint, "testing", "testing")
 
 
 @pytest.fixture
 def place(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
-    client = client_of(server)
+    client = client_of(server.endpoint, server.key, server.secret)
     if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
         client.create_bucket(Bucket=BUCKET)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
@@ -185,7 +160,7 @@ def test_anonymous_requests_are_not_signed(server: S3Server, place: Transport, m
     if "test:" in server.key:
         pytest.skip("Swift takes unsigned requests for its own protocol")
     place.put("open", b"anyone")
-    owner = client_of(server)
+    owner = client_of(server.endpoint, server.key, server.secret)
     owner.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
     owner.put_object_acl(Bucket=BUCKET, Key="pre fix/open", ACL="public-read")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

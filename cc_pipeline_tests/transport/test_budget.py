@@ -321,7 +321,7 @@ def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: P
         context = multiprocessing.get_context("spawn")
         barrier = context.Barrier(2)
         files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
-        readers = [context.Process(target=_reader, args=(server.url, file, 60.0, 2.5, barrier, 2)) for file in files]
+        readers = [context.Process(target=_reader, args=(server.url, file, 60.0, 1.5, barrier, 2)) for file in files]
         for reader in readers:
             reader.start()
         for reader in readers:

@@ -209,7 +209,7 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
     first, budget = servers[0], tmp_path / "budget.sqlite"
     (tmp_path / "empty").mkdir()
     first.set_rules([Rule("500", key_of(7), times=None)])
-    policy = OutagePolicy(threshold=3, first=1.5, longest=30)
+    policy = OutagePolicy(threshold=3, first=0.5, longest=30)
     patient = RetryPolicy(attempts=3, base=0.001, longest=20)
     with (
         FaultServer(tmp_path / "empty") as empty,

@@ -53,8 +53,9 @@ def refused(server: FaultServer) -> list[Hit]:
     return [hit for hit in server.hits if hit.status == 403]
 
 
-@pytest.mark.parametrize("rate", [None, 500.0])
-@pytest.mark.parametrize(("seconds", "probes"), [(0.03, 0), (0.3, 2), (0.9, 3)])
+@pytest.mark.parametrize(
+    ("seconds", "probes", "rate"), [(0.03, 0, None), (0.03, 0, 500.0), (0.3, 2, 500.0), (0.9, 3, None)]
+)
 def test_a_window_of_refusals_costs_time_and_nothing_else(
     folder: Path, tmp_path: Path, seconds: float, probes: int, rate: float | None
 ) -> None:

@@ -120,7 +120,8 @@ def test_links_are_those_lxml_finds() -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("folder", ["html_text_metadata", "charset", "feeds"])
+@pytest.mark.matrix
+@pytest.mark.parametrize("folder", ["feeds", "charset", "html_text_metadata"])
 @pytest.mark.parametrize("mime", ["text/html", "application/xml"])
 def test_no_file_breaks_a_parser(folder: str, mime: str) -> None:
     compats: tuple[Compat, ...] = (None, "2012")

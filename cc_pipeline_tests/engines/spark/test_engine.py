@@ -106,6 +106,13 @@ def again(bucket: Bucket, home: Path, to: Path) -> Workspace:
     return workspace_of(bucket[0], to)
 
 
+def twins(source: Path | str, folder: Path, targets: list[str], **more: object) -> tuple[Workspace, Workspace]:
+    """Two homes in which the same captures are located: for the local engine, and for Spark's."""
+    located(source, folder / "local", targets, **more).close()
+    shutil.copytree(folder / "local", folder / "spark")
+    return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
+
+
 def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
 ) -> None:
@@ -128,7 +135,7 @@ def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
 def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_path: Path) -> None:
     two = ("warc", "robotstxt")
     slug = next(one for one in bucket[1].domains() if all(bucket[1].of(NEW, subset=s, domain=one) for s in two))
-    homes = [located(bucket[0], tmp_path / name, [slug], subsets=two) for name in ("local", "spark")]
+    homes = twins(bucket[0], tmp_path, [slug], subsets=two)
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
         [one] = made(workspace, [slug], by, PAGES).values()
         assert one.error is None
@@ -158,18 +165,6 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
     assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
     assert not (tmp_path / "nowhere").exists()
-    same(again(bucket, local, tmp_path / "local"), mine, slugs)
-
-
-def test_partitions_of_many_captures_are_done_in_groups(
-    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
-) -> None:
-    mine = again(bucket, before, tmp_path / "spark")
-    few = replace(spark(), captures=40)
-    found = made(mine, slugs, few, PAGES)
-    commits = {id(one.reports["records"]) for one in found.values()}
-    assert 1 < len(commits) < len(slugs)
-    assert mine.lake.version("records") >= len(commits)
     same(again(bucket, local, tmp_path / "local"), mine, slugs)
 
 
@@ -213,11 +208,13 @@ def test_what_another_target_has_is_not_fetched_again(
 def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
     names = sorted(bucket[1].domains())
     first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
-    alone = names[5:]
-    homes = [located(bucket[0], tmp_path / name, [first, *alone]) for name in ("local", "spark")]
+    alone = names[5:8]
+    # the neighbours are made here, the set by the engine, then another set in its place
+    before = located(bucket[0], tmp_path / "before", [first, *alone])
+    assert all(one.error is None for one in made(before, alone, LOCAL).values())
+    before.close()
+    homes = [again(bucket, tmp_path / "before", tmp_path / name) for name in ("local", "spark")]
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
-        # the neighbours are made here, the set by the engine, then another set in its place
-        assert all(one.error is None for one in made(workspace, alone, LOCAL).values())
         assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
         was = rows_of(workspace, "records")
         workspace.register_targets([parse_target(second)])
@@ -234,11 +231,14 @@ def run_twice(task: Callable[[], Any], number: int) -> Any:
     return task()
 
 
-def test_every_task_run_twice_counts_once_and_what_was_stored_twice_is_swept(
+def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is_swept(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
 ) -> None:
     mine = again(bucket, before, tmp_path / "spark")
-    made(mine, slugs, spark(InProcess(run_twice)), PAGES)
+    found = made(mine, slugs, replace(spark(InProcess(run_twice)), captures=40), PAGES)
+    commits = {id(one.reports["records"]) for one in found.values()}
+    assert 1 < len(commits) < len(slugs), "partitions of many captures are done in groups"
+    assert mine.lake.version("records") >= len(commits)
     same(again(bucket, local, tmp_path / "local"), mine, slugs)
     assert not left_over(mine)
     assert not_named(mine)
@@ -335,7 +335,7 @@ def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(buc
     mine = bucket[1].of(NEW, subset="warc", domain="example.com")
     damage(root, mine[len(mine) // 2])
     (root / sorted({capture.warc_filename for capture in mine})[0]).unlink()
-    local, mine = (located(root, tmp_path / name, ["example.com"]) for name in ("local", "spark"))
+    local, mine = twins(root, tmp_path, ["example.com"])
     for workspace, by in ((local, LOCAL), (mine, spark())):
         assert all(one.error is None for one in made(workspace, ["example.com"], by, PAGES).values())
     same(local, mine, ["example.com"])
@@ -346,7 +346,7 @@ def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(buc
 def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
     slugs = ["example.com", "example.org"]
     with FaultServer(bucket[0]) as server:
-        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        local, other = twins(server.url, tmp_path, slugs)
         server.set_rules([Rule("500", key="*/warc/*", times=None)])
         for workspace, by in ((local, LOCAL), (other, spark())):
             with pytest.raises(Incomplete):
@@ -365,6 +365,7 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
 def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slugs = sorted(bucket[1].domains())
     monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -408,6 +409,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
             return task()
 
     monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
     slugs = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:
@@ -444,7 +446,7 @@ def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_
     slugs = ["example.com", "example.org"]
     files = sorted({one.warc_filename for one in bucket[1].of(NEW, subset="warc")})
     with FaultServer(bucket[0]) as server:
-        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        local, other = twins(server.url, tmp_path, slugs)
         server.set_rules([Rule("500", key=files[0], times=None)])
         rounds = []
         for workspace, by in ((local, LOCAL), (other, spark())):
@@ -478,7 +480,7 @@ def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
 def test_a_target_that_breaks_a_task_fails_alone(
     bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = again(bucket, before, tmp_path / "home")
+    workspace, slugs = again(bucket, before, tmp_path / "home"), slugs[:5]
     bad = slugs[3]
     plain = work.spill_pages
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import engine as module
 from cc_pipeline.engines.spark import plans as cutting
 from cc_pipeline.engines.spark.engine import SparkEngine
@@ -33,7 +32,6 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 PAGES = TABLES[1:]
 #: Distinct pages of the bucket; three quarters as many captures.
 SIZE = 3_000
-SET = "set-some"
 
 
 @pytest.fixture(scope="module")
@@ -107,29 +105,11 @@ def test_a_domain_gets_the_same_tables_on_a_cluster_as_here(
     bucket: Bucket, place: dict[str, str], tmp_path: Path, context: Any
 ) -> None:
     slugs = ["example.com"]
-    homes = [home(bucket, tmp_path, name, slugs, place) for name in ("local", "spark")]
+    homes = [located(bucket[0], tmp_path / "local", slugs), home(bucket, tmp_path, "spark", slugs, place)]
     for workspace, by in zip(homes, (LOCAL, on_cluster(context)), strict=True):
         assert all(one.error is None for one in made(workspace, slugs, by, PAGES).values())
     same(*homes, slugs)
     assert not left_over(homes[1])
-
-
-def test_a_set_into_empty_tables_beside_others_and_in_the_place_of_itself(
-    large: Bucket, names: list[str], place: dict[str, str], tmp_path: Path, context: Any
-) -> None:
-    alone, members = names[::3], [name for name in names if name not in names[::3]]
-    first, second = (f"set:some = {', '.join(some)}" for some in (members[: len(members) // 2], members))
-    homes = [home(large, tmp_path, name, [first, *alone], place) for name in ("local", "spark")]
-    for workspace, by in zip(homes, (LocalEngine(captures=100_000), on_cluster(context)), strict=True):
-        for definition, slugs in ((first, [SET]), (first, alone), (second, [SET])):
-            workspace.register_targets([parse_target(definition)])
-            # the larger set is located anew, which is the local engine's
-            found = made(workspace, slugs, LOCAL, ["captures"]) | made(workspace, slugs, by, PAGES)
-            assert all(one.error is None for one in found.values())
-    same(*homes, [SET, *alone])
-    assert sum(one.rows for one in [homes[1].lake.pin("records")]) > SIZE // 2
-    assert not left_over(homes[1])
-    assert not not_named(homes[1])
 
 
 def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(

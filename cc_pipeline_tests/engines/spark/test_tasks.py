@@ -150,6 +150,7 @@ def test_a_plan_reads_as_it_was_written_and_goes(storage: RecordStorage) -> None
     assert not storage.transport.listing(f"records/{NEW}/plans/")
 
 
+@pytest.mark.bomb
 def test_the_driver_holds_few_tasks_however_many_captures_there_are(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", PLAN, str(tmp_path)], capture_output=True, text=True, check=False, env={**os.environ}

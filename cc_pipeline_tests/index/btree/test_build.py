@@ -184,7 +184,7 @@ def test_memory_does_not_grow_with_the_index(tmp_path: Path) -> None:
 
 
 @given(st.from_regex(r"https?://[a-zA-Z0-9.:@-]{1,20}(/[ -~\n]{0,20})?", fullmatch=True) | st.text(max_size=20))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_the_short_way_to_a_key_leads_to_the_same_key(url: str) -> None:
     try:
         found = build._item(url, b"", 65536)

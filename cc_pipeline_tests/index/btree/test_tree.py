@@ -253,20 +253,6 @@ def test_damage_is_an_error_and_never_a_shorter_answer(position: int, patch: byt
         list(_tree(bytes(content)).prefix(b"key"))
 
 
-@given(st.binary(max_size=400), st.integers(0, 5000))
-@settings(max_examples=200)
-def test_no_garbage_gets_further_than_a_data_fault(garbage: bytes, position: int) -> None:
-    items = [(b"key-%05d" % number, _value(number)) for number in range(100)]
-    content = bytearray(_file(items, 256))
-    position %= len(content)
-    content[position : position + len(garbage)] = garbage
-    try:
-        found = _pairs(_tree(bytes(content)), b"key-00")
-    except DataFault:
-        return
-    assert len(found) == 100 or content != _file(items, 256)
-
-
 def test_a_file_that_is_not_there_is_an_environment_fault(tmp_path: object) -> None:
     with pytest.raises(EnvironmentFault, match="cannot read"):
         BTree(LocalRanges(CORPUS), "no-such-file").get(b"a")

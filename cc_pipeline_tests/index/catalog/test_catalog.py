@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,8 +38,6 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
-
-START = datetime(2024, 5, 1, tzinfo=UTC)
 
 
 def row_groups(rows: list[dict[str, object]]) -> pa.Table:
@@ -79,7 +76,7 @@ key = st.text("ab,)-é\x7f", max_size=5).map(str.encode) | st.binary(max_size=3)
 bounds = st.none() | st.tuples(key, key).map(sorted)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(bounds, st.sampled_from(["c1", "c2"]), st.sampled_from(["warc", "robotstxt"])), max_size=40),
     st.lists(st.tuples(key, st.none() | key), min_size=1, max_size=4),

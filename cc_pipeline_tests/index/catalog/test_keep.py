@@ -93,13 +93,15 @@ def counted(table: pa.Table) -> Counter[str]:
 
 
 def answers(catalog: Catalog, some: list[str]) -> list[object]:
-    """Everything a catalog can be asked, as values that compare."""
-    both = [prefix_range(b"com,a"), prefix_range(b"com,g5")]
+    """Everything a catalog can be asked of ``some`` crawls, as values that compare."""
+    one, both = [prefix_range(b"com,c")], [prefix_range(b"com,a"), prefix_range(b"com,g5")]
     said: list[object] = [catalog.crawls()]
-    for crawls, subsets in ((None, None), (some[0], ["warc"]), (some, ["warc"]), (["CC-MAIN-1999-01"], None)):
-        for ranges in ([prefix_range(b"com,c")], both, EVERYTHING):
-            found = catalog.row_groups_for(crawls, subsets, ranges)
-            said += [counted(found), counted(catalog.column_chunks(found, ["url"]))]
+    for crawls, subsets, ranges in (
+        *((None, None, each) for each in (one, both, EVERYTHING)),
+        (some[0], ["warc"], EVERYTHING), (some, ["warc"], both), (["CC-MAIN-1999-01"], None, EVERYTHING),
+    ):  # fmt: skip
+        found = catalog.row_groups_for(crawls, subsets, ranges)
+        said += [counted(found), counted(catalog.column_chunks(found, ["url"]))]
     for crawl in (None, *some):
         said += [counted(catalog.coverage(crawl)), counted(catalog.index_files(crawl))]
     said += [counted(catalog.sql(f"FROM catalog.{name}")) for name in TABLES]
@@ -107,7 +109,7 @@ def answers(catalog: Catalog, some: list[str]) -> list[object]:
 
 
 def assert_same(folder: Path, beside: Path, crawls: Mapping[str, Made]) -> None:
-    some = sorted(crawls)[:5] or ["CC-MAIN-2024-22"]
+    some = sorted(crawls)[:3] or ["CC-MAIN-2024-22"]
     with open_catalog(folder) as kept, open_catalog(whole(beside, crawls)) as built:
         assert answers(kept, some) == answers(built, some)
 

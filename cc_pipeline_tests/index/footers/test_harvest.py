@@ -195,23 +195,16 @@ def test_one_bad_file_among_good_ones_is_recorded_and_left(tmp_path: Path):
     assert "not_found" in dict(report.failed)[keys[5]]
 
 
-def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest(tmp_path: Path):
+def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest_and_sixty_do(tmp_path: Path):
     keys = [key_of(number) for number in range(900)]
     reader = MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table(20))))
-    for key in keys[::45]:
-        reader.objects[key] = b"not parquet at all"
-    report = harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
+    reader.objects |= dict.fromkeys(keys[::45], b"not parquet at all")
+    report = harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "some"))
     assert report.fetched == 880
     assert sorted(path for path, _ in report.failed) == keys[::45]
-
-
-def test_sixty_corrupt_files_do(tmp_path: Path):
-    keys = [key_of(number) for number in range(900)]
-    reader = MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table(20))))
-    for key in keys[::15]:
-        reader.objects[key] = b"not parquet at all"
+    reader.objects |= dict.fromkeys(keys[::15], b"not parquet at all")
     with pytest.raises(EnvironmentFault, match="51 files failed"):
-        harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
+        harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "many"))
 
 
 def test_a_changed_file_is_harvested_again(tmp_path: Path):

@@ -111,7 +111,7 @@ def test_both_walks_agree_on_the_corpus():
             both_agree(metadata_of(data)[:100_000], limit=len(data))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(damaged())
 def test_only_data_faults_leave_the_decoder(metadata):
     tail = metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
@@ -167,7 +167,7 @@ def signed(value: bytes) -> bytes:
     return bytes(octet ^ 0x80 for octet in value)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.lists(keys, min_size=1, max_size=6))
 def test_bounds_from_signed_extremes_hold_for_every_value(values):
     low, high = bounds_from_signed(min(values, key=signed), max(values, key=signed))

@@ -72,6 +72,7 @@ CHUNKS: dict[str, tuple[Callable[[], bytes], int]] = {
 }
 
 
+@pytest.mark.bomb
 @pytest.mark.parametrize("name", CHUNKS)
 def test_memory_stays_below_the_bound_of_a_column(name: str) -> None:
     program = f"from {__name__} import costs; costs({name!r})"
@@ -217,18 +218,3 @@ def test_small_steps_give_the_same_values(
             assert len(decode_pages(layout, turned, len(values), source="f")) == len(values)
     assert [len(each) for each in found[:-1]] == [batch] * (len(found) - 1)
     assert [value for each in found for value in each.to_pylist()] == values
-
-
-@given(st.integers(0, 5000), st.binary(min_size=1, max_size=6), st.booleans(), st.booleans())
-@settings(max_examples=200)
-def test_damage_is_a_fault_or_values_within_the_bound(at: int, noise: bytes, cut: bool, dictionary: bool) -> None:
-    values: list[bytes | None] = [b"key %d" % (number % 9) for number in range(60)]
-    layout, chunk = written(values, use_dictionary=dictionary, max_rows_per_page=20)
-    at %= len(chunk)
-    damaged = chunk[:at] + noise + (b"" if cut else chunk[at + len(noise) :])
-    try:
-        found = decode_pages(layout, [(4, damaged)], 60, source="f")
-    except DataFault as fault:
-        assert fault.source == "f"
-    else:
-        assert len(found) == 60 and found.nbytes <= column_bound(60)

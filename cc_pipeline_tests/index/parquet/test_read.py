@@ -252,7 +252,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40))
-@settings(max_examples=120)
+@settings(max_examples=40)
 def test_damage_gives_a_typed_fault_and_no_other_exception(
     tmp_path_factory: pytest.TempPathFactory, position: int, patch: bytes
 ) -> None:
