@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,6 @@ Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
 CHECKS = [one for one in vars(checks).values() if isinstance(one, dg.AssetChecksDefinition)]
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "SOURCE", "COLLINFO", "SUBSETS", "VIA"):
-        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

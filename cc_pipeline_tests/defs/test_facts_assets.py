@@ -49,26 +49,27 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     importlib.reload(assets)
 
 
-def test_facts_are_filled_and_each_annotation_is_an_asset(told: tuple[Path, KeyedTruth], added: Path) -> None:
+def test_facts_are_filled_and_each_annotation_is_an_asset(
+    instance: dg.DagsterInstance, told: tuple[Path, KeyedTruth], added: Path
+) -> None:
     module = importlib.reload(assets)
     workspace = workspace_of(told[0], added)
     [annotation] = module.annotations
     target = parse_target("example.org")
     workspace.register_targets([target])
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("crawl", [NEW])
-        instance.add_dynamic_partitions("domain", [target.slug])
-        resources = {WORKSPACE: workspace}
-        made = dg.materialize([annotation], instance=instance, resources=resources)
-        assert made.success
-        filled = dg.materialize(
-            [module.host_facts, annotation],
-            selection=["host_facts"],
-            instance=instance,
-            resources=resources,
-            partition_key=f"{NEW}|{target.slug}",
-        )
-        assert filled.success
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", [target.slug])
+    resources = {WORKSPACE: workspace}
+    made = dg.materialize([annotation], instance=instance, resources=resources)
+    assert made.success
+    filled = dg.materialize(
+        [module.host_facts, annotation],
+        selection=["host_facts"],
+        instance=instance,
+        resources=resources,
+        partition_key=f"{NEW}|{target.slug}",
+    )
+    assert filled.success
     rows = {row["surt_host_name"]: row for row in workspace.lake.read("host_facts").to_pylist()}
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,11 +21,10 @@ _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        made.add_dynamic_partitions("crawl", CRAWLS)
-        made.add_dynamic_partitions("domain", DOMAINS)
-        yield made
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    instance.add_dynamic_partitions("crawl", CRAWLS)
+    instance.add_dynamic_partitions("domain", DOMAINS)
+    return instance
 
 
 def add(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -28,11 +27,10 @@ SITES = ("example.com", "example.org", "no-such.example")
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        made.add_dynamic_partitions("crawl", [NEW])
-        made.add_dynamic_partitions("domain", list(SITES))
-        yield made
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", list(SITES))
+    return instance
 
 
 @pytest.fixture

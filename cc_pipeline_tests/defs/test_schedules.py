@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -43,28 +42,6 @@ pytestmark = pytest.mark.xdist_group("schedules")
 Bucket = tuple[Path, MiniCrawlTruth]
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 DOMAINS = [f"site-{n}.example" for n in range(8)]
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "HOME",
-        "SOURCE",
-        "COLLINFO",
-        "SUBSETS",
-        "VIA",
-        "BACKFILL_PER_TICK",
-        "BACKFILL_HOURS",
-        "PARTITIONS_PER_RUN",
-        "CRAWLS",
-    ):
-        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
 
 
 class Backfill:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,18 +22,6 @@ from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, harvest, replace_file, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "SOURCE", "COLLINFO", "CRAWLS", "SUBSETS", "VIA"):
-        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
 
 
 class Ticks:

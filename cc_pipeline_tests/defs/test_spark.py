@@ -235,24 +235,23 @@ def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Work
 
 
 def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
-    workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in as_texts(replace(workspace.settings, engine="local")).items():
         monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
     workspace.register_targets([parse_target(TWO[0])])
     job = definitions().resolve_job_def("extract_domain")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("crawl", [NEW])
-        instance.add_dynamic_partitions("domain", [TWO[0]])
-        result = job.execute_in_process(
-            instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
-        )
-        assert result.success
-        assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
-        run = instance.get_run_by_id(result.run_id)
-        assert run is not None
-        assert run.tags[JOB_TAG] == "local[2]"
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", [TWO[0]])
+    result = job.execute_in_process(
+        instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
+    )
+    assert result.success
+    assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[JOB_TAG] == "local[2]"
 
 
 def test_a_command_is_refused_before_it_does_anything(
