@@ -265,20 +265,6 @@ def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: 
     assert {"key": "dagster/max_retries", "value": "0"} in run["tags"]
 
 
-@pytest.mark.smoke
-def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout: Path, tmp_path: Path) -> None:
-    env, port = environment(bucket[0], checkout), free_port()
-    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(tmp_path / "other home")]
-    # the .env of the folder names another home: the one asked for wins
-    with serving(command, checkout, env, port) as server:
-        assert "warehouse" in server.wait_until_loaded()
-        server.add_partition("domain", "only-here.example")
-        listed = server.launch("list_crawls", {})
-        assert server.wait_for(listed) == "SUCCESS", server.failure(listed)
-    assert (tmp_path / "other home" / "dagster" / "dagster.yaml").exists()
-    assert (tmp_path / "other home" / "home.json").exists()
-
-
 def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
     checkout, other = tmp_path / "checkout", tmp_path / "other home"
     prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout_at(checkout))
