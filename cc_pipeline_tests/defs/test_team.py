@@ -239,10 +239,9 @@ with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
 
 @pytest.mark.smoke
 def test_a_run_of_the_command_line_is_recorded_in_postgresql(state: State) -> None:
-    # its own domain, so that whichever test comes first there is something to do
-    run(state, "cc-pipeline", "run", "-c", NEW, "-d", "host:www.example.com")
+    run(state, "cc-pipeline", "harvest", "-c", NEW)
     with psycopg2.connect(**login(state.postgres)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'extract_domain'")
+        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'harvest_crawl'")
         [(count,)] = cursor.fetchall()
     assert count
     assert not list((state.folder / "dagster").rglob("*.db"))
