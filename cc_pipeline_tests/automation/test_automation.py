@@ -241,5 +241,10 @@ def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> 
     assert stands(20) == (set(), {"set-x"})
     assert stands(40) == ({"set-x"}, set())
     assert stands(40, silent_runs=2) == (set(), {"set-x"})
+    assert stands(100, rounds=3, silent_runs=0) == (set(), {"set-x"})
+    assert stands(130, rounds=3, silent_runs=0) == ({"set-x"}, set())
+    # a source that is down is asked at least every other day
+    assert stands(24 * 60, silent_runs=40) == (set(), {"set-x"})
+    assert stands(3 * 24 * 60, silent_runs=40) == ({"set-x"}, set())
     assert stands(40, given_up=9) == (set(), set())
     assert stands(40, unsettled=0) == (set(), set())

@@ -21,8 +21,7 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
-from cc_pipeline.extraction.fetch_counts import MOST_ROUNDS, Shortfall
-from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.located import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
@@ -35,7 +34,7 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
@@ -242,9 +241,8 @@ def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: py
     assert shown(backfill.tick()) == [("watch", [DOMAINS[2]])]
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
-def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", wrong)
+def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", "many")
     with pytest.raises(UserInputError, match="CC_PIPELINE_BACKFILL_PER_TICK"):
         backfill.tick()
 
@@ -428,84 +426,22 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert press == {"example-foo.com", "example.org"}
 
 
-def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_through(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backfill = Backfill(instance, bucket[0], tmp_path / "home")
-    instance.add_dynamic_partitions("crawl", [NEW])
-    backfill.watch("example-foo.com", "example.org", "no-such.example")
-    harvest(backfill.workspace)
-    # the budget gate refuses the larger one
-    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere")
-    harvest(elsewhere)
-    figures = locate_captures(elsewhere, NEW, ["example-foo.com", "example.org"]).per_target
-    sizes = {domain: int(values["fetch bytes"]) for domain, values in figures.items()}
-    big = max(sizes, key=lambda domain: sizes[domain])
-    monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
-    backfill.materialized("row_groups", NEW)
-    asked = []
-    for hours in (0, 0.6, 2.1, 8.1, 48):
-        hours_ahead(monkeypatch, hours)
-        answer = backfill.tick()
-        if isinstance(answer, dg.SkipReason):
-            break
-        asked.append(shown(answer))
-        for request in answer:
-            run_request(backfill, request)
-    assert asked[0] == [("watch", ["example-foo.com", "example.org", "no-such.example"])]
-    assert asked[1:] == [[("repair", [big])]] * (MOST_FAILURES - 1)
-    assert f"not tried again: {NEW}|{big}" in reason(answer)
-    done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
-    assert done == {f"{NEW}|{slug}" for slug in ("example-foo.com", "example.org", "no-such.example") if slug != big}
+def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
+    backfill.made(*DOMAINS)
+    lake, where = backfill.workspace.lake, {"crawl": NEW, "target": DOMAINS[0]}
 
-
-def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance(
-    instance: dg.DagsterInstance, bucket: Bucket, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    backfill = Backfill(instance, bucket[0], home)
-    harvest(backfill.workspace)
-    instance.add_dynamic_partitions("crawl", [NEW])
-    backfill.materialized("row_groups", NEW)
-    backfill.watch("example.com")
-    key = f"{NEW}|example.com"
-    backfill.made("example.com")
-
-    def stands(*, unsettled: int, given_up: int = 0, rounds: int = 1, silent_runs: int = 0, ago: timedelta) -> None:
+    def stands(minutes: int) -> None:
         row = {
-            "crawl": NEW, "target": "example.com", "planned": 10, "fetched": 10 - unsettled, "quarantined": 0,
-            "missing": unsettled, "unsettled": unsettled, "given_up": given_up, "rounds": rounds,
-            "silent_runs": silent_runs, "asked_at": datetime.now(UTC) - ago, "made_from": "x",
+            **where, "planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0,
+            "rounds": 1, "silent_runs": 0, "asked_at": datetime.now(UTC) - timedelta(minutes=minutes), "made_from": "x",
         }  # fmt: skip
-        lake = backfill.workspace.lake
-        table = pa.Table.from_pylist([row], schema=lake.specs["fetches"].schema)
-        lake.commit("fetches", table, [{"crawl": NEW, "target": "example.com"}], {})
+        lake.commit("fetches", pa.Table.from_pylist([row], lake.specs["fetches"].schema), [where], {})
 
-    def asked() -> list[str]:
-        answer = backfill.tick()
-        return [] if isinstance(answer, dg.SkipReason) else [key for one in answer for key in keys_in(one.tags) or ()]
-
-    assert asked() == []
-    stands(unsettled=1, ago=timedelta(minutes=20))
-    assert asked() == []
-    stands(unsettled=1, ago=timedelta(minutes=40))
-    assert asked() == [key]
-    stands(unsettled=1, rounds=3, ago=timedelta(minutes=100))
-    assert asked() == []
-    stands(unsettled=1, rounds=3, ago=timedelta(minutes=130))
-    assert asked() == [key]
-    # a source that is down does not use rounds up, and is asked at least every other day
-    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=1))
-    assert asked() == []
-    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=3))
-    assert asked() == [key]
-    stands(unsettled=2, given_up=2, rounds=MOST_ROUNDS, ago=timedelta(days=30))
-    assert asked() == []
-    # a failed run is not in the way of what is due, nor does it hurry what is not
-    stands(unsettled=1, ago=timedelta(minutes=40))
+    stands(20)
+    assert reason(backfill.tick()) == "no partition is missing"
+    stands(40)
+    # a failed run is not in the way of what is due
     for _ in range(4):
-        run = instance.create_run_for_job(defs().resolve_job_def("extract_domain"), tags={"dagster/partition": key})
-        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started")
-        instance.report_dagster_event(started, run.run_id)
-        instance.report_run_failed(run)
-    assert asked() == [key]
+        assert shown(backfill.tick()) == [("repair", [DOMAINS[0]])]
+        backfill.failed(f"{NEW}|{DOMAINS[0]}")
+    assert shown(backfill.tick()) == [("repair", [DOMAINS[0]])]
