@@ -24,9 +24,13 @@ from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
+
+#: The root of a mini crawl's bucket, and the truth about it.
+Bucket = tuple[Path, MiniCrawlTruth]
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 #: Announced in collinfo.json by :func:`announce`, and nothing else of it is there.

@@ -19,16 +19,25 @@ from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
-from cc_pipeline_tests.world import NEW, OLD, announce, copy_of, extract, harvest, publish, replace_file, workspace_of
+from cc_pipeline_tests.world import (
+    NEW,
+    OLD,
+    Bucket,
+    announce,
+    copy_of,
+    extract,
+    harvest,
+    publish,
+    replace_file,
+    workspace_of,
+)
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
 MINE, KEY = Slice(NEW, SITE), f"{NEW}|{SITE}"
 

@@ -27,13 +27,12 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
     REPOSITORY,
-    Bucket,
     Server,
     environment,
     free_port,
     serving,
 )
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket
 
 pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 

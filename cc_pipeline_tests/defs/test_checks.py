@@ -15,12 +15,10 @@ from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, keys_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
 CHECKS = [one for one in vars(checks).values() if isinstance(one, dg.AssetChecksDefinition)]
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)

@@ -19,14 +19,12 @@ from typing import Any
 import pytest
 
 from cc_pipeline.defs.instance import prepare_files
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
-Bucket = tuple[Path, MiniCrawlTruth]
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}

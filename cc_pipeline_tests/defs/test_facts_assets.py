@@ -21,11 +21,8 @@ from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import add_dataset
 from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
-from cc_pipeline_tests.world import NEW, OLD, copy_of, harvest, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, publish, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, publish, workspace_of
 
 
 def run(bucket: Bucket, home: Path, crawls: list[str], targets: list[str]) -> None:

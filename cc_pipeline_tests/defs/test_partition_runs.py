@@ -26,12 +26,10 @@ from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import execute, failure_of, settings_of
-from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
+from cc_pipeline_tests.defs.graph import execute, failure_of, recorded, settings_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 BAD = "two words.com"
 #: Scattered, of two crawls, out of order, and one of them means nothing.
 KEYS = [f"{NEW}|example.org", f"{OLD}|example.com", f"{NEW}|{BAD}", f"{NEW}|example.com", f"{OLD}|example.co.uk"]
@@ -58,13 +56,6 @@ def instance(bucket: Bucket, instance: dg.DagsterInstance) -> dg.DagsterInstance
     instance.add_dynamic_partitions("crawl", [OLD, NEW])
     instance.add_dynamic_partitions("domain", [*bucket[1].domains(), BAD])
     return instance
-
-
-def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
-    """The newest record of each partition."""
-    records = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey(asset)), limit=1_000, ascending=True)
-    found = [record.asset_materialization for record in records.records]
-    return {str(one.partition): one for one in found if one is not None}
 
 
 def status(instance: dg.DagsterInstance, asset: str, key: str) -> str | None:

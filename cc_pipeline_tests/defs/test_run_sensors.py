@@ -14,7 +14,6 @@ import cc_pipeline.defs.automation.run_sensors as run_sensors
 from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
 from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
 from cc_pipeline.defs.resources import WORKSPACE, patience
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
@@ -22,9 +21,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions, tried_tags
@@ -29,17 +28,15 @@ from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake import targets
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest
+from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
-Bucket = tuple[Path, MiniCrawlTruth]
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 DOMAINS = [f"site-{n}.example" for n in range(8)]
 
 
@@ -373,21 +370,6 @@ def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
     assert run_partitions({}, crawls, domains) == []
 
 
-def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-    return (
-        dg.Definitions.merge(defs(), dg.Definitions())
-        .resolve_job_def("extract_domain")
-        .execute_in_process(
-            instance=backfill.instance,
-            partition_key=request.partition_key,
-            tags=dict(request.tags),
-            run_config=QUIET,
-            resources={WORKSPACE: backfill.workspace},
-            raise_on_error=False,
-        )
-    )
-
-
 @pytest.mark.process
 def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
@@ -398,8 +380,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    result = run_request(backfill, request)
-    assert result.success
+    assert execute(instance, backfill.workspace, "extract_domain", tags=request.tags).success
     assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example.com", "no-such.example", "set-press")}
@@ -413,7 +394,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     backfill.watch("example.com", "set:press = example-foo.com, example.org")
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-press"])]
-    assert run_request(backfill, again).success
+    assert execute(instance, backfill.workspace, "extract_domain", tags=again.tags).success
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
     assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}

@@ -11,10 +11,8 @@ from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.publish.publish import publish_warehouse
@@ -98,20 +96,3 @@ def test_documents_of_2012_are_printed_on_demand(workspace: Workspace) -> None:
         lines = done.output.splitlines()
         assert 1 <= len(lines) <= 2
         assert json.loads(lines[0].partition("\t")[2])["parsed_as"] == "feed"
-
-
-def test_assets_are_partitioned_by_file_and_by_slice() -> None:
-    specs = list(defs().resolve_all_asset_specs())
-    groups = {
-        name: {spec.key.to_user_string() for spec in specs if spec.group_name == name}
-        for name in ("sources", "exports")
-    }
-    assert groups["exports"] == {"text_sequencefile", "metadata_sequencefile"}
-    assert groups["sources"] == {
-        "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
-    }  # fmt: skip
-    for spec in specs:
-        if spec.group_name == "sources":
-            assert spec.partitions_def == SOURCE_FILE
-        if spec.group_name == "exports":
-            assert spec.partitions_def == CRAWL_AND_DOMAIN

@@ -24,7 +24,6 @@ from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
-    Bucket,
     Server,
     environment,
     free_port,
@@ -33,7 +32,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
-from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 

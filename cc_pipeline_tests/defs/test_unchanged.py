@@ -16,14 +16,12 @@ from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import keys_in, keys_tags
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.graph import settings_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 TEXTS = ["example.com", "example.org", "set:pair = example.co.uk, example-foo.com"]
 KEYS = [f"{NEW}|example.com", f"{NEW}|example.org", f"{NEW}|set-pair"]
 

@@ -18,7 +18,6 @@ from cc_pipeline.cli.commands.run import materialize
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import UNFINISHED, left_failed, recorded
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
@@ -26,6 +25,7 @@ from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
     NEW,
+    Bucket,
     announce,
     closed_port,
     copy_of,
@@ -36,7 +36,6 @@ from cc_pipeline_tests.world import (
 
 pytestmark = pytest.mark.xdist_group("wrong_input")
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 
 
