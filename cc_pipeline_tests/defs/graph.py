@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -72,6 +72,17 @@ def execute(
                 raise_on_error=False,
             )
         )
+
+
+def began(
+    instance: dg.DagsterInstance, tags: Mapping[str, str], job: str = "extract_domain", assets: Iterable[str] = ()
+) -> dg.DagsterRun:
+    """A run as a process starts it: with its events."""
+    selection = frozenset(map(dg.AssetKey, assets)) or None
+    run = dg.DagsterRun(job, tags=dict(tags), status=dg.DagsterRunStatus.STARTING, asset_selection=selection)
+    started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
+    instance.report_dagster_event(started, instance.add_run(run).run_id)
+    return run
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:

@@ -32,7 +32,7 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.defs.graph import began, execute
 from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
 
 pytestmark = pytest.mark.xdist_group("schedules")
@@ -102,10 +102,7 @@ class Backfill:
         return answer
 
     def began(self, tags: dict[str, str], job: str = "extract_domain") -> dg.DagsterRun:
-        run = self.instance.add_run(dg.DagsterRun(job_name=job, tags=tags, status=dg.DagsterRunStatus.STARTING))
-        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
-        self.instance.report_dagster_event(started, run.run_id)
-        return run
+        return began(self.instance, tags, job)
 
     def failed(self, *keys: str, but: tuple[str, ...] = (), job: str = "extract_domain") -> None:
         """A run over ``keys`` has failed, after it recorded those of ``but``."""

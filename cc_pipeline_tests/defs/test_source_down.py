@@ -20,7 +20,7 @@ from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.defs.graph import began, execute
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
@@ -160,16 +160,7 @@ def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) 
 
     assert left_failed_result(instance).passed
     for times in range(4):
-        run = instance.add_run(
-            dg.DagsterRun(
-                "extract_domain",
-                tags={"dagster/partition": f"{NEW}|{SITES[0]}"},
-                status=dg.DagsterRunStatus.STARTING,
-            )
-        )
-        began = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, "extract_domain", message="started")
-        instance.report_dagster_event(began, run.run_id)
-        instance.report_run_failed(run)
+        instance.report_run_failed(began(instance, {"dagster/partition": f"{NEW}|{SITES[0]}"}))
         found = left_failed_result(instance)
         assert not found.passed
         assert found.severity is (dg.AssetCheckSeverity.WARN if times < 3 else dg.AssetCheckSeverity.ERROR)
