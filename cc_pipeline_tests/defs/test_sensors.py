@@ -83,19 +83,27 @@ def settings_of(source: Path | str, home: Path) -> Settings:
     return load_settings(source=str(source), home=str(home))
 
 
+@pytest.fixture
+def ticks(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
+    return Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
+
+
+@pytest.fixture
+def watching(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
+    return Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
+
+
 def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing_to_do(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ticks: Ticks, instance: dg.DagsterInstance
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
     assert reason(ticks.tick()) == "no new crawl"
 
 
 def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     keys = []
     # the distance doubles; all failures are of now, so the later tick is as many hours ahead
     for early, late in ((0, 0), (1, 6), (6, 12)):
@@ -116,13 +124,8 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED])
 def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
-    bucket: Bucket,
-    tmp_path: Path,
-    instance: dg.DagsterInstance,
-    status: dg.DagsterRunStatus,
-    monkeypatch: pytest.MonkeyPatch,
+    ticks: Ticks, instance: dg.DagsterInstance, status: dg.DagsterRunStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     hours_ahead(monkeypatch, 6)
@@ -159,10 +162,9 @@ def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
 
 
 def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert set(instance.get_dynamic_partitions("crawl")) == {OLD, NEW}, "the newest first"
     assert asked(ticks.tick()) == []
@@ -204,12 +206,11 @@ def test_a_list_that_cannot_be_read_is_a_skip_with_or_without_a_copy(
 
 
 def test_crawls_that_there_is_no_room_for_are_not_registered_and_the_newest_is(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", 7)
     instance.add_dynamic_partitions("domain", ["a.example", "b.example", "c.example"])
     instance.add_dynamic_partitions("crawl", [ARC])
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     assert instance.get_dynamic_partitions("crawl") == [ARC, NEW]
     assert "into a set" in reason(ticks.tick())
@@ -305,58 +306,55 @@ def test_a_changed_path_list_is_harvested_again_once_for_each_content(
 class TestWatchList:
     """``domains.txt`` becomes partitions of the ``domain`` dimension."""
 
-    def test_targets_become_partitions_once(self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+    def test_targets_become_partitions_once(
+        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        assert reason(watching.tick()) == "every target of the watch list is a partition already"
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
-        ticks.tick()
+        watching.tick()
         slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
         assert instance.get_dynamic_partitions("domain") == slugs
-        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "every target of the watch list is a partition already"
         known = definitions(bucket[0], tmp_path, slugs)
         assert known["set-press"] == "set:press = example.com, example.org"
 
     def test_a_set_keeps_its_key_and_its_new_members_are_written_down(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("set:press = example.com\n")
-        ticks.tick()
+        watching.tick()
         (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
-        ticks.tick()
+        watching.tick()
         assert instance.get_dynamic_partitions("domain") == ["set-press"]
         assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
 
     def test_a_bad_line_is_named_and_the_others_are_partitions(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
         (tmp_path / "domains.txt").write_text("example.com\n../x\n")
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-        ticks.tick()
+        watching.tick()
         assert instance.get_dynamic_partitions("domain") == ["example.com"]
-        assert "domains.txt, line 2: '..'" in reason(ticks.tick())
+        assert "domains.txt, line 2: '..'" in reason(watching.tick())
 
     def test_new_targets_are_capped_each_tick(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
         (tmp_path / "domains.txt").write_text("".join(f"site-{n}.example.org\n" for n in range(5)))
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         counts = []
         for _ in range(3):
-            ticks.tick()
+            watching.tick()
             counts.append(len(instance.get_dynamic_partitions("domain")))
         assert counts == [2, 4, 5]
 
     def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(ticks.tick())
-        assert "into a set" in reason(ticks.tick())
+        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(watching.tick())
+        assert "into a set" in reason(watching.tick())
         assert instance.get_dynamic_partitions("domain") == []
 
 
