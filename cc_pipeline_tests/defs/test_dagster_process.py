@@ -265,7 +265,8 @@ def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: 
 
 def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
     checkout, other = tmp_path / "checkout", tmp_path / "other home"
-    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout_at(checkout))
+    checkout.mkdir()
+    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout)
     (other / "dagster").mkdir(parents=True)
     (checkout / "told.py").write_text(
         "import os, dagster\nprint('told', os.environ['CC_PIPELINE_HOME'], os.environ['DAGSTER_HOME'])\n"
@@ -278,11 +279,6 @@ def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert f"told {other} {other}/dagster" in done.stdout, done.stdout + done.stderr
-
-
-def checkout_at(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.smoke

@@ -14,7 +14,6 @@ import pytest
 import cc_pipeline.defs.assets.facts as assets
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.hostfacts.datasets import ready_made
 from cc_pipeline.hostfacts.fill import fill_facts
@@ -130,12 +129,3 @@ def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_pa
     FACTS.commit(workspace.lake, {slice_: "0" * 15}, {"host_facts": wrong})
     found = host_facts_verdict(workspace, Scope())
     assert (found.severity, "com,other" in found.message, found.wrong) == ("error", True, (f"{NEW}|example.org",))
-
-
-def test_the_job_fills_facts(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(told[0], tmp_path)
-    with Launcher(workspace) as launcher:
-        launcher.list_crawls()
-        runs = list(launcher.fill_facts([NEW], [parse_target("example.org")]))
-    assert len(runs) == 1
-    assert workspace.lake.read("host_facts").num_rows

@@ -20,7 +20,6 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 
@@ -96,7 +95,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
-        run_sensors_reset(workspace, host)
+        assert reset_breaker(workspace.settings.budget_path, host)
         assert "asked as usual" in tick()
         assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
     finally:
@@ -114,10 +113,6 @@ def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: P
     assert waits(sensor, WAIT="5") == 5
     assert waits({"dagster/backfill": "x"}) is None
     assert waits({}, WAIT="inf") == math.inf
-
-
-def run_sensors_reset(workspace: Workspace, host: str) -> None:
-    assert reset_breaker(workspace.settings.budget_path, host)
 
 
 def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucket, tmp_path: Path) -> None:
