@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
@@ -105,10 +106,11 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
     urls = [capture.url for capture in truth.of(NEW, subset="warc")]
+    status, out, _ = run("domains", "add", *MEANT)
+    assert status == 0
     for text, hosts in MEANT.items():
-        status, out, _ = run("domains", "add", text)
-        assert status == 0
-        slug = out.partition("(partition key ")[2].rstrip(")")
+        slug = parse_target(text).slug
+        assert f"(partition key {slug})" in out
         found = Counter(
             row[0] for row in query(folder / "home", f"SELECT url FROM capture_targets WHERE target = '{slug}'")
         )
