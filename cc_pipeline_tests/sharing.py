@@ -37,7 +37,6 @@ LONGEST = (
     "engines/spark/test_engine.py",
     "cli/test_news.py",
     "index/catalog/test_keep.py",
-    "defs/test_upkeep.py",
     "defs/test_source_down.py",
     "defs/test_unchanged.py",
     "defs/test_sources_job.py",

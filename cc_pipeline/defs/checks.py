@@ -4,7 +4,7 @@ A check in a run over partitions looks at these alone. Alone, it looks at what c
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -41,24 +41,23 @@ _NOTE = "looked at"
 @dataclass(frozen=True)
 class Check:
     """A check of ``asset``. ``watched`` are the tables whose logs say what changed, under the digest names of
-    ``stages``; without them every look of its own is at everything, and costs little. ``of_runs`` is the verdict
-    instead where the instance is asked, and not the lake."""
+    ``stages``; without them every look of its own is at everything, and costs little. Without a ``verdict`` the
+    instance is asked for what was left failed, and not the lake."""
 
     asset: str
     name: str
     description: str
-    verdict: Verdict
+    verdict: Verdict | None
     unit: Unit = "whole"
     watched: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
-    of_runs: Callable[[dg.DagsterInstance], CheckResult] | None = None
 
     @property
     def spec(self) -> dg.AssetCheckSpec:
         return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
 
 
-def _definitions(name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
+def _definitions(name: str, *group: Check) -> dg.AssetChecksDefinition:
     """One step for ``group``: each step of a run costs more than most checks."""
 
     @dg.multi_asset_check(name=name, specs=[check.spec for check in group], can_subset=True)
@@ -89,7 +88,7 @@ def _result(
             slices = _changed(workspace, check, before, now)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
         scope = Scope(slices, _began(context) if mine else None, shared)
-        found = check.verdict(workspace, scope) if check.of_runs is None else check.of_runs(context.instance)
+        found = _left_failed(context.instance) if check.verdict is None else check.verdict(workspace, scope)
         verdict, note = noted(found, scope, before, now)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
         why = str(error) if isinstance(error, CcPipelineError) else repr(error)
@@ -149,18 +148,13 @@ def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Chec
 
 
 def _rows_of_pages(table: str) -> Check:
-    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-        return page_tables.places_verdict(workspace, table, scope)
-
-    return _of_pages(table, "rows_of_pages", "Every row is about a page that is in page_metadata.", verdict)
+    text = "Every row is about a page that is in page_metadata."
+    return _of_pages(table, "rows_of_pages", text, lambda of, scope: page_tables.places_verdict(of, table, scope))
 
 
 def _of_files(asset: str, table: str) -> Check:
-    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-        return files_read_verdict(workspace, table, scope)
-
     text = "Each file's tables come from one reading, and the file gave rows."
-    return Check(asset, "files_of_one_reading", text, verdict, "file")
+    return Check(asset, "files_of_one_reading", text, lambda of, scope: files_read_verdict(of, table, scope), "file")
 
 
 def _of_exports(asset: str) -> Check:
@@ -172,10 +166,8 @@ def _of_exports(asset: str) -> Check:
 
 
 def _of_annotation(name: str) -> Check:
-    def verdict(workspace: Workspace, _: Scope) -> CheckResult:
-        return annotation_verdict(workspace, name)
-
-    return Check(asset_of(name), "can_be_read", "The files of the dataset can be read.", verdict)
+    text = "The files of the dataset can be read."
+    return Check(asset_of(name), "can_be_read", text, lambda workspace, _: annotation_verdict(workspace, name))
 
 
 def _left_failed(instance: dg.DagsterInstance) -> CheckResult:
@@ -254,12 +246,8 @@ def _said(failed: int, given_up: int, untried: int) -> str:
     return words
 
 
-def _nothing(_: Workspace, __: Scope) -> CheckResult:
-    """Of a check of runs (``of_runs``), whose verdict is asked for in its place: a call of this one is a mistake."""
-    raise NotImplementedError
-
-
-_WHOLE = (
+crawl_list_checks = _definitions(
+    "crawl_list_checks",
     Check(
         "crawls",
         "list_is_of_now",
@@ -267,7 +255,8 @@ _WHOLE = (
         lambda workspace, _: checks.crawl_list_verdict(workspace),
     ),
 )
-_INDEX = (
+index_checks = _definitions(
+    "index_checks",
     Check(
         "index_manifest",
         "as_the_catalog_expects",
@@ -293,7 +282,8 @@ _INDEX = (
     _of_index("sortedness", "The key ranges of a file's row groups do not overlap."),
     _of_index("schema_drift", "Index files have the columns of the crawl before; every change is named."),
 )
-_EXTRACTION = (
+extraction_checks = _definitions(
+    "extraction_checks",
     Check(
         "captures",
         "locators_agree",
@@ -334,7 +324,8 @@ _EXTRACTION = (
         lambda workspace, _: checks.shortfall_verdict(workspace.lake),
     ),
 )
-_PAGES = (
+page_checks = _definitions(
+    "page_checks",
     Check(
         "page_metadata",
         "a_page_per_record",
@@ -348,8 +339,7 @@ _PAGES = (
         "page_metadata",
         "none_left_failed",
         "No partition failed, of whoever's run, and was not made since.",
-        _nothing,
-        of_runs=_left_failed,
+        None,
     ),
     _of_pages(
         "page_metadata",
@@ -365,7 +355,8 @@ _PAGES = (
     ),
     *map(_rows_of_pages, ("page_text", "page_links", "feed_items")),
 )
-_SOURCES = (
+source_checks = _definitions(
+    "source_checks",
     Check(
         "source_faults",
         "files_are_readable",
@@ -378,7 +369,8 @@ _SOURCES = (
     _of_files("source_links", "page_links"),
     _of_files("source_feed_items", "feed_items"),
 )
-_URL_INDEXES = (
+url_index_checks = _definitions(
+    "url_index_checks",
     Check(
         "url_index",
         "index_is_whole",
@@ -387,7 +379,8 @@ _URL_INDEXES = (
         "crawl",
     ),
 )
-_BUILT = (
+built_index_checks = _definitions(
+    "built_index_checks",
     Check(
         "built_index",
         "every_file_is_indexed",
@@ -396,7 +389,8 @@ _BUILT = (
         "crawl",
     ),
 )
-_PUBLISHED = (
+warehouse_checks = _definitions(
+    "warehouse_checks",
     Check(
         "warehouse",
         "rows_as_in_the_lake",
@@ -411,38 +405,26 @@ _PUBLISHED = (
     ),
 )
 
-crawl_list_checks = _definitions("crawl_list_checks", _WHOLE)
-index_checks = _definitions("index_checks", _INDEX)
-extraction_checks = _definitions("extraction_checks", _EXTRACTION)
-page_checks = _definitions("page_checks", _PAGES)
-source_checks = _definitions("source_checks", _SOURCES)
-built_index_checks = _definitions("built_index_checks", _BUILT)
-url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
-export_checks = _definitions("export_checks", tuple(map(_of_exports, EXPORTS)))
+export_checks = _definitions("export_checks", *map(_of_exports, EXPORTS))
 report_checks = _definitions(
     "report_checks",
-    (
-        Check(
-            "report",
-            "as_published",
-            "Reports are of what is published now, or of a day before at most.",
-            lambda workspace, _: outputs.pages_about_targets_verdict(workspace),
-        ),
+    Check(
+        "report",
+        "as_published",
+        "Reports are of what is published now, or of a day before at most.",
+        lambda workspace, _: outputs.pages_about_targets_verdict(workspace),
     ),
 )
-warehouse_checks = _definitions("warehouse_checks", _PUBLISHED)
 fact_checks = _definitions(
     "fact_checks",
-    (
-        Check(
-            "host_facts",
-            "hosts_of_their_targets",
-            "Every partition has each of its hosts once, and no other's.",
-            host_facts_verdict,
-            "partition",
-            ("host_facts",),
-            (FACTS,),
-        ),
-        *map(_of_annotation, ADDED),
+    Check(
+        "host_facts",
+        "hosts_of_their_targets",
+        "Every partition has each of its hosts once, and no other's.",
+        host_facts_verdict,
+        "partition",
+        ("host_facts",),
+        (FACTS,),
     ),
+    *map(_of_annotation, ADDED),
 )

@@ -46,7 +46,7 @@ def column_schema(schema: pa.Schema, table: str = "") -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 field.name,
-                _type_name(field.type),
+                _cell(field.type),
                 description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
@@ -110,11 +110,6 @@ def _value(value: float | str) -> dg.MetadataValue:
     if isinstance(value, bool | str):
         return dg.MetadataValue.text(str(value))
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)
-
-
-def _type_name(kind: pa.DataType) -> str:
-    text = str(kind)
-    return text if len(text) <= _PREVIEW_TEXT else text[: _PREVIEW_TEXT - 1] + "…"
 
 
 def partition_pictures(

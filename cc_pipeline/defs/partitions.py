@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 import dagster as dg
 
@@ -77,14 +78,8 @@ def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
 
 def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, str]]:
     """``wanted`` keys as (first, last) ranges of ``ordered``, for runs that take a partition range."""
-    chosen = set(wanted)
-    ranges: list[tuple[str, str]] = []
-    previous_wanted = False
-    for key in ordered:
-        if key in chosen:
-            ranges = [*ranges[:-1], (ranges[-1][0], key)] if previous_wanted else [*ranges, (key, key)]
-        previous_wanted = key in chosen
-    return ranges
+    found = (list(keys) for is_wanted, keys in groupby(ordered, set(wanted).__contains__) if is_wanted)
+    return [(keys[0], keys[-1]) for keys in found]
 
 
 def range_tags(first: str, last: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -77,6 +78,7 @@ def test_a_selection_keeps_the_listed_order_and_ignores_strangers() -> None:
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAIRS = [(crawl, domain) for crawl in ("C2", "C1") for domain in "abcd"]
+decide_few = partial(decide_backfill, newest="C2", seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9))
 
 
 @given(
@@ -129,9 +131,7 @@ def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_
     asked, now = 0, NOW
     for _ in range(48):
         counts = {pair: (asked, now - timedelta(minutes=20))} if asked else {}
-        found = decide_backfill(
-            [pair], {pair}, counts, newest="C2", now=now, seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9)
-        )
+        found = decide_few([pair], {pair}, counts, now=now)
         asked, now = asked + len(found.runs), now + timedelta(minutes=30)
     assert asked == MOST_FAILURES_OF_DUE
     assert found.left == (pair,)
@@ -145,9 +145,7 @@ def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
     while now < NOW + timedelta(days=14):
         early = {pair: (len(runs), runs[-1])} if runs else {}
         for due in ((), {pair}):
-            found = decide_backfill(
-                [pair], due, {}, early, newest="C2", now=now, seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9)
-            )
+            found = decide_few([pair], due, {}, early, now=now)
             assert found.left == found.resting == ()
             assert bool(found.runs) != bool(found.held)
         runs += [now] * len(found.runs)
@@ -159,9 +157,7 @@ def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
 
 def test_the_last_try_of_a_partition_is_alone() -> None:
     counts = {("C2", domain): (MOST_FAILURES - 1, NOW - timedelta(days=1)) for domain in "ab"}
-    found = decide_backfill(
-        PAIRS[:4], (), counts, newest="C2", now=NOW, seconds=lambda _: 1.0, bounds=Bounds(100, 100.0, 10, 100)
-    )
+    found = decide_few(PAIRS[:4], (), counts, now=NOW)
     assert [(run.kind, run.pairs) for run in found.runs] == [
         ("watch", (("C2", "c"), ("C2", "d"))),
         ("repair", (("C2", "a"),)),
@@ -241,5 +237,10 @@ def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> 
     assert stands(20) == (set(), {"set-x"})
     assert stands(40) == ({"set-x"}, set())
     assert stands(40, silent_runs=2) == (set(), {"set-x"})
+    assert stands(100, rounds=3, silent_runs=0) == (set(), {"set-x"})
+    assert stands(130, rounds=3, silent_runs=0) == ({"set-x"}, set())
+    # a source that is down is asked at least every other day
+    assert stands(24 * 60, silent_runs=40) == (set(), {"set-x"})
+    assert stands(3 * 24 * 60, silent_runs=40) == ({"set-x"}, set())
     assert stands(40, given_up=9) == (set(), set())
     assert stands(40, unsettled=0) == (set(), set())

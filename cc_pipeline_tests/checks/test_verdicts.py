@@ -19,16 +19,25 @@ from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
-from cc_pipeline_tests.world import NEW, OLD, announce, copy_of, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import (
+    NEW,
+    OLD,
+    Bucket,
+    announce,
+    copy_of,
+    extract,
+    harvest,
+    publish,
+    replace_file,
+    workspace_of,
+)
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
 MINE, KEY = Slice(NEW, SITE), f"{NEW}|{SITE}"
 
@@ -81,6 +90,60 @@ def test_a_sound_home_is_sound(home: Workspace) -> None:
             found = page_tables.places_verdict(home, table, look)
             assert found.passed, found
             assert found.figures["rows"]
+
+
+def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
+    for path in (home.settings.home / "lake" / "records" / NEW).glob("*.warc.gz"):
+        path.unlink()
+    count = rows_of(home, "records").num_rows
+    found = stored_verdict(home, Scope([MINE]))
+    assert (found.severity, found.wrong, found.figures["lost records"]) == ("error", (KEY,), count)
+    assert f"{count:,} in {NEW} of {SITE}" in found.message
+    assert len(stored_verdict(home, Scope()).wrong) == 2
+
+
+def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
+    replaced(home, "captures", without_the_first(rows_of(home, "captures")))
+    found = broken(ledger_verdict(home, Scope()))
+    assert f"differ in 1 partitions ({KEY})" in found.message
+    # what a look-up would find is no longer what is held
+    broken(locators_verdict(home, Scope()))
+
+
+def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_over_them_named(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    bad = sorted((root / f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc").glob("*.parquet"))[0]
+    whole = bad.read_bytes()
+    replace_file(bad, b"no parquet at all")
+    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=1.0)
+    harvest(workspace)
+    found = inputs.index_verdict(workspace, "coverage", Scope())
+    assert (found.passed, found.message) == (False, f"{NEW}: 1 files failed and 0 are missing of 2")
+    extract(workspace, SITE)
+    located = inputs.index_complete_verdict(workspace)
+    assert (located.severity, f"{KEY}: no, 1 of 2 files unread" in located.message) == ("error", True)
+    replace_file(bad, whole)
+    harvest(workspace)
+    extract(workspace, SITE)
+    assert inputs.index_complete_verdict(workspace).passed
+
+
+@pytest.mark.parametrize(
+    ("fetched", "unsettled", "severity"),
+    [(1000, 0, "ok"), (995, 0, "ok"), (999, 1, "warn"), (990, 10, "error"), (990, 0, "warn")],
+)
+def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
+    tmp_path: Path, fetched: int, unsettled: int, severity: str
+) -> None:
+    lake = workspace_of(tmp_path, tmp_path / "home").lake
+    row = {
+        **MINE.where, "planned": 1000, "fetched": fetched, "unsettled": unsettled, "missing": 1000 - fetched,
+        "quarantined": 0, "given_up": 0, "rounds": 1, "silent_runs": 0, "asked_at": 0, "made_from": "x",
+    }  # fmt: skip
+    lake.commit("fetches", pa.Table.from_pylist([row], lake.specs["fetches"].schema), [MINE.where], {})
+    assert inputs.shortfall_verdict(lake).severity == severity
 
 
 def test_a_page_that_went_is_missed(home: Workspace) -> None:

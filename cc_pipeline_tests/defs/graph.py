@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
 
 
@@ -48,26 +50,46 @@ def definitions() -> dg.Definitions:
 
 def execute(
     instance: dg.DagsterInstance,
-    settings: Settings,
+    of: Settings | Workspace,
     job: str,
     *,
     key: str | None = None,
-    tags: dict[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+    **config: object,
 ) -> dg.ExecuteInProcessResult:
-    """A run of ``job`` as the daemon would do it, for a key nobody has checked."""
-    with open_workspace(settings) as workspace:
+    """A run of ``job`` as the daemon would do it, for a key nobody has checked; ``config`` is that of its op."""
+    loggers = {"console": {"config": {"log_level": "CRITICAL"}}}
+    with nullcontext(of) if isinstance(of, Workspace) else open_workspace(of) as workspace:
         return (
             definitions()
             .resolve_job_def(job)
             .execute_in_process(
                 instance=instance,
                 partition_key=key,
-                tags=tags,
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                tags=dict(tags or {}),
+                run_config={"loggers": loggers, "ops": {op: {"config": given} for op, given in config.items()}},
                 resources={WORKSPACE: workspace},
                 raise_on_error=False,
             )
         )
+
+
+def began(
+    instance: dg.DagsterInstance, tags: Mapping[str, str], job: str = "extract_domain", assets: Iterable[str] = ()
+) -> dg.DagsterRun:
+    """A run as a process starts it: with its events."""
+    selection = frozenset(map(dg.AssetKey, assets)) or None
+    run = dg.DagsterRun(job, tags=dict(tags), status=dg.DagsterRunStatus.STARTING, asset_selection=selection)
+    started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
+    instance.report_dagster_event(started, instance.add_run(run).run_id)
+    return run
+
+
+def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
+    """The newest record of each partition."""
+    records = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey(asset)), limit=1_000, ascending=True)
+    found = [record.asset_materialization for record in records.records]
+    return {str(one.partition): one for one in found if one is not None}
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

@@ -1,4 +1,5 @@
-"""A person in a real browser: adds a domain, materializes it by clicking, looks at what came, runs every check.
+"""``cc-pipeline ui``, and a person in a real browser on it: adds a domain, materializes it by clicking, looks at what
+came, runs every check.
 
 With ``CC_PIPELINE_PICTURES=docs/images`` in the environment it makes the pictures of the docs.
 """
@@ -12,11 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cc_pipeline.defs.instance import prepare_files
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -24,31 +27,35 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
     REPOSITORY,
-    Bucket,
     Server,
     environment,
     free_port,
     serving,
 )
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
 SITE = "example.com"
 #: Browsers that the packages of systems install; Playwright's own would have to be downloaded.
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_PROGRAM = next(filter(None, map(shutil.which, _BROWSERS)), None)
 _QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync")  # fmt: skip
+#: Looked at before anything is started.
+_needs_browser = pytest.mark.skipif(
+    _PROGRAM is None or find_spec("playwright") is None,
+    reason="no browser here: install Debian's package chromium, and the package playwright",
+)
 _WIDTH, _HEIGHT = 1400, 900
 _SHOWN_WITHIN_SECONDS = 120
 
 
 class Tab:
-    """A page of the browser on the UI at ``address``, with what a person does there."""
+    """A page of the browser on the UI at ``address``, with what a person does there; ``pictures`` is where pictures
+    go, if they are asked for."""
 
-    def __init__(self, page: Any, address: str, pictures: Path) -> None:
+    def __init__(self, page: Any, address: str, pictures: Path | None) -> None:
         self.page, self._address, self._pictures = page, address, pictures
 
     def open(self, path: str, *texts: str) -> None:
@@ -79,7 +86,9 @@ class Tab:
         return str(self.page.inner_text("body"))
 
     def picture(self, name: str) -> None:
-        """A picture of what the page shows, into the folder that was asked for."""
+        """A picture of what the page shows, where pictures are asked for."""
+        if self._pictures is None:
+            return
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.wait_for_timeout(1_000)  # what fades in or is being drawn
         self.page.get_by_text("Loading").first.wait_for(state="hidden")
@@ -87,35 +96,55 @@ class Tab:
 
 
 @contextmanager
-def browsing(address: str, pictures: Path) -> Iterator[Tab]:
-    """A tab of a headless browser; what it showed last is kept as ``failed.png`` when the block raises."""
-    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if program is None:
-        pytest.skip("no browser here: install Debian's package chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=_QUIET)
+def browsing(address: str, pictures: Path | None, failed: Path) -> Iterator[Tab]:
+    """A tab of a headless browser; what it showed last is kept as ``failed`` when the block raises."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # the other test goes without
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_PROGRAM, args=_QUIET)
         page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
         page.set_default_timeout(_SHOWN_WITHIN_SECONDS * 1_000)
         tab = Tab(page, address, pictures)
         try:
             yield tab
         except BaseException:
-            tab.picture("failed")
+            page.screenshot(path=failed)
             raise
         finally:
             browser.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Ui:
+    """A running ``cc-pipeline ui``, its port, and its home."""
+
+    server: Server
+    port: int
+    home: Path
+
+
 @pytest.fixture(scope="module")
-def harvested(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose newest crawl was harvested from the command line."""
-    home = tmp_path_factory.mktemp("browser") / "home"
-    settings = load_settings({}, source=str(bucket[0]), home=str(home))
-    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
-        launcher.list_crawls()
-        launcher.harvest([NEW])
-        launcher.publish()
-    return home
+def ui(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """What ``make dev`` starts, on a home that it makes; the ``.env`` where it is started names another one."""
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    assert re.search(r"^dev:.*\n\t@\$\(VENV\)/cc-pipeline ui$", makefile, re.MULTILINE)
+    folder, port = tmp_path_factory.mktemp("ui"), free_port()
+    home = folder / "other home"
+    prepare_files(load_settings({}, source=str(bucket[0]), home=str(folder / "data")), folder)
+    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(home)]
+    with serving(command, folder, environment(bucket[0], folder), port) as server:
+        yield Ui(server, port, home)
+
+
+@pytest.mark.process
+@pytest.mark.smoke
+def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(ui: Ui) -> None:
+    assert "warehouse" in ui.server.wait_until_loaded()
+    ui.server.add_partition("domain", "only-here.example")
+    listed = ui.server.launch("list_crawls", {})
+    assert ui.server.wait_for(listed) == "SUCCESS", ui.server.failure(listed)
+    assert (ui.home / "dagster" / "dagster.yaml").exists()
+    assert (ui.home / "home.json").exists()
 
 
 def checks_of(server: Server) -> dict[tuple[str, str], dict[str, Any] | None]:
@@ -155,26 +184,29 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(bucket: Bucket, harvested: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    folder = tmp_path_factory.mktemp("seen")
+def seen(bucket: Bucket, ui: Ui, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """The newest crawl was harvested from the command line."""
+    ui.server.wait_until_loaded()
+    settings = load_settings({}, source=str(bucket[0]), home=str(ui.home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.list_crawls()
+        launcher.harvest([NEW])
+        launcher.publish()
     asked = os.environ.get("CC_PIPELINE_PICTURES")
-    pictures = REPOSITORY / asked if asked else folder / "pictures"
-    # what `make dev` starts
-    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
-    assert re.search(r"^dev:.*\n\t@\$\(VENV\)/cc-pipeline ui$", makefile, re.MULTILINE)
-    port = free_port()
-    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(harvested)]
-    with serving(command, folder, environment(bucket[0], folder), port) as server:
-        server.wait_until_loaded()
-        with browsing(f"http://127.0.0.1:{port}", pictures) as tab:
-            yield Seen(tab, server, materialize(tab))
+    failed = tmp_path_factory.mktemp("seen") / "failed.png"
+    with browsing(f"http://127.0.0.1:{ui.port}", REPOSITORY / asked if asked else None, failed) as tab:
+        yield Seen(tab, ui.server, materialize(tab))
 
 
+@_needs_browser
+@pytest.mark.browser
 @pytest.mark.smoke
 def test_a_domain_is_added_and_materialized_by_clicking(bucket: Bucket, seen: Seen) -> None:
     sees_the_partition(seen.tab, seen.run, len(bucket[1].of(NEW, subset="warc", domain=SITE)))
 
 
+@_needs_browser
+@pytest.mark.browser
 def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> None:
     sees_the_lineage(seen.tab)
     runs_every_check(seen.tab, seen.server)

@@ -12,7 +12,6 @@ from cc_pipeline.checks.outputs import built_index_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
 from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
@@ -40,16 +39,8 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
         assert not refused.success
         assert "2 archive files have to be read whole" in failure_of(refused) and '"yes": true' in failure_of(refused)
         assert shards(workspace) == []
-        built = (
-            defs()
-            .resolve_job_def("build_index")
-            .execute_in_process(
-                instance=launcher.instance,
-                partition_key=MONTH,
-                run_config={"ops": {"built_index": {"config": {"yes": True, "most_files": 1}}}},
-                resources={WORKSPACE: workspace},
-            )
-        )
+        yes = {"yes": True, "most_files": 1}
+        built = execute(launcher.instance, workspace, "build_index", key=MONTH, built_index=yes)
         [event] = built.get_asset_materialization_events()
         assert len(shards(workspace)) == 1
         assert event.materialization.metadata["to be indexed"].value == 1

@@ -8,13 +8,20 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN
+from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN, SOURCE_FILE
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
     "extraction": {"captures", "records"},
     "content": {"page_metadata", "page_text", "page_links", "feed_items"},
     "analytics": {"warehouse"},
+    "sources": {"source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"},
+    "exports": {"text_sequencefile", "metadata_sequencefile"},
+}
+PARTITIONED = {
+    "catalog": CRAWL,
+    **dict.fromkeys(("extraction", "content", "exports"), CRAWL_AND_DOMAIN),
+    "sources": SOURCE_FILE,
 }
 
 
@@ -31,14 +38,6 @@ def test_definitions_are_loadable(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
 
-def test_the_assets_are_those_of_the_house(definitions: dg.Definitions) -> None:
-    found: dict[str, set[str]] = {}
-    for spec in specs(definitions):
-        found.setdefault(spec.group_name or "", set()).add(spec.key.to_user_string())
-    for group, names in GROUPS.items():
-        assert names <= found[group]
-
-
 def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
     for spec in specs(definitions):
         name = spec.key.to_user_string()
@@ -47,7 +46,7 @@ def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> N
         assert spec.kinds, name
         # what Common Crawl publishes is made by no code of ours
         assert bool(spec.code_version) == (spec.group_name != "commoncrawl"), name
-        assert spec.group_name in {*GROUPS, "sources", "exports", "facts", "commoncrawl"}, name
+        assert spec.group_name in {*GROUPS, "facts", "commoncrawl"}, name
 
 
 def test_tables_show_their_columns(definitions: dg.Definitions) -> None:
@@ -56,11 +55,13 @@ def test_tables_show_their_columns(definitions: dg.Definitions) -> None:
             assert "dagster/column_schema" in spec.metadata, spec.key.to_user_string()
 
 
-def test_partitions_follow_the_group(definitions: dg.Definitions) -> None:
+def test_groups_have_their_assets_and_partitions(definitions: dg.Definitions) -> None:
     by_name = {spec.key.to_user_string(): spec for spec in specs(definitions)}
+    for group, names in GROUPS.items():
+        assert names <= {name for name, spec in by_name.items() if spec.group_name == group}
+        if group in PARTITIONED:
+            assert all(by_name[name].partitions_def == PARTITIONED[group] for name in names - {"crawls"}), group
     assert by_name["crawls"].partitions_def is None
-    assert all(by_name[name].partitions_def == CRAWL for name in GROUPS["catalog"] - {"crawls"})
-    assert all(by_name[name].partitions_def == CRAWL_AND_DOMAIN for name in GROUPS["extraction"] | GROUPS["content"])
 
 
 def test_sensors_and_schedules_ship_stopped(definitions: dg.Definitions) -> None:

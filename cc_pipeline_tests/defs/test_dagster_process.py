@@ -19,14 +19,12 @@ from typing import Any
 import pytest
 
 from cc_pipeline.defs.instance import prepare_files
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
-Bucket = tuple[Path, MiniCrawlTruth]
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}
@@ -265,23 +263,10 @@ def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: 
     assert {"key": "dagster/max_retries", "value": "0"} in run["tags"]
 
 
-@pytest.mark.smoke
-def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout: Path, tmp_path: Path) -> None:
-    env, port = environment(bucket[0], checkout), free_port()
-    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(tmp_path / "other home")]
-    # the .env of the folder names another home: the one asked for wins
-    with serving(command, checkout, env, port) as server:
-        assert "warehouse" in server.wait_until_loaded()
-        server.add_partition("domain", "only-here.example")
-        listed = server.launch("list_crawls", {})
-        assert server.wait_for(listed) == "SUCCESS", server.failure(listed)
-    assert (tmp_path / "other home" / "dagster" / "dagster.yaml").exists()
-    assert (tmp_path / "other home" / "home.json").exists()
-
-
 def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
     checkout, other = tmp_path / "checkout", tmp_path / "other home"
-    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout_at(checkout))
+    checkout.mkdir()
+    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout)
     (other / "dagster").mkdir(parents=True)
     (checkout / "told.py").write_text(
         "import os, dagster\nprint('told', os.environ['CC_PIPELINE_HOME'], os.environ['DAGSTER_HOME'])\n"
@@ -294,11 +279,6 @@ def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert f"told {other} {other}/dagster" in done.stdout, done.stdout + done.stderr
-
-
-def checkout_at(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.smoke

@@ -14,18 +14,14 @@ import pytest
 import cc_pipeline.defs.assets.facts as assets
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.hostfacts.datasets import ready_made
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import add_dataset
 from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
-from cc_pipeline_tests.world import NEW, OLD, copy_of, harvest, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +45,27 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     importlib.reload(assets)
 
 
-def test_facts_are_filled_and_each_annotation_is_an_asset(told: tuple[Path, KeyedTruth], added: Path) -> None:
+def test_facts_are_filled_and_each_annotation_is_an_asset(
+    instance: dg.DagsterInstance, told: tuple[Path, KeyedTruth], added: Path
+) -> None:
     module = importlib.reload(assets)
     workspace = workspace_of(told[0], added)
     [annotation] = module.annotations
     target = parse_target("example.org")
     workspace.register_targets([target])
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("crawl", [NEW])
-        instance.add_dynamic_partitions("domain", [target.slug])
-        resources = {WORKSPACE: workspace}
-        made = dg.materialize([annotation], instance=instance, resources=resources)
-        assert made.success
-        filled = dg.materialize(
-            [module.host_facts, annotation],
-            selection=["host_facts"],
-            instance=instance,
-            resources=resources,
-            partition_key=f"{NEW}|{target.slug}",
-        )
-        assert filled.success
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", [target.slug])
+    resources = {WORKSPACE: workspace}
+    made = dg.materialize([annotation], instance=instance, resources=resources)
+    assert made.success
+    filled = dg.materialize(
+        [module.host_facts, annotation],
+        selection=["host_facts"],
+        instance=instance,
+        resources=resources,
+        partition_key=f"{NEW}|{target.slug}",
+    )
+    assert filled.success
     rows = {row["surt_host_name"]: row for row in workspace.lake.read("host_facts").to_pylist()}
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
@@ -132,12 +129,3 @@ def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_pa
     FACTS.commit(workspace.lake, {slice_: "0" * 15}, {"host_facts": wrong})
     found = host_facts_verdict(workspace, Scope())
     assert (found.severity, "com,other" in found.message, found.wrong) == ("error", True, (f"{NEW}|example.org",))
-
-
-def test_the_job_fills_facts(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(told[0], tmp_path)
-    with Launcher(workspace) as launcher:
-        launcher.list_crawls()
-        runs = list(launcher.fill_facts([NEW], [parse_target("example.org")]))
-    assert len(runs) == 1
-    assert workspace.lake.read("host_facts").num_rows

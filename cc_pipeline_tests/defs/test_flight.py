@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight, left_failed, made_by
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, TRIED_TAG, keys_tags, range_tags, tried_tags
+from cc_pipeline_tests.defs.graph import began
 
 CRAWLS, DOMAINS = ["A", "B"], ["w", "x", "y", "z"]
 FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
@@ -22,11 +22,10 @@ _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        made.add_dynamic_partitions("crawl", CRAWLS)
-        made.add_dynamic_partitions("domain", DOMAINS)
-        yield made
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    instance.add_dynamic_partitions("crawl", CRAWLS)
+    instance.add_dynamic_partitions("domain", DOMAINS)
+    return instance
 
 
 def add(
@@ -38,15 +37,6 @@ def add(
 ) -> dg.DagsterRun:
     selection = frozenset(map(dg.AssetKey, assets)) if assets is not None else None
     return instance.add_run(dg.DagsterRun(job_name=job, tags=tags, status=status, asset_selection=selection))
-
-
-def begun(instance: dg.DagsterInstance, tags: dict[str, str], **how: Any) -> dg.DagsterRun:
-    """A run as a process starts it: with its events."""
-    run = add(instance, tags, status=dg.DagsterRunStatus.STARTING, **how)
-    instance.report_dagster_event(
-        dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started"), run.run_id
-    )
-    return run
 
 
 def recorded(instance: dg.DagsterInstance, *keys: str, asset: str = "page_metadata") -> None:
@@ -73,15 +63,14 @@ def test_a_run_is_in_flight_until_it_ends_however_it_names_its_partitions(
     assert flight(instance).pairs == set()
 
 
-def test_queued_counts_too() -> None:
-    assert dg.DagsterRunStatus.QUEUED in UNFINISHED, "a run made by hand cannot be queued without an origin"
-
-
-@pytest.mark.parametrize("status", [one for one in UNFINISHED if one is not dg.DagsterRunStatus.QUEUED])
-def test_every_state_before_the_end_counts(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> None:
-    add(instance, {"dagster/partition": "A|w", KIND_TAG: "repair"}, status=status)
-    found = flight(instance)
-    assert (found.pairs, found.runs) == ({("A", "w")}, {"repair": 1})
+def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None:
+    # a run made by hand cannot be queued without an origin
+    some = [status for status in UNFINISHED if status is not dg.DagsterRunStatus.QUEUED]
+    assert len(UNFINISHED) == len(some) + 1
+    for number, (status, domain) in enumerate(zip(some, DOMAINS, strict=True), 1):
+        add(instance, {"dagster/partition": f"A|{domain}", KIND_TAG: "repair"}, status=status)
+        found = flight(instance)
+        assert (len(found.pairs), found.runs) == (number, {"repair": number})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +144,7 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
 
 def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:
     recorded(instance, "A|w")
-    run = begun(instance, keys_tags(["A|w", "A|x", "A|y"]))
+    run = began(instance, keys_tags(["A|w", "A|x", "A|y"]))
     recorded(instance, "A|x")
     instance.report_run_failed(run)
     found = left_failed(instance)
@@ -169,21 +158,21 @@ def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: 
 def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstance) -> None:
     key = {"dagster/partition": "A|w"}
     runs = []
-    for job, assets in (("extract_domain", None), ("__ASSET_JOB", {"page_metadata", "page_text"})):
-        runs.append(begun(instance, key, job=job, assets=assets))
+    for job, assets in (("extract_domain", ()), ("__ASSET_JOB", {"page_metadata", "page_text"})):
+        runs.append(began(instance, key, job=job, assets=assets))
         instance.report_run_failed(runs[-1])
-    begun_only = begun(instance, key)
-    instance.report_run_canceled(begun_only)
+    began_only = began(instance, key)
+    instance.report_run_canceled(began_only)
     one = left_failed(instance)["A", "w"]
     assert (one.times, one.run_id) == (2, runs[-1].run_id)
     assert one.since <= one.last
     recorded(instance, "A|w")
-    instance.report_run_failed(begun(instance, key))
+    instance.report_run_failed(began(instance, key))
     assert left_failed(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
 
 
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
-    run = begun(instance, keys_tags(["A|w", "A|x"]), job="fetch_domain")
+    run = began(instance, keys_tags(["A|w", "A|x"]), job="fetch_domain")
     recorded(instance, "A|w", asset="records")
     instance.report_run_failed(run)
     assert set(left_failed(instance)) == {("A", "x")}
@@ -203,14 +192,14 @@ def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.Dagste
 
 def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> None:
     keys = ["A|w", "A|x", "A|y"]
-    first = begun(instance, keys_tags(keys))
+    first = began(instance, keys_tags(keys))
     instance.add_run_tags(first.run_id, tried_tags(first.run_id, ["A|w", "A|x"]))
     recorded(instance, "A|w")
     instance.report_run_failed(first)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
     assert told == {("A", "x"): (1, 0), ("A", "y"): (0, 1)}
     # one that repeats it has its tags, and tries something else
-    again = begun(instance, {**keys_tags(keys[1:]), **tried_tags(first.run_id, ["A|w", "A|x"])})
+    again = began(instance, {**keys_tags(keys[1:]), **tried_tags(first.run_id, ["A|w", "A|x"])})
     instance.add_run_tags(again.run_id, tried_tags(again.run_id, ["A|y"]))
     instance.report_run_failed(again)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
@@ -219,15 +208,15 @@ def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> Non
 
 @pytest.mark.parametrize("words", ["", "[]", "{", "7", '{"run": 1}', '{"run": "RUN", "partitions": []}'])
 def test_a_tag_that_a_person_wrote_says_nothing(instance: dg.DagsterInstance, words: str) -> None:
-    run = begun(instance, keys_tags(["A|w"]))
+    run = began(instance, keys_tags(["A|w"]))
     instance.add_run_tags(run.run_id, {TRIED_TAG: words.replace("RUN", run.run_id)})
     instance.report_run_failed(run)
     assert left_failed(instance)["A", "w"].times == 1
 
 
 def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance: dg.DagsterInstance) -> None:
-    instance.report_run_failed(begun(instance, {"dagster/partition": "A|w"}))
-    instance.report_run_failed(begun(instance, {"dagster/partition": "A|x"}, job="export_domain"))
+    instance.report_run_failed(began(instance, {"dagster/partition": "A|w"}))
+    instance.report_run_failed(began(instance, {"dagster/partition": "A|x"}, job="export_domain"))
     assert set(left_failed(instance)) == {("A", "w")}
     assert left_failed(instance, now=datetime.now(UTC) + timedelta(days=8)) == {}
 

@@ -82,7 +82,7 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
             TickData(
                 instigator_origin_id=origin.get_id(),
                 instigator_name=name,
-                instigator_type=dg_type(kind),
+                instigator_type=InstigatorType[kind],
                 timestamp=at,
                 selector_id=origin.get_selector().get_id(),
                 **more,
@@ -94,10 +94,6 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
     assert found["watch_list"].last.timestamp() == 100.0
     assert found["backfill_missing"].said == "1 runs: asks for 3 partitions"
     assert found["publication"].last is None
-
-
-def dg_type(name: str):
-    return InstigatorType[name]
 
 
 def test_a_cursor_survives_being_turned_off_and_on(instance: dg.DagsterInstance) -> None:

@@ -45,7 +45,7 @@ def test_an_output_may_be_no_event_and_lets_checks_run() -> None:
     assert len(done.get_asset_check_evaluations()) == 1
 
 
-def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others() -> None:
+def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others(instance: dg.DagsterInstance) -> None:
     allow_lists_of_partitions()
 
     @dg.asset(partitions_def=_PARTITIONED)
@@ -58,30 +58,28 @@ def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others
 
     job = dg.define_asset_job("job", selection=dg.AssetSelection.assets("table"))
     defined = dg.Definitions(assets=[above, tables], jobs=[job])
-    with dg.DagsterInstance.ephemeral() as instance:
-        dg.materialize([above], partition_key="a", instance=instance)
-        done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
-        assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
-        assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
+    dg.materialize([above], partition_key="a", instance=instance)
+    done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
+    assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
+    assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
 
 
-def test_a_partition_that_a_run_does_not_make_shows_as_failed() -> None:
+def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.DagsterInstance) -> None:
     @dg.asset(partitions_def=_PARTITIONED)
     def table(context: dg.AssetExecutionContext) -> None:
         plan_partition(context, "table", "b")
         raise dg.Failure("b failed")
 
     job = dg.Definitions(assets=[table]).resolve_implicit_global_asset_job_def()
-    with dg.DagsterInstance.ephemeral() as instance:
-        done = job.execute_in_process(instance=instance, raise_on_error=False)
-        shown = instance.get_status_by_partition(dg.AssetKey("table"), _KEYS, _PARTITIONED)
-        assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
-            f"AssetMaterializationPlannedData: {_MOVED}"
-        )
-        assert recorded_by(instance, [done.run_id], "table") == set()
+    done = job.execute_in_process(instance=instance, raise_on_error=False)
+    shown = instance.get_status_by_partition(dg.AssetKey("table"), _KEYS, _PARTITIONED)
+    assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
+        f"AssetMaterializationPlannedData: {_MOVED}"
+    )
+    assert recorded_by(instance, [done.run_id], "table") == set()
 
 
-def test_what_a_run_recorded_is_read_back_by_run() -> None:
+def test_what_a_run_recorded_is_read_back_by_run(instance: dg.DagsterInstance) -> None:
     @dg.op
     def say_it() -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
         yield dg.AssetMaterialization("table", partition="a")
@@ -92,10 +90,9 @@ def test_what_a_run_recorded_is_read_back_by_run() -> None:
     def saying() -> None:
         say_it()
 
-    with dg.DagsterInstance.ephemeral() as instance:
-        first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
-        assert recorded_by(instance, [first, second], "table") == {"a"}, f"all_logs: {_MOVED}"
-        assert recorded_by(instance, [], "table") == set()
+    first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
+    assert recorded_by(instance, [first, second], "table") == {"a"}, f"all_logs: {_MOVED}"
+    assert recorded_by(instance, [], "table") == set()
 
 
 def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
@@ -174,18 +171,17 @@ def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
         instance.dispose()
 
 
-def test_a_run_whose_process_is_gone_can_be_ended() -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        for owner, name in (
-            (instance, "report_run_failed"),
-            (instance.event_log_storage, "free_concurrency_slots_for_run"),
-        ):
-            assert hasattr(owner, name), f"{name}: {_MOVED}"
-        run = instance.add_run(dg.DagsterRun(job_name="any", status=dg.DagsterRunStatus.STARTED))
-        end_run(instance, run, "its process was killed")
-        ended = instance.get_run_by_id(run.run_id)
-        assert ended is not None
-        assert ended.status is dg.DagsterRunStatus.FAILURE, f"report_run_failed: {_MOVED}"
+def test_a_run_whose_process_is_gone_can_be_ended(instance: dg.DagsterInstance) -> None:
+    for owner, name in (
+        (instance, "report_run_failed"),
+        (instance.event_log_storage, "free_concurrency_slots_for_run"),
+    ):
+        assert hasattr(owner, name), f"{name}: {_MOVED}"
+    run = instance.add_run(dg.DagsterRun(job_name="any", status=dg.DagsterRunStatus.STARTED))
+    end_run(instance, run, "its process was killed")
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is dg.DagsterRunStatus.FAILURE, f"report_run_failed: {_MOVED}"
 
 
 #: Names that Dagster does not mark public, and where they are used.
@@ -216,7 +212,7 @@ def test_no_other_file_reaches_behind_the_public_interface() -> None:
         assert path.name in _INTERNALS or "__source_asset_observation__" not in text
 
 
-def test_the_last_evaluation_of_a_check_is_found() -> None:
+def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -> None:
     @dg.asset
     def table() -> None: ...
 
@@ -228,7 +224,6 @@ def test_the_last_evaluation_of_a_check_is_found() -> None:
         notes.append(last_evaluation(context.instance, key, "note"))
         return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
 
-    with dg.DagsterInstance.ephemeral() as instance:
-        for _ in range(3):
-            dg.materialize([table, sound], instance=instance)
+    for _ in range(3):
+        dg.materialize([table, sound], instance=instance)
     assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"

@@ -42,16 +42,17 @@ def at(url: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
-def test_a_run_of_a_code_server_that_is_gone_is_ended(status: dg.DagsterRunStatus) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        gone = [under_way(instance, server, status) for server in (at(closed_port()), {"socket": "/no/such/socket"})]
-        assert sorted(end_runs_of_dead_processes(instance)) == sorted(gone)
-        # a second look finds nothing to end
-        assert end_runs_of_dead_processes(instance) == []
+def test_a_run_of_a_code_server_that_is_gone_is_ended(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
+    gone = [under_way(instance, server, status) for server in (at(closed_port()), {"socket": "/no/such/socket"})]
+    assert sorted(end_runs_of_dead_processes(instance)) == sorted(gone)
+    # a second look finds nothing to end
+    assert end_runs_of_dead_processes(instance) == []
 
 
-def test_what_cannot_be_told_is_left_alone() -> None:
-    with dg.DagsterInstance.ephemeral() as instance, socket.socket() as busy:
+def test_what_cannot_be_told_is_left_alone(instance: dg.DagsterInstance) -> None:
+    with socket.socket() as busy:
         # takes connections and says nothing, as a server does that has too much to do
         busy.bind(("127.0.0.1", 0))
         busy.listen(0)
@@ -65,34 +66,32 @@ def test_what_cannot_be_told_is_left_alone() -> None:
             assert not found.is_finished
 
 
-def test_a_run_of_another_host_is_not_taken_for_dead() -> None:
+def test_a_run_of_another_host_is_not_taken_for_dead(instance: dg.DagsterInstance) -> None:
     number, since, *machine = this_process().split("-")
     elsewhere = "-".join((number, "1", machine[0], "00000000"))
     key = keys_tags(["CC-MAIN-2024-22|example.com"])
-    with dg.DagsterInstance.ephemeral() as instance:
 
-        def command(mark: str) -> str:
-            tags = {**key, PROCESS_TAG: mark}
-            run = dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED)
-            return instance.add_run(run).run_id
+    def command(mark: str) -> str:
+        tags = {**key, PROCESS_TAG: mark}
+        run = dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED)
+        return instance.add_run(run).run_id
 
-        theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
-        of_before = command(f"{number}-1")
-        assert sorted(end_runs_of_dead_processes(instance, 2)) == sorted([gone, of_before])
-        assert partitions_under_way(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
-        assert since != "1"
+    theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
+    of_before = command(f"{number}-1")
+    assert sorted(end_runs_of_dead_processes(instance, 2)) == sorted([gone, of_before])
+    assert partitions_under_way(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
+    assert since != "1"
 
 
-def test_an_address_of_loopback_is_that_of_its_own_machine() -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        server = at(closed_port())
-        theirs = under_way(instance, server, dg.DagsterRunStatus.STARTED)
-        here = under_way(instance, server, dg.DagsterRunStatus.STARTED)
-        instance.add_run_tags(theirs, {MACHINE_TAG: "1-00000000"})
-        instance.add_run_tags(here, {MACHINE_TAG: this_machine()})
-        assert end_runs_of_dead_processes(instance, 2) == [here]
-        # nobody else can have made it where there is one host
-        assert end_runs_of_dead_processes(instance, 1) == [theirs]
+def test_an_address_of_loopback_is_that_of_its_own_machine(instance: dg.DagsterInstance) -> None:
+    server = at(closed_port())
+    theirs = under_way(instance, server, dg.DagsterRunStatus.STARTED)
+    here = under_way(instance, server, dg.DagsterRunStatus.STARTED)
+    instance.add_run_tags(theirs, {MACHINE_TAG: "1-00000000"})
+    instance.add_run_tags(here, {MACHINE_TAG: this_machine()})
+    assert end_runs_of_dead_processes(instance, 2) == [here]
+    # nobody else can have made it where there is one host
+    assert end_runs_of_dead_processes(instance, 1) == [theirs]
 
 
 class Spreads:
@@ -102,7 +101,9 @@ class Spreads:
         self.hosts = hosts
 
 
-def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = ("one.internal", 4000), ("two.internal", 4000)
 
     def asked(server: dict[str, object]) -> bool:
@@ -112,17 +113,16 @@ def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(monkey
 
     monkeypatch.setattr(instances, "answers", asked)
     monkeypatch.setattr(instances, "executes", lambda *_: True)
-    with dg.DagsterInstance.ephemeral() as instance:
-        servers = [{"host": host, "port": port} for host, port in (one, two)]
-        kept, gone = (under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in servers)
-        assert silent_servers(instance) == {"two.internal:4000": 1}
-        for hosts in ((), (one, two)):
-            monkeypatch.setattr(instances, "launcher_of", lambda _, hosts=hosts: Spreads(*hosts))
-            assert end_runs_of_dead_processes(instance, 2) == []
-        # a host that answers ends its runs itself, though it is taken out
-        monkeypatch.setattr(instances, "launcher_of", lambda _: Spreads(("three.internal", 4000)))
-        assert end_runs_of_dead_processes(instance, 2) == [gone]
-        found = instance.get_run_by_id(kept)
-        assert found is not None
-        assert found.status is dg.DagsterRunStatus.STARTED
-        assert silent_servers(instance) == {}
+    servers = [{"host": host, "port": port} for host, port in (one, two)]
+    kept, gone = (under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in servers)
+    assert silent_servers(instance) == {"two.internal:4000": 1}
+    for hosts in ((), (one, two)):
+        monkeypatch.setattr(instances, "launcher_of", lambda _, hosts=hosts: Spreads(*hosts))
+        assert end_runs_of_dead_processes(instance, 2) == []
+    # a host that answers ends its runs itself, though it is taken out
+    monkeypatch.setattr(instances, "launcher_of", lambda _: Spreads(("three.internal", 4000)))
+    assert end_runs_of_dead_processes(instance, 2) == [gone]
+    found = instance.get_run_by_id(kept)
+    assert found is not None
+    assert found.status is dg.DagsterRunStatus.STARTED
+    assert silent_servers(instance) == {}

@@ -1,9 +1,11 @@
-"""The main job over a mini crawl: right, repeatable, and unharmed by kills."""
+"""The main job over a mini crawl: right, repeatable, and unharmed by upkeep and kills."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,13 +14,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
-
-Bucket = tuple[Path, MiniCrawlTruth]
-NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, publish, workspace_of
 
 
 def run(bucket: Bucket, home: Path, crawls: list[str], targets: list[str]) -> None:
@@ -91,6 +91,27 @@ def test_a_second_run_gives_the_same_rows_and_fetches_nothing(bucket: Bucket, wh
     run(bucket, whole, [NEW, OLD, ARC], list(bucket[1].domains()))
     assert published_rows(whole) == before
     assert sorted((whole / "lake" / "records").rglob("*")) == stored
+
+
+def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path) -> None:
+    workspace = workspace_of(bucket[0], whole)
+    # another file of each table
+    extract(workspace, "host:www.example.com")
+    publish(workspace)
+    before = published_rows(whole)
+    orphan = whole / "lake" / "records" / NEW / "nobody-names-this.warc.gz"
+    orphan.write_bytes(b"left by a run that was killed before its commit")
+    old = time.time() - 400 * 86_400
+    os.utime(orphan, (old, old))
+    report = keep_up(workspace, max_files=1)
+    assert sum(report.merged.values()) > 0
+    assert orphan.exists(), "nobody knows since when it is not needed"
+    # a week later
+    for note in (orphan.parent / "superseded").iterdir():
+        os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (old, old))
+    assert keep_up(workspace).deleted["stored records"] == 1
+    assert not orphan.exists()
+    assert published_rows(whole) == before
 
 
 @pytest.mark.process

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -13,26 +12,22 @@ import pytest
 
 import cc_pipeline.defs.automation.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.defs.partitions import keys_tags
-from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, harvest, workspace_of
+from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITES = ("example.com", "example.org", "no-such.example")
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        made.add_dynamic_partitions("crawl", [NEW])
-        made.add_dynamic_partitions("domain", list(SITES))
-        yield made
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", list(SITES))
+    return instance
 
 
 @pytest.fixture
@@ -45,17 +40,8 @@ def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
 
 def run(instance: dg.DagsterInstance, workspace: Workspace, *sites: str, **tags: str) -> None:
     """As the UI runs it: in a process of Dagster's."""
-    result = (
-        defs()
-        .resolve_job_def("extract_domain")
-        .execute_in_process(
-            instance=instance,
-            tags=keys_tags([f"{NEW}|{site}" for site in sites]) | tags,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={WORKSPACE: workspace},
-        )
-    )
-    assert result.success
+    keys = keys_tags([f"{NEW}|{site}" for site in sites])
+    assert execute(instance, workspace, "extract_domain", tags=keys | tags).success
 
 
 def published(workspace: Workspace) -> set[str]:

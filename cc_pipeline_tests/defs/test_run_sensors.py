@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,23 +14,13 @@ import cc_pipeline.defs.automation.run_sensors as run_sensors
 from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
 from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
 from cc_pipeline.defs.resources import WORKSPACE, patience
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 
 @pytest.fixture
@@ -105,7 +95,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
-        run_sensors_reset(workspace, host)
+        assert reset_breaker(workspace.settings.budget_path, host)
         assert "asked as usual" in tick()
         assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
     finally:
@@ -123,10 +113,6 @@ def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: P
     assert waits(sensor, WAIT="5") == 5
     assert waits({"dagster/backfill": "x"}) is None
     assert waits({}, WAIT="inf") == math.inf
-
-
-def run_sensors_reset(workspace: Workspace, host: str) -> None:
-    assert reset_breaker(workspace.settings.budget_path, host)
 
 
 def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucket, tmp_path: Path) -> None:

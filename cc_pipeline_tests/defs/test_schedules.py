@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions, tried_tags
@@ -22,8 +20,7 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
-from cc_pipeline.extraction.fetch_counts import MOST_ROUNDS, Shortfall
-from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.located import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
@@ -31,40 +28,16 @@ from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake import targets
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest, workspace_of
+from cc_pipeline_tests.defs.graph import began, execute
+from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
-Bucket = tuple[Path, MiniCrawlTruth]
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 DOMAINS = [f"site-{n}.example" for n in range(8)]
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "HOME",
-        "SOURCE",
-        "COLLINFO",
-        "SUBSETS",
-        "VIA",
-        "BACKFILL_PER_TICK",
-        "BACKFILL_HOURS",
-        "PARTITIONS_PER_RUN",
-        "CRAWLS",
-    ):
-        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
 
 
 class Backfill:
@@ -129,10 +102,7 @@ class Backfill:
         return answer
 
     def began(self, tags: dict[str, str], job: str = "extract_domain") -> dg.DagsterRun:
-        run = self.instance.add_run(dg.DagsterRun(job_name=job, tags=tags, status=dg.DagsterRunStatus.STARTING))
-        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
-        self.instance.report_dagster_event(started, run.run_id)
-        return run
+        return began(self.instance, tags, job)
 
     def failed(self, *keys: str, but: tuple[str, ...] = (), job: str = "extract_domain") -> None:
         """A run over ``keys`` has failed, after it recorded those of ``but``."""
@@ -265,9 +235,8 @@ def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: py
     assert shown(backfill.tick()) == [("watch", [DOMAINS[2]])]
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
-def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", wrong)
+def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", "many")
     with pytest.raises(UserInputError, match="CC_PIPELINE_BACKFILL_PER_TICK"):
         backfill.tick()
 
@@ -398,21 +367,6 @@ def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
     assert run_partitions({}, crawls, domains) == []
 
 
-def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-    return (
-        dg.Definitions.merge(defs(), dg.Definitions())
-        .resolve_job_def("extract_domain")
-        .execute_in_process(
-            instance=backfill.instance,
-            partition_key=request.partition_key,
-            tags=dict(request.tags),
-            run_config=QUIET,
-            resources={WORKSPACE: backfill.workspace},
-            raise_on_error=False,
-        )
-    )
-
-
 @pytest.mark.process
 def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
@@ -423,8 +377,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    result = run_request(backfill, request)
-    assert result.success
+    assert execute(instance, backfill.workspace, "extract_domain", tags=request.tags).success
     assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example.com", "no-such.example", "set-press")}
@@ -438,7 +391,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     backfill.watch("example.com", "set:press = example-foo.com, example.org")
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-press"])]
-    assert run_request(backfill, again).success
+    assert execute(instance, backfill.workspace, "extract_domain", tags=again.tags).success
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
     assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
@@ -451,84 +404,22 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert press == {"example-foo.com", "example.org"}
 
 
-def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_through(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backfill = Backfill(instance, bucket[0], tmp_path / "home")
-    instance.add_dynamic_partitions("crawl", [NEW])
-    backfill.watch("example-foo.com", "example.org", "no-such.example")
-    harvest(backfill.workspace)
-    # the budget gate refuses the larger one
-    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere")
-    harvest(elsewhere)
-    figures = locate_captures(elsewhere, NEW, ["example-foo.com", "example.org"]).per_target
-    sizes = {domain: int(values["fetch bytes"]) for domain, values in figures.items()}
-    big = max(sizes, key=lambda domain: sizes[domain])
-    monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
-    backfill.materialized("row_groups", NEW)
-    asked = []
-    for hours in (0, 0.6, 2.1, 8.1, 48):
-        hours_ahead(monkeypatch, hours)
-        answer = backfill.tick()
-        if isinstance(answer, dg.SkipReason):
-            break
-        asked.append(shown(answer))
-        for request in answer:
-            run_request(backfill, request)
-    assert asked[0] == [("watch", ["example-foo.com", "example.org", "no-such.example"])]
-    assert asked[1:] == [[("repair", [big])]] * (MOST_FAILURES - 1)
-    assert f"not tried again: {NEW}|{big}" in reason(answer)
-    done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
-    assert done == {f"{NEW}|{slug}" for slug in ("example-foo.com", "example.org", "no-such.example") if slug != big}
+def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
+    backfill.made(*DOMAINS)
+    lake, where = backfill.workspace.lake, {"crawl": NEW, "target": DOMAINS[0]}
 
-
-def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance(
-    instance: dg.DagsterInstance, bucket: Bucket, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    backfill = Backfill(instance, bucket[0], home)
-    harvest(backfill.workspace)
-    instance.add_dynamic_partitions("crawl", [NEW])
-    backfill.materialized("row_groups", NEW)
-    backfill.watch("example.com")
-    key = f"{NEW}|example.com"
-    backfill.made("example.com")
-
-    def stands(*, unsettled: int, given_up: int = 0, rounds: int = 1, silent_runs: int = 0, ago: timedelta) -> None:
+    def stands(minutes: int) -> None:
         row = {
-            "crawl": NEW, "target": "example.com", "planned": 10, "fetched": 10 - unsettled, "quarantined": 0,
-            "missing": unsettled, "unsettled": unsettled, "given_up": given_up, "rounds": rounds,
-            "silent_runs": silent_runs, "asked_at": datetime.now(UTC) - ago, "made_from": "x",
+            **where, "planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0,
+            "rounds": 1, "silent_runs": 0, "asked_at": datetime.now(UTC) - timedelta(minutes=minutes), "made_from": "x",
         }  # fmt: skip
-        lake = backfill.workspace.lake
-        table = pa.Table.from_pylist([row], schema=lake.specs["fetches"].schema)
-        lake.commit("fetches", table, [{"crawl": NEW, "target": "example.com"}], {})
+        lake.commit("fetches", pa.Table.from_pylist([row], lake.specs["fetches"].schema), [where], {})
 
-    def asked() -> list[str]:
-        answer = backfill.tick()
-        return [] if isinstance(answer, dg.SkipReason) else [key for one in answer for key in keys_in(one.tags) or ()]
-
-    assert asked() == []
-    stands(unsettled=1, ago=timedelta(minutes=20))
-    assert asked() == []
-    stands(unsettled=1, ago=timedelta(minutes=40))
-    assert asked() == [key]
-    stands(unsettled=1, rounds=3, ago=timedelta(minutes=100))
-    assert asked() == []
-    stands(unsettled=1, rounds=3, ago=timedelta(minutes=130))
-    assert asked() == [key]
-    # a source that is down does not use rounds up, and is asked at least every other day
-    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=1))
-    assert asked() == []
-    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=3))
-    assert asked() == [key]
-    stands(unsettled=2, given_up=2, rounds=MOST_ROUNDS, ago=timedelta(days=30))
-    assert asked() == []
-    # a failed run is not in the way of what is due, nor does it hurry what is not
-    stands(unsettled=1, ago=timedelta(minutes=40))
+    stands(20)
+    assert reason(backfill.tick()) == "no partition is missing"
+    stands(40)
+    # a failed run is not in the way of what is due
     for _ in range(4):
-        run = instance.create_run_for_job(defs().resolve_job_def("extract_domain"), tags={"dagster/partition": key})
-        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started")
-        instance.report_dagster_event(started, run.run_id)
-        instance.report_run_failed(run)
-    assert asked() == [key]
+        assert shown(backfill.tick()) == [("repair", [DOMAINS[0]])]
+        backfill.failed(f"{NEW}|{DOMAINS[0]}")
+    assert shown(backfill.tick()) == [("repair", [DOMAINS[0]])]

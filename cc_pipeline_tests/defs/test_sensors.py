@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,29 +13,27 @@ import dagster as dg
 import pytest
 
 import cc_pipeline.defs.automation.sensors as sensors
+from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings, load_settings, places
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, harvest, replace_file, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "SOURCE", "COLLINFO", "CRAWLS", "SUBSETS", "VIA"):
-        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
+from cc_pipeline_tests.world import (
+    ANNOUNCED,
+    ARC,
+    NEW,
+    OLD,
+    Bucket,
+    announce,
+    closed_port,
+    copy_of,
+    harvest,
+    replace_file,
+    workspace_of,
+)
 
 
 class Ticks:
@@ -84,19 +83,27 @@ def settings_of(source: Path | str, home: Path) -> Settings:
     return load_settings(source=str(source), home=str(home))
 
 
+@pytest.fixture
+def ticks(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
+    return Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
+
+
+@pytest.fixture
+def watching(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
+    return Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
+
+
 def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing_to_do(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ticks: Ticks, instance: dg.DagsterInstance
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
     assert reason(ticks.tick()) == "no new crawl"
 
 
 def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     keys = []
     # the distance doubles; all failures are of now, so the later tick is as many hours ahead
     for early, late in ((0, 0), (1, 6), (6, 12)):
@@ -117,13 +124,8 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED])
 def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
-    bucket: Bucket,
-    tmp_path: Path,
-    instance: dg.DagsterInstance,
-    status: dg.DagsterRunStatus,
-    monkeypatch: pytest.MonkeyPatch,
+    ticks: Ticks, instance: dg.DagsterInstance, status: dg.DagsterRunStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     hours_ahead(monkeypatch, 6)
@@ -132,16 +134,11 @@ def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
     assert reason(ticks.tick()) == "no new crawl"
 
 
-@pytest.mark.parametrize(
-    ("selection", "wanted"),
-    [("all", [NEW, OLD, ARC]), (f"{OLD},{ARC}", [OLD, ARC]), ("newest," + OLD, [NEW, OLD]), ("CC-MAIN-1999-01", [])],
-)
 def test_only_the_configured_selection_runs(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch,
-    selection: str, wanted: list[str],
-) -> None:  # fmt: skip
-    monkeypatch.setenv("CC_PIPELINE_CRAWLS", selection)
-    assert asked(Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path)).tick()) == wanted
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", f"newest,{OLD},CC-MAIN-1999-01")
+    assert asked(Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path)).tick()) == [NEW, OLD]
     assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
 
 
@@ -165,10 +162,9 @@ def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
 
 
 def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert set(instance.get_dynamic_partitions("crawl")) == {OLD, NEW}, "the newest first"
     assert asked(ticks.tick()) == []
@@ -176,15 +172,14 @@ def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
     assert reason(ticks.tick()) == "no new crawl"
 
 
-@pytest.mark.parametrize("kind", ["500", "403"])
 def test_a_list_that_does_not_come_is_a_skip_with_the_last_good_copy(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, kind: str
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     with FaultServer(bucket[0]) as server:
         ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
         ticks.tick()
         cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
-        server.set_rules([Rule(kind, key="collinfo.json", times=None)])
+        server.set_rules([Rule("500", key="collinfo.json", times=None)])
         asked_before = len(server.hits)
         said = reason(ticks.tick())
         assert "the list of crawls" in said
@@ -211,12 +206,11 @@ def test_a_list_that_cannot_be_read_is_a_skip_with_or_without_a_copy(
 
 
 def test_crawls_that_there_is_no_room_for_are_not_registered_and_the_newest_is(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", 7)
     instance.add_dynamic_partitions("domain", ["a.example", "b.example", "c.example"])
     instance.add_dynamic_partitions("crawl", [ARC])
-    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     assert instance.get_dynamic_partitions("crawl") == [ARC, NEW]
     assert "into a set" in reason(ticks.tick())
@@ -242,6 +236,46 @@ def test_the_public_list_is_asked_for_once_a_day(
     monkeypatch.setattr(sensors, "is_published", lambda workspace, crawl: True)
     # the default source: a fresh copy is at hand, so nothing is sent
     assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
+
+
+def without_list(source: str, home: Path, *crawls: str) -> Settings:
+    """No list of crawls can be read: what is no news is not harvested as if it were."""
+    settings = load_settings({}, source=source, home=str(home), collinfo=f"{closed_port()}/collinfo.json")
+    return replace(settings, crawls=crawls)
+
+
+@pytest.mark.parametrize("selection", ["newest", "all"])
+def test_what_was_known_at_release_is_no_news(
+    bucket: Bucket,
+    tmp_path: Path,
+    instance: dg.DagsterInstance,
+    selection: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+    monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
+    with FaultServer(bucket[0]) as server:
+        said = reason(Ticks(new_crawls, instance, without_list(server.url, tmp_path, selection)).tick())
+        assert "known at this version's release" in said
+        assert instance.get_dynamic_partitions("crawl") == []
+        # a crawl that the setting names is looked for, and harvested
+        ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, OLD, "newest"))
+        assert asked(ticks.tick()) == [OLD]
+        assert instance.get_dynamic_partitions("crawl") == [OLD]
+
+
+def test_a_named_crawl_is_harvested_without_any_list(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    with FaultServer(bucket[0], rules=[Rule("403", key=f"*{OLD}*", times=None)]) as server:
+        ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, NEW, OLD, "CC-MAIN-2031-01"))
+        assert asked(ticks.tick()) == [NEW]
+        said = reason(ticks.tick())
+        assert f"has {OLD} is unknown" in said
+        assert "'CC-MAIN-2031-01' is not a crawl of" in said
+        heads = [hit.key for hit in server.hits if hit.method == "HEAD"]
+    # what is refused is asked for once more, when one that came has shown that others are not
+    assert sorted(Counter(heads).values()) == [1, 2, 2], "each is asked for once a day"
 
 
 def test_a_changed_path_list_is_harvested_again_once_for_each_content(
@@ -272,68 +306,55 @@ def test_a_changed_path_list_is_harvested_again_once_for_each_content(
 class TestWatchList:
     """``domains.txt`` becomes partitions of the ``domain`` dimension."""
 
-    def test_targets_become_partitions_once(self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+    def test_targets_become_partitions_once(
+        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        assert reason(watching.tick()) == "every target of the watch list is a partition already"
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
-        ticks.tick()
+        watching.tick()
         slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
         assert instance.get_dynamic_partitions("domain") == slugs
-        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "every target of the watch list is a partition already"
         known = definitions(bucket[0], tmp_path, slugs)
         assert known["set-press"] == "set:press = example.com, example.org"
 
     def test_a_set_keeps_its_key_and_its_new_members_are_written_down(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("set:press = example.com\n")
-        ticks.tick()
+        watching.tick()
         (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
-        ticks.tick()
+        watching.tick()
         assert instance.get_dynamic_partitions("domain") == ["set-press"]
         assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
 
     def test_a_bad_line_is_named_and_the_others_are_partitions(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
         (tmp_path / "domains.txt").write_text("example.com\n../x\n")
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-        ticks.tick()
+        watching.tick()
         assert instance.get_dynamic_partitions("domain") == ["example.com"]
-        assert "domains.txt, line 2: '..'" in reason(ticks.tick())
-
-    def test_a_list_that_cannot_be_read_is_as_it_was(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-    ) -> None:
-        (tmp_path / "domains.txt").write_text("example.com\n")
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-        ticks.tick()
-        (tmp_path / "domains.txt").write_bytes(b"\xff\xfe")
-        assert "last good copy of the list is used instead, with 1 targets" in reason(ticks.tick())
-        assert instance.get_dynamic_partitions("domain") == ["example.com"]
+        assert "domains.txt, line 2: '..'" in reason(watching.tick())
 
     def test_new_targets_are_capped_each_tick(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
         (tmp_path / "domains.txt").write_text("".join(f"site-{n}.example.org\n" for n in range(5)))
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         counts = []
         for _ in range(3):
-            ticks.tick()
+            watching.tick()
             counts.append(len(instance.get_dynamic_partitions("domain")))
         assert counts == [2, 4, 5]
 
     def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
-        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
-        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(ticks.tick())
-        assert "into a set" in reason(ticks.tick())
+        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(watching.tick())
+        assert "into a set" in reason(watching.tick())
         assert instance.get_dynamic_partitions("domain") == []
 
 

@@ -19,13 +19,13 @@ from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG, keys_tags
 from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline_tests.defs.published import published_rows, query
-from cc_pipeline_tests.defs.test_dagster_process import BIN, Bucket, Server, environment, free_port, serving
+from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving
 from cc_pipeline_tests.defs.test_team import fill_in, login, until_healthy
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.transport.test_budget import most_in_a_second
 from cc_pipeline_tests.weedserver import weed_server
-from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 
 import dagster as dg
@@ -14,30 +12,23 @@ import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
 import cc_pipeline.defs.automation.sensors as sensors
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.checks import left_failed_result
 from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.defs.graph import began, execute
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITES = ["example.com", "example.org", "no-such.example"]
 
 
 #: Sensors that are due every minute tick this seldom, so that hours take seconds.
 _STEP = timedelta(minutes=10)
-
-
-@cache
-def _definitions() -> dg.Definitions:
-    return defs()
 
 
 class Daemon:
@@ -111,20 +102,8 @@ class Daemon:
             assert f"{name}:{request.run_key}" not in self._keys
             self._keys.add(f"{name}:{request.run_key}")
             self.asked.update(keys_in(request.tags) or [f"{job}:{request.partition_key or ''}"])
-            _definitions().resolve_job_def(job).execute_in_process(
-                instance=self.instance,
-                partition_key=request.partition_key,
-                tags=dict(request.tags) | {"dagster/sensor_name": name},
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-                resources={WORKSPACE: self.workspace},
-                raise_on_error=False,
-            )
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
+            tags = dict(request.tags) | {"dagster/sensor_name": name}
+            execute(self.instance, self.workspace, job, key=request.partition_key, tags=tags)
 
 
 @pytest.mark.process
@@ -181,16 +160,7 @@ def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) 
 
     assert left_failed_result(instance).passed
     for times in range(4):
-        run = instance.add_run(
-            dg.DagsterRun(
-                "extract_domain",
-                tags={"dagster/partition": f"{NEW}|{SITES[0]}"},
-                status=dg.DagsterRunStatus.STARTING,
-            )
-        )
-        began = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, "extract_domain", message="started")
-        instance.report_dagster_event(began, run.run_id)
-        instance.report_run_failed(run)
+        instance.report_run_failed(began(instance, {"dagster/partition": f"{NEW}|{SITES[0]}"}))
         found = left_failed_result(instance)
         assert not found.passed
         assert found.severity is (dg.AssetCheckSeverity.WARN if times < 3 else dg.AssetCheckSeverity.ERROR)

@@ -11,10 +11,8 @@ from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.publish.publish import publish_warehouse
@@ -49,7 +47,20 @@ def files_of(workspace: Workspace, pattern: str) -> list[Path]:
     return sorted((Path(workspace.settings.lake) / export_prefix(CRAWL, TARGET)).glob(pattern))
 
 
-def test_an_exported_partition_read_back_in_a_home_of_its_own(workspace: Workspace, tmp_path: Path) -> None:
+def damaged_file(folder: Path) -> str:
+    path = folder / "textData-00000"
+    with path.open("wb") as stream, SequenceFileWriter(stream, block_bytes=100) as writer:
+        for number in range(50):
+            writer.append(f"http://www.example.com/{number}", f"text {number} " * 5)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    path.write_bytes(damaged)
+    return str(path)
+
+
+def test_an_exported_partition_and_a_damaged_file_are_read_in_a_home_of_their_own(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     both = ["text_sequencefile", "metadata_sequencefile"]
     result = export(workspace, both, {"records_per_file": 20, "compat": "2012"})
     shown = {
@@ -61,8 +72,11 @@ def test_an_exported_partition_read_back_in_a_home_of_its_own(workspace: Workspa
     files = files_of(workspace, "metadata-*")
     assert [path.name for path in files] == [f"metadata-{number:05d}" for number in range(3)]
     arguments = ["--kind", "sequencefile", "--home", str(tmp_path), "--source", workspace.settings.source]
-    done = CliRunner().invoke(app, ["add-source", *map(str, files), *arguments])
+    done = CliRunner().invoke(app, ["add-source", *map(str, files), damaged_file(tmp_path), *arguments])
     assert done.exit_code == 0, done.output
+    assert "source_faults" in done.output
+    [(texts, faults)] = query(tmp_path, "SELECT (SELECT count(*) FROM page_text), (SELECT count(*) FROM source_faults)")
+    assert 40 <= texts < 50 and faults
     assert query(tmp_path, "SELECT count(*), count(DISTINCT source_file) FROM page_metadata") == [(50, 3)]
     titles = "SELECT url, content.title FROM page_metadata WHERE content.title IS NOT NULL ORDER BY ALL"
     assert query(tmp_path, titles) == query(workspace.settings.home, titles)
@@ -74,25 +88,6 @@ def test_one_kind_alone_can_be_exported(workspace: Workspace) -> None:
     assert json.loads(manifest.read_text())["compression"] == "none"
 
 
-def test_damaged_files_are_read_and_reported(workspace: Workspace, tmp_path: Path) -> None:
-    home = workspace.settings.home
-    path = tmp_path / "textData-00000"
-    with path.open("wb") as stream, SequenceFileWriter(stream, block_bytes=100) as writer:
-        for number in range(50):
-            writer.append(f"http://www.example.com/{number}", f"text {number} " * 5)
-    damaged = bytearray(path.read_bytes())
-    damaged[len(damaged) // 2] ^= 0xFF
-    path.write_bytes(damaged)
-    done = CliRunner().invoke(app, ["add-source", str(path), "--kind", "sequencefile", "--home", str(home)])
-    assert done.exit_code == 0, done.output
-    assert "source_faults" in done.output
-    ((texts,),) = query(home, "SELECT count(*) FROM page_text WHERE source_kind = 'sequencefile'")
-    ((faults,),) = query(home, "SELECT count(*) FROM source_faults")
-    assert 40 <= texts < 50
-    assert faults >= 1
-    assert query(home, "SELECT count(*) > 0 FROM page_text WHERE source_kind = 'records'") == [(True,)]
-
-
 def test_documents_of_2012_are_printed_on_demand(workspace: Workspace) -> None:
     where = ["--where", "parsed_as = 'feed' AND disposition = 'SUCCESS'", "--limit", "2"]
     for compat in ([], ["--compat", "2012"]):
@@ -101,20 +96,3 @@ def test_documents_of_2012_are_printed_on_demand(workspace: Workspace) -> None:
         lines = done.output.splitlines()
         assert 1 <= len(lines) <= 2
         assert json.loads(lines[0].partition("\t")[2])["parsed_as"] == "feed"
-
-
-def test_assets_are_partitioned_by_file_and_by_slice() -> None:
-    specs = list(defs().resolve_all_asset_specs())
-    groups = {
-        name: {spec.key.to_user_string() for spec in specs if spec.group_name == name}
-        for name in ("sources", "exports")
-    }
-    assert groups["exports"] == {"text_sequencefile", "metadata_sequencefile"}
-    assert groups["sources"] == {
-        "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
-    }  # fmt: skip
-    for spec in specs:
-        if spec.group_name == "sources":
-            assert spec.partitions_def == SOURCE_FILE
-        if spec.group_name == "exports":
-            assert spec.partitions_def == CRAWL_AND_DOMAIN

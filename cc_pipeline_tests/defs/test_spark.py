@@ -31,21 +31,19 @@ from cc_pipeline.defs.spark_launch import SparkSubmit
 from cc_pipeline.engines.spark.messages import FOLDER, s3_client
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import budget as sharing
 from cc_pipeline.transport.budget import Opening
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import cc_pipeline, definitions
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
-from cc_pipeline_tests.world import NEW, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = pytest.mark.process
 
-Bucket = tuple[Path, MiniCrawlTruth]
 TWO = ("example.com", "example.org")
 
 
@@ -93,12 +91,6 @@ def left_in_mailboxes(workspace: Workspace) -> list[str]:
     _, _, prefix = workspace.settings.lake.removeprefix("s3://").partition("/")
     found = client.list_objects_v2(Bucket="lake", Prefix=f"{prefix}/{FOLDER}/")
     return [one["Key"] for one in found.get("Contents", ())]
-
-
-def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
-    records = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey(asset)), limit=100).records
-    found = [record.asset_materialization for record in records]
-    return {str(one.partition): one for one in found if one is not None}
 
 
 def said_in(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
@@ -235,24 +227,23 @@ def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Work
 
 
 def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
-    workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in as_texts(replace(workspace.settings, engine="local")).items():
         monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
     workspace.register_targets([parse_target(TWO[0])])
     job = definitions().resolve_job_def("extract_domain")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("crawl", [NEW])
-        instance.add_dynamic_partitions("domain", [TWO[0]])
-        result = job.execute_in_process(
-            instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
-        )
-        assert result.success
-        assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
-        run = instance.get_run_by_id(result.run_id)
-        assert run is not None
-        assert run.tags[JOB_TAG] == "local[2]"
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", [TWO[0]])
+    result = job.execute_in_process(
+        instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
+    )
+    assert result.success
+    assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[JOB_TAG] == "local[2]"
 
 
 def test_a_command_is_refused_before_it_does_anything(

@@ -24,7 +24,6 @@ from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
-    Bucket,
     Server,
     environment,
     free_port,
@@ -33,7 +32,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
-from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
@@ -239,10 +238,9 @@ with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
 
 @pytest.mark.smoke
 def test_a_run_of_the_command_line_is_recorded_in_postgresql(state: State) -> None:
-    # its own domain, so that whichever test comes first there is something to do
-    run(state, "cc-pipeline", "run", "-c", NEW, "-d", "host:www.example.com")
+    run(state, "cc-pipeline", "harvest", "-c", NEW)
     with psycopg2.connect(**login(state.postgres)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'extract_domain'")
+        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'harvest_crawl'")
         [(count,)] = cursor.fetchall()
     assert count
     assert not list((state.folder / "dagster").rglob("*.db"))

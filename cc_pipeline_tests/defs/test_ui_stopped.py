@@ -14,14 +14,13 @@ from cc_pipeline.defs.internals import instance_in
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
-    Bucket,
     Server,
     checkout,
     environment,
     free_port,
 )
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket
 
 __all__ = ["checkout"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sqlite3
@@ -15,28 +14,26 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from cc_pipeline import processes
+from cc_pipeline.cli.commands.run import materialize
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import UNFINISHED, left_failed, recorded
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
     NEW,
-    OLD,
+    Bucket,
     announce,
     closed_port,
     copy_of,
     fill,
-    replace_file,
     small_disk,
 )
 
 pytestmark = pytest.mark.xdist_group("wrong_input")
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 
 
@@ -52,22 +49,13 @@ def source(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with results in it, that nothing in this module may change."""
     where = tmp_path_factory.mktemp("results") / "home"
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
-            patch.delenv(name)
-        from cc_pipeline.cli.commands.run import materialize  # noqa: PLC0415  # after the environment is clean
-        from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
-        from cc_pipeline.settings import load_settings  # noqa: PLC0415
-
-        materialize(load_settings(source=str(source), home=str(where)), [NEW], [parse_target(SITE)])
+    materialize(load_settings({}, source=str(source), home=str(where)), [NEW], [parse_target(SITE)])
     return where
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path):
     """Runs the command line on the home with results and checks that those stay."""
-    for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
-        monkeypatch.delenv(name)
     before = state_of(home)
 
     def command(*arguments: str, at: Path = home, errors: int | None = None) -> tuple[int, str, str]:
@@ -80,16 +68,23 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hom
     assert state_of(home) == before
 
 
-def test_an_unknown_crawl(run) -> None:
-    status, _, err = run("run", "-c", "CC-MAIN-1999-01", "-d", SITE)
-    assert status == 1
-    assert re.search(rf"'CC-MAIN-1999-01' is not a crawl of .*{ANNOUNCED}, {NEW}.*cc-pipeline crawls", err)
-
-
-def test_a_crawl_that_is_announced_and_not_published(run) -> None:
-    status, _, err = run("run", "-c", ANNOUNCED, "-d", SITE)
-    assert status == 1
-    assert re.search(rf"{ANNOUNCED} is announced.*not at .* yet.*--crawl newest", err)
+def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucket, home: Path, tmp_path: Path) -> None:
+    port, fresh = closed_port(), tmp_path / "home"
+    for at, options, said in (
+        (home, ["-c", "CC-MAIN-1999-01"], rf"1999-01' is not a crawl of .*{ANNOUNCED}, {NEW}.*cc-pipeline crawls"),
+        (home, ["-c", ANNOUNCED], rf"{ANNOUNCED} is announced.*not at .* yet.*--crawl newest"),
+        (home, ["-c", NEW, "--subset", "everything"], "CC_PIPELINE_SUBSETS .*choose"),
+        (home, ["-c", NEW, "--source", str(bucket[0])], f"{home} holds tables of .*CC_PIPELINE_HOME to another folder"),
+        (fresh, ["-c", NEW, "--source", port], f"{port}.*Check CC_PIPELINE_SOURCE"),
+        (
+            fresh,
+            ["-c", NEW, "--source", "nowhere"],
+            r"nowhere/collinfo\.json could not be read.*Check CC_PIPELINE_SOURCE",
+        ),
+    ):
+        status, _, err = run("run", "-d", SITE, *options, at=at)
+        assert status == 1
+        assert re.search(said, err), err
 
 
 def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Path) -> None:
@@ -98,99 +93,6 @@ def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Pat
     assert f"note: no captures (subset warc) of no-such-site.org in {NEW}" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("text", ["bad..domain", "co.uk", "", "two words", "-d", "http://", "set:x"])
-def test_a_malformed_domain(run, home: Path, text: str) -> None:
-    status, _, err = run("run", "-c", NEW, "-d", SITE, f"--domain={text}")
-    assert status == 1
-    assert len(err) > len("error: ") + len(text) + 20
-
-
-@pytest.mark.parametrize("option", [["--via", "magic"], ["--subset", "everything"]])
-def test_a_setting_that_is_none_of_the_choices(run, option: list[str]) -> None:
-    status, _, err = run("run", "-c", NEW, "-d", SITE, *option)
-    assert status == 1
-    assert re.search(r"CC_PIPELINE_(VIA|SUBSETS) .*choose", err)
-
-
-def test_a_home_of_another_source(run, bucket: Bucket, home: Path) -> None:
-    status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", str(bucket[0]))
-    assert status == 1
-    assert re.search(rf"{re.escape(str(home))} holds tables of .* not of .*CC_PIPELINE_HOME to another folder", err)
-
-
-def test_a_source_nobody_answers_at_is_given_up_after_a_few_attempts(run, tmp_path: Path) -> None:
-    source = closed_port()
-    status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", source, at=tmp_path / "home")
-    assert status == 1
-    assert source in err
-    assert "Check CC_PIPELINE_SOURCE" in err
-
-
-def test_a_source_that_is_no_bucket(run, tmp_path: Path) -> None:
-    status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", str(tmp_path / "nowhere"), at=tmp_path / "home")
-    assert status == 1
-    assert re.search(r"nowhere/collinfo\.json could not be read.*Check CC_PIPELINE_SOURCE", err)
-
-
-@pytest.mark.parametrize("kind", ["403", "500"])
-def test_a_source_that_answers_the_list_and_then_only_refuses(run, source: Path, tmp_path: Path, kind: str) -> None:
-    with FaultServer(source, rules=[Rule(kind, key="c*-[di]*", times=None)]) as server:
-        status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", server.url, at=tmp_path / "home")
-        assert status == 1
-        assert kind in err
-        assert re.search(r"(?i)run (it )?again|wait|check", err)
-        assert len(server.hits) < 40
-
-
-def test_a_corrupt_footer_and_a_corrupt_member_are_named_and_the_rest_is_there(
-    run, bucket: Bucket, source: Path, tmp_path: Path
-) -> None:
-    root = copy_of(source, tmp_path / "bucket")
-    bad_index = sorted((root / f"cc-index/table/cc-main/warc/crawl={OLD}/subset=warc").glob("*.parquet"))[0]
-    replace_file(bad_index, bad_index.read_bytes()[:-4] + b"none")
-    capture = bucket[1].of(NEW, subset="warc", domain=SITE)[3]
-    damaged = bytearray((root / capture.warc_filename).read_bytes())
-    damaged[capture.warc_record_offset + 40 : capture.warc_record_offset + 60] = bytes(20)
-    replace_file(root / capture.warc_filename, bytes(damaged))
-    at = tmp_path / "home"
-    domains = (SITE, "example.org")
-    status, out, _ = run("run", "-c", NEW, "-c", OLD, "-d", domains[0], "-d", domains[1], "--source", str(root), at=at)
-    assert status == 0
-    assert f"note: 1 of 2 index files of {OLD} warc could not be read" in out
-    assert bad_index.name in out
-    [[reason, url]] = query(at, "SELECT reason, url FROM quarantine")
-    assert reason
-    assert url == capture.url
-    found = query(at, "SELECT crawl, count(*) FROM captures GROUP BY 1 ORDER BY 1")
-    truth = {
-        crawl: sum(len(bucket[1].of(crawl, subset="warc", domain=domain)) for domain in domains) for crawl in (OLD, NEW)
-    }
-    # the other index of the crawl is whole, and was asked
-    assert found == [(OLD, truth[OLD]), (NEW, truth[NEW])]
-
-
-def test_a_list_of_crawls_that_is_no_list(run, source: Path, tmp_path: Path) -> None:
-    root = copy_of(source, tmp_path / "bucket")
-    replace_file(root / "collinfo.json", b"<html>Service Unavailable</html>")
-    status, _, err = run("run", "-c", "newest", "-d", SITE, "--source", str(root), at=tmp_path / "home")
-    assert status == 1
-    assert re.search(r"collinfo\.json at byte 0: is not JSON.*CC_PIPELINE_COLLINFO", err)
-
-
-def test_a_watch_list_with_a_line_that_means_nothing(run, home: Path) -> None:
-    path = home / "domains.txt"
-    path.write_text("example.com\nbad..domain\n", "utf-8")
-    try:
-        for arguments in (("domains", "list"), ("domains", "add", "example.org"), ("domains", "remove", "example.com")):
-            status, _, err = run(*arguments)
-            assert status == 1
-            assert "domains.txt, line 2: 'bad..domain'" in err
-        assert path.read_text("utf-8") == "example.com\nbad..domain\n"
-    finally:
-        path.unlink()
 
 
 def test_a_full_disk_under_the_whole_home(run, home: Path, tmp_path: Path) -> None:
