@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -24,13 +25,20 @@ from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 
+#: A bucket's root and the truth about it, as the fixture gives them.
+Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 #: Announced in collinfo.json by :func:`announce`, and nothing else of it is there.
 ANNOUNCED = "CC-MAIN-2024-26"
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler of ours may catch it."""
 
 
 def workspace_of(source: Path | str, home: Path, **overrides: object) -> Workspace:
@@ -44,6 +52,13 @@ def harvest(workspace: Workspace, crawl: str = NEW) -> StageReport:
     footers = harvest_footers(workspace, crawl)
     commit_row_groups(workspace, [crawl])
     return footers
+
+
+def harvested(source: Path | str, home: Path, *, crawl: str = NEW, **overrides: object) -> Workspace:
+    """A workspace by :func:`workspace_of` in which a crawl is harvested."""
+    workspace = workspace_of(source, home, **overrides)
+    harvest(workspace, crawl)
+    return workspace
 
 
 def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageReport]:
