@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.sharing import mark_first_cells, share_out
 
@@ -37,10 +41,12 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTru
 
 
 @pytest.fixture(autouse=True)
-def refusals_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that refuses is probed soon, and not waited for long."""
+def waits_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that refuses is probed soon, and not waited for long; one that fails is asked as often, and soon."""
     monkeypatch.setattr(refusals, "PROBES", (0.02, 0.05, 0.1))
     monkeypatch.setattr(refusals, "WAIT", 0.25)
+    monkeypatch.setattr(workspaces, "RetryPolicy", partial(RetryPolicy, base=0.01, longest=0.05))
+    monkeypatch.setattr(workspaces, "_LIST_RETRY", replace(workspaces._LIST_RETRY, base=0.01, longest=0.05))
 
 
 @pytest.fixture(autouse=True)

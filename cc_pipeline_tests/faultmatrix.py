@@ -189,9 +189,10 @@ def cells(places: Sequence[str] = PLACES) -> Iterator[Cell]:
 
 
 @contextmanager
-def place_at(name: str, root: Path) -> Iterator[Place]:
-    """The place ``name`` in the folder ``root``, with its server where it has one."""
-    sound = root / "sound"
+def place_at(name: str, root: Path, sound: Path | None = None) -> Iterator[Place]:
+    """The place ``name`` in the folder ``root``, with its server where it has one; its bucket is generated in
+    ``sound``, where several places have the same."""
+    sound = sound or root / "sound"
     ensure(sound, SPEC)
     if name == "folder":
         bucket = root / "folder" / "bucket"

@@ -53,6 +53,9 @@ def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None
     [
         ("VIA", "magic", "choose one of auto, parquet, btree, zipnum"),
         ("SUBSETS", "warc,wat", "'wat'"),
+        ("PUBLISH", "tables", "choose one of views, copy"),
+        ("MAX_INDEX_GAPS", "1.1", "a share from 0 to 1"),
+        ("MAX_INDEX_GAPS", "nan", "a share from 0 to 1"),
         ("RATE", "fast", "not a number"),
         ("RATE", "0", "above 0"),
         ("WAIT", "-1", "0 or more"),

@@ -37,6 +37,10 @@ NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 ANNOUNCED = "CC-MAIN-2024-26"
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler of ours may catch it."""
+
+
 def workspace_of(source: Path | str, home: Path, **overrides: object) -> Workspace:
     """A workspace with nothing from this machine's environment in it; closed after the test."""
     return closed_later(Workspace(load_settings({}, source=str(source), home=str(home), **overrides)))
@@ -48,6 +52,13 @@ def harvest(workspace: Workspace, crawl: str = NEW) -> StageReport:
     footers = harvest_footers(workspace, crawl)
     commit_row_groups(workspace, [crawl])
     return footers
+
+
+def harvested(source: Path | str, home: Path, *, crawl: str = NEW, **overrides: object) -> Workspace:
+    """A workspace by :func:`workspace_of` in which a crawl is harvested."""
+    workspace = workspace_of(source, home, **overrides)
+    harvest(workspace, crawl)
+    return workspace
 
 
 def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageReport]:

@@ -18,6 +18,7 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
+from cc_pipeline.extraction.plan import main_content
 from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
@@ -48,7 +49,8 @@ class PagesBefore:
 
     def __init__(self, workspace: Workspace, slices: Mapping[Slice, str], options: ParseOptions) -> None:
         self._workspace = workspace
-        self._by = input_digest({"parser": PARSER_VERSION, "main_content": options.main_content})
+        how = main_content(options.main_content, options.markdown)
+        self._by = input_digest({"parser": PARSER_VERSION, "main_content": how})
         self._sets = [slice_ for slice_ in slices if slice_.target.startswith(SET_SLUG)]
         self._crawl = next((slice_.crawl for slice_ in self._sets), "")
         self._there = self._places(self._same_parser())

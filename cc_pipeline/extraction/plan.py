@@ -250,9 +250,12 @@ def with_open(digest: str) -> str:
 
 def parsed_from(records: str, parser: str, extractor: str, markdown: bool) -> str:
     """The digest of a slice that is parsed from what its records say."""
-    # a word more only where Markdown is asked for
-    options = f"{extractor} markdown" if markdown else extractor
-    return PARSE.digest(parser=parser, main_content=options, fetched=records)
+    return PARSE.digest(parser=parser, main_content=main_content(extractor, markdown), fetched=records)
+
+
+def main_content(extractor: str, markdown: bool) -> str:
+    """How main content is made, for digests: a word more only where Markdown is asked for."""
+    return f"{extractor} markdown" if markdown else extractor
 
 
 def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options) -> Reason | None:

@@ -26,12 +26,11 @@ from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.indexes import write_cdx
 from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, copy_of, due, extract, publish, workspace_of
+from cc_pipeline_tests.world import ARC, Bucket, copy_of, extract, workspace_of
 
 OF_2009, OF_2008 = "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"
 SITE, OTHER = "example.com", "example.org"
@@ -40,7 +39,6 @@ SPEC = replace(
     TEST,
     crawls=(CrawlSpec(ARC, cdx=True, **SMALL), CrawlSpec(OF_2009, cdx=True, **SMALL), CrawlSpec(OF_2008, **SMALL)),
 )
-Bucket = tuple[Path, MiniCrawlTruth]
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +90,6 @@ def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Buc
     rows = workspace.lake.read("captures", {"crawl": ARC, "target": OTHER}).to_pylist()
     assert {row["located_by"] for row in rows} == {"zipnum"} and all(row["fetch_time"] for row in rows)
     assert not look(workspace, ARC, [SITE, OTHER]).plan.of(LOCATE)
-    # each alone when a person says so
-    for via in ("btree", "zipnum"):
-        assert due(workspace_of(bucket, tmp_path / "home", via=via), LOCATE, OTHER, crawl=ARC) == {OTHER}
-        alone = workspace_of(bucket, tmp_path / via, via=via)
-        locate_captures(alone, ARC, [OTHER])
-        assert (note(alone, OTHER)["located_by"], note(alone, OTHER)["captures"]) == (via, found["captures"])
 
 
 def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp_path: Path) -> None:
@@ -117,11 +109,6 @@ def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket
             locate_captures(workspace, ARC, [SITE])
         assert raised.value.kind is FaultKind.SERVER_ERROR
         assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
-        tree = workspace_of(server.url, tmp_path / "tree", via="btree")
-        server.hits.clear()
-        locate_captures(tree, ARC, [SITE])
-        assert note(tree, SITE)["captures"] == len(years[1].of(ARC, domain=SITE))
-        assert not any(hit.key.startswith("cc-index/collections") for hit in server.hits)
         server.set_rules([])
         assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].of(ARC, domain=SITE))
         assert note(workspace, SITE)["located_by"] == UNION
@@ -193,14 +180,3 @@ def test_all_real_arc_records_come_through_a_cdx_of_them(tmp_path: Path, tree: b
         {"match": len(lines), "absent": 261 - len(lines)} if tree else {"match": 261}
     )
     assert note(workspace, "set-all")["located_by"] == (UNION if tree else "zipnum")
-
-
-def test_published_captures_of_both_have_times(years: Bucket, tmp_path: Path) -> None:
-    import duckdb  # noqa: PLC0415
-
-    workspace = workspace_of(years[0], tmp_path)
-    extract(workspace, SITE, crawl=ARC)
-    publish(workspace)
-    with duckdb.connect(str(tmp_path / "cc.duckdb"), read_only=True) as connection:
-        found = connection.execute("SELECT count(*), count(fetch_time), count(fetch_status) FROM captures").fetchone()
-    assert found == (len(years[1].of(ARC, domain=SITE)),) * 3

@@ -43,7 +43,8 @@ def short() -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
-    opened = {name: place_at(name, tmp_path_factory.mktemp(name)) for name in PLACES}
+    sound = tmp_path_factory.mktemp("sound")
+    opened = {name: place_at(name, tmp_path_factory.mktemp(name), sound) for name in PLACES}
     try:
         yield {name: place.__enter__() for name, place in opened.items()}
     finally:

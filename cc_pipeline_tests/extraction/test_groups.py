@@ -14,15 +14,13 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.records.segments import SegmentWriter
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultmatrix import OPTIONS, Cell, Place, place_at, run_cell
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested
 
-Bucket = tuple[Path, MiniCrawlTruth]
 #: Two targets that share captures, and another one.
 TARGETS = ("example.com", "host:www.example.com", "example-foo.com")
 #: What is another one each time.
@@ -51,25 +49,19 @@ def rows_of(workspace: Workspace) -> dict[str, list[dict[str, object]]]:
 def test_groups_give_the_same_rows_and_read_each_record_once(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = workspace_of(bucket[0], tmp_path / "whole")
-    harvest(whole)
+    whole = harvested(bucket[0], tmp_path / "whole")
     extract(whole, *TARGETS)
     expected = rows_of(whole)
     assert len({row["warc_filename"] for row in expected["records"]}) > 1
     with monkeypatch.context() as patched, FaultServer(bucket[0]) as server:
         in_groups(patched, 3)
-        workspace = workspace_of(server.url, tmp_path / "groups")
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path / "groups")
         _, fetched, _ = extract(workspace, *TARGETS)
         assert rows_of(workspace) == expected
         places = {(row["warc_filename"], row["warc_record_offset"]) for row in expected["records"]}
         assert fetched.requests <= len(places)
         assert fetch_captures(workspace, NEW, list(fetched.per_target)).requests == 0
         assert [path for path in (tmp_path / "groups" / "scratch").rglob("*") if path.is_file()] == []
-
-
-class _Killed(BaseException):
-    """The process is gone."""
 
 
 def test_a_run_killed_between_groups_goes_on_there_and_says_so(
@@ -82,8 +74,7 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
             seen.append((done, total))
 
     with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path)
         workspace.targets(["example.com"])
         locate_captures(workspace, NEW, ["example.com"])
         total = workspace.lake.read("captures").num_rows
@@ -95,10 +86,10 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
             nonlocal left
             left -= 1
             if left < 0:
-                raise _Killed
+                raise Killed
             add(self, *record)
 
-        with monkeypatch.context() as patched, pytest.raises(_Killed), progress.progress_to(sink):
+        with monkeypatch.context() as patched, pytest.raises(Killed), progress.progress_to(sink):
             patched.setattr(SegmentWriter, "add", add_some)
             fetch_captures(workspace, NEW, ["example.com"])
         assert workspace.lake.read("records").num_rows == 0

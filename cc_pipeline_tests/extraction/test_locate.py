@@ -13,20 +13,15 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import current
 from cc_pipeline.lake.slice import LOCATE
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import ARC, NEW, due, extract, harvest, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import NEW, Bucket, due, extract, harvest, harvested, workspace_of
 
 
 @pytest.fixture(scope="module")
 def shared(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace with its index harvested; tests use targets of their own."""
-    workspace = workspace_of(bucket[0], tmp_path_factory.mktemp("home"))
-    harvest(workspace)
-    return workspace
+    return harvested(bucket[0], tmp_path_factory.mktemp("home"))
 
 
 def places(workspace: Workspace, target: str, table: str = "captures") -> Counter[tuple[str, int]]:
@@ -44,12 +39,6 @@ def test_a_domain_without_captures_is_an_empty_slice_that_counts_as_done(shared:
     assert [(report.rows, report.fresh_slices) for report in first] == [(0, 1)] * 3
     second = extract(shared, "no-such-site.org")
     assert [(report.rows, report.fresh_slices, report.requests) for report in second] == [(0, 0, 0)] * 3
-
-
-def test_neighbours_in_the_alphabet_are_not_mixed_up(bucket: Bucket, shared: Workspace) -> None:
-    locate_captures(shared, NEW, ["example.com", "example-foo.com"])
-    assert places(shared, "example.com") == truth_of(bucket, "example.com") != Counter()
-    assert places(shared, "example-foo.com") == truth_of(bucket, "example-foo.com") != Counter()
 
 
 def test_a_key_made_in_the_ui_means_what_it_says_and_is_written_down(bucket: Bucket, shared: Workspace) -> None:
@@ -103,19 +92,9 @@ def test_a_plan_above_the_budget_is_refused_and_what_was_located_stays(bucket: B
     assert extract(workspace_of(bucket[0], tmp_path, max_bytes=1), "example.com")[1].written == 0
 
 
-def test_a_crawl_of_2012_is_found_through_its_btree(bucket: Bucket, shared: Workspace) -> None:
-    locate_captures(shared, ARC, ["example.com"])
-    rows = shared.lake.read("captures", {"crawl": ARC, "target": "example.com"}).to_pylist()
-    wanted = bucket[1].of(ARC, domain="example.com")
-    assert Counter((row["warc_filename"], row["warc_record_offset"]) for row in rows) == Counter(
-        (capture.warc_filename, capture.warc_record_offset) for capture in wanted
-    )
-
-
 def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path)
         extract(workspace, "set:press = example.com, example-foo.com")
         both = truth_of(bucket, "example.com") + truth_of(bucket, "example-foo.com")
         assert places(workspace, "set-press") == both

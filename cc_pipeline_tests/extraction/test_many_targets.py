@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.defs.partitions import MAX_PARTITIONS
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested
 
 pytestmark = pytest.mark.bomb
 
@@ -37,9 +36,8 @@ with open_workspace(load_settings({}, home=home)) as workspace:
 """
 
 
-def test_tens_of_thousands_of_targets_end_no_process(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace)
+def test_tens_of_thousands_of_targets_end_no_process(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path)
     extract(workspace, "example.com")
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path), NEW, str(MAX_PARTITIONS // 2)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)

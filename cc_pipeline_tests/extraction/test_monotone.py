@@ -24,11 +24,10 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.matrix
 
@@ -54,10 +53,6 @@ class Step:
     dies: int = 0
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 STEPS = st.builds(
     Step,
     st.sampled_from(["run", "run", "run", "copy", "export", "remove", "upkeep"]),
@@ -69,7 +64,7 @@ STEPS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def source(bucket: tuple[Path, MiniCrawlTruth]) -> Path:
+def source(bucket: Bucket) -> Path:
     return bucket[0]
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
-import pytest
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import OLD, Cli, cli  # noqa: F401  # a fixture
+from cc_pipeline_tests.cli.conftest import Cli, cli  # noqa: F401  # a fixture
+from cc_pipeline_tests.world import OLD, Bucket, extract, harvested, publish
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.org"
 
 
@@ -24,36 +22,26 @@ def published(home: Path) -> set[tuple[object, ...]]:
         return set(connection.execute(query).fetchall())
 
 
-@pytest.fixture
-def home(bucket: Bucket, tmp_path: Path, cli: Cli) -> Path:  # noqa: F811
-    """A home with the pages of a site, and nothing of its robots.txt."""
-    home = tmp_path / "home"
-    said = cli("run", "-c", OLD, "-d", SITE, "--home", home, "--source", bucket[0])
-    assert said.status == 0, said.err
-    assert len(published(home)) == len(bucket[1].of(OLD, subset="warc", domain=SITE)) > 0
-    return home
-
-
-def test_a_run_of_another_subset_adds_to_what_is_there(bucket: Bucket, home: Path, cli: Cli) -> None:  # noqa: F811
-    before = published(home)
-    said = cli("run", "-c", OLD, "-d", SITE, "--subset", "robotstxt", "--home", home)
-    assert said.status == 0, said.err
-    assert published(home) >= before
-    assert len(published(home)) == len(before) + len(bucket[1].of(OLD, subset="robotstxt", domain=SITE))
-    again = cli("run", "-c", OLD, "-d", SITE, "--subset", "warc", "--subset", "robotstxt", "--home", home)
-    assert again.status == 0, again.err
-    assert len(published(home)) == len(before) + len(bucket[1].of(OLD, subset="robotstxt", domain=SITE))
-
-
-def test_what_is_handed_on_takes_nothing_from_the_home(
+def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     bucket: Bucket,
-    home: Path,
     tmp_path: Path,
     cli: Cli,  # noqa: F811
 ) -> None:
-    before = published(home)
-    where = ("--home", home)
-    robots = len(bucket[1].of(OLD, subset="robotstxt", domain=SITE))
+    home = tmp_path / "home"
+
+    def run(*subsets: str) -> int:
+        """Pages, or what is beside them, published; how many captures are shown then."""
+        workspace = harvested(bucket[0], home, subsets=subsets, crawl=OLD)
+        extract(workspace, SITE, crawl=OLD)
+        publish(workspace)
+        workspace.close()
+        return len(published(home))
+
+    pages, robots, errors = (
+        len(bucket[1].of(OLD, subset=subset, domain=SITE)) for subset in ("warc", "robotstxt", "crawldiagnostics")
+    )
+    assert run("warc") == pages > 0
+    before, where = published(home), ("--home", home)
     for words in (
         ("copy", SITE, "-c", OLD, "--subset", "robotstxt", "--to", tmp_path / "to", *where),
         ("export", "-d", SITE, "-c", OLD, "--out", tmp_path / "out.duckdb", *where),
@@ -61,11 +49,12 @@ def test_what_is_handed_on_takes_nothing_from_the_home(
         ("get", f"https://{SITE}/robots.txt", "-c", OLD, "--subset", "robotstxt", "--out", tmp_path / "one", *where),
         ("domains", "add", SITE, *where),
         ("domains", "remove", SITE, *where),
-        ("run", "-c", OLD, "-d", SITE, "--subset", "crawldiagnostics", *where),
     ):
         said = cli(*words)
         assert said.status == 0 or words[0] in ("get", "dataset"), (words, said)
         assert published(home) >= before, words
-    shown = published(home)
-    assert len(shown) == len(before) + robots + len(bucket[1].of(OLD, subset="crawldiagnostics", domain=SITE))
-    assert {row[-1] for row in shown} == {"fetched"}
+    # a run of one subset after the other adds to what is there, and one of both is no other
+    assert run("crawldiagnostics") == pages + robots + errors
+    assert run("warc", "robotstxt") == pages + robots + errors
+    assert published(home) >= before
+    assert {row[-1] for row in published(home)} == {"fetched"}

@@ -21,10 +21,9 @@ from cc_pipeline.index.zipnum import locator
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import due, extract, workspace_of
+from cc_pipeline_tests.world import Bucket, due, extract, workspace_of
 
 CRAWL, NEW = "CC-MAIN-2015-35", "CC-MAIN-2018-05"
 SITE, SET, OTHER = "example.com", "set:press = example.org, exemple-example.fr", "example.org"
@@ -40,13 +39,13 @@ INDEXES = ("cc-index/", "cc-index-table", "cluster.idx")
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
+def old(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     root = tmp_path_factory.mktemp("old") / "bucket"
     return root, ensure(root, SPEC)
 
 
 @pytest.fixture
-def server(old: tuple[Path, MiniCrawlTruth]) -> Iterator[FaultServer]:
+def server(old: Bucket) -> Iterator[FaultServer]:
     with FaultServer(old[0]) as opened:
         yield opened
 
@@ -74,7 +73,7 @@ def outcomes(workspace: Workspace, crawl: str = CRAWL) -> Counter[str]:
 
 
 def test_a_home_of_before_heals_by_one_run_and_no_index_is_asked(
-    old: tuple[Path, MiniCrawlTruth], server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: Bucket, server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_before(server, tmp_path, monkeypatch)
     workspace = workspace_of(server.url, tmp_path)  # via auto, and nothing is harvested
@@ -108,9 +107,7 @@ def test_a_home_of_before_heals_by_one_run_and_no_index_is_asked(
         assert mine and lake.holds(table, mine), "nobody else is touched"
 
 
-def test_captures_that_came_under_such_keys_stay(
-    old: tuple[Path, MiniCrawlTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captures_that_came_under_such_keys_stay(old: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of one's own may have been copied with the folder: what came from it is right."""
     copied = tmp_path / "bucket"
     (copied / "common-crawl").mkdir(parents=True)

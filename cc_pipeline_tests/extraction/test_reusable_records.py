@@ -19,16 +19,14 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake.digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
-from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 WHOLE, PART = "example.com", "host:www.example.com"
 
 
@@ -36,8 +34,7 @@ WHOLE, PART = "example.com", "host:www.example.com"
 def fetched(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in which a target is fetched and parsed."""
     home = tmp_path_factory.mktemp("fetched")
-    workspace = workspace_of(bucket[0], home)
-    harvest(workspace)
+    workspace = harvested(bucket[0], home)
     extract(workspace, WHOLE)
     return home
 
@@ -254,9 +251,6 @@ def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_o
 ) -> None:
     other = located(workspace, "example-foo.com")
     folder = workspace.settings.home / "lake" / "records" / NEW
-
-    class Killed(BaseException):
-        pass
 
     def killed(*_: object) -> None:
         raise Killed

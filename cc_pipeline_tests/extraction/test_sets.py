@@ -27,12 +27,10 @@ from cc_pipeline.extraction.run import current
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, OLD, due, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, publish, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SET = "set-many"
 #: Columns that say when a row was made, and where bytes are kept.
 _OF_A_RUN = frozenset({"parsed_at"})
@@ -78,9 +76,7 @@ def parts_here(workspace: Workspace, stage=LOCATE, crawl: str = NEW) -> dict[str
 
 @pytest.fixture
 def home(bucket: Bucket, tmp_path: Path) -> Workspace:
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    harvest(workspace)
-    return workspace
+    return harvested(bucket[0], tmp_path / "home")
 
 
 @pytest.fixture
@@ -97,7 +93,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     return seen
 
 
-@pytest.mark.parametrize("crawl", [NEW, OLD, ARC])
+@pytest.mark.parametrize("crawl", [NEW, ARC])
 def test_a_large_set_has_the_captures_of_its_members_alone(bucket: Bucket, tmp_path: Path, crawl: str) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     if crawl != ARC:
@@ -192,8 +188,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
     assert Counter(tried) == {third: len(bucket[1].of(NEW, subset="warc", domain=third))} | (
         {second: len(failed)} if failed else {}
     )
-    anew = workspace_of(bucket[0], tmp_path / "anew")
-    harvest(anew)
+    anew = harvested(bucket[0], tmp_path / "anew")
     extract(anew, f"set:many = {second}, {third}")
     for table in PARSE.tables:
         names = [name for name in anew.lake.specs[table].schema.names if name not in _OF_A_RUN]
@@ -202,15 +197,21 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
         assert made
     # another parser, or other options, and all are parsed
     tried.clear()
-    quality = workspace_of(bucket[0], tmp_path / "home", extractor="quality")
-    extract(quality, f"set:many = {second}, {third}")
+    marked = workspace_of(bucket[0], tmp_path / "home", markdown=True, workers=1)
+    extract(marked, f"set:many = {second}, {third}")
     assert len(tried) == truth_of(bucket, [second, third]).total()
+    assert any(home.lake.read("page_text", columns=["main_content_markdown"])[0].to_pylist())
 
 
-def test_the_order_of_the_file_means_nothing(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
-    members = [bucket[1].domains()[0], *absent(100)]
+def test_neither_the_order_of_the_file_nor_the_file_means_anything(
+    bucket: Bucket, tmp_path: Path, home: Workspace
+) -> None:
+    domain = bucket[1].domains()[0]
+    members = [domain, *absent(100)]
     register(home, tmp_path, members)
+    (tmp_path / "many.txt").unlink()
     locate_captures(home, NEW, [SET])
+    assert rows(home) == truth_of(bucket, [domain])
     register(home, tmp_path, members[::-1])
     assert locate_captures(home, NEW, [SET]).fresh_slices == 0
     # what the table gives back is the same target
@@ -218,20 +219,14 @@ def test_the_order_of_the_file_means_nothing(bucket: Bucket, tmp_path: Path, hom
     assert locate_captures(home, NEW, [SET]).fresh_slices == 0
 
 
-def test_a_partition_runs_without_the_file(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
-    domain = bucket[1].domains()[0]
-    register(home, tmp_path, [domain, *absent(100)])
-    (tmp_path / "many.txt").unlink()
-    run(home)
-    assert rows(home, "page_metadata") == truth_of(bucket, [domain])
-
-
 def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
     bucket: Bucket, tmp_path: Path, home: Workspace
 ) -> None:
     first, second, third = bucket[1].domains()[:3]
     parts = []
-    for members in ([first, second], [first, third, *absent(300)], [first, third, *absent(5_000)], [first]):
+    some, more = [first, second], [first, third, *absent(300)]
+    # at last as it was before, twice: with its notes of then
+    for members in (some, more, [first, third, *absent(5_000)], some, more):
         register(home, tmp_path, members)
         own = home.parts([SET])[SET]
         parts.append(len(own))
@@ -239,22 +234,12 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
         wanted = truth_of(bucket, [one for one in members if "absent" not in one])
         for table in TABLES:
             assert rows(home, table) == wanted, (table, members[:2])
-        noted = {row["target"] for table in ("lookups", "fetches") for row in home.lake.read(table).to_pylist()}
-        assert noted <= set(own)
-        if parts[-1] != 16 and len(parts) > 1:
-            assert fetched.requests == 0
-    assert parts == [1, 16, 128, 1]
-    assert publish(home).rows["captures"] == truth_of(bucket, [first]).total()
-
-
-def test_a_set_that_is_as_it_was_has_its_notes_again(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
-    first = bucket[1].domains()[0]
-    for members in ([first], [first, *absent(300)], [first], [first, *absent(300)]):
-        register(home, tmp_path, members)
-        run(home)
-        own = home.parts([SET])[SET]
         for table in ("lookups", "fetches"):
             assert sorted(home.lake.read(table)["target"].to_pylist()) == own, (table, len(members))
+        if parts[-1] == 128:
+            assert fetched.requests == 0
+    assert parts == [1, 16, 128, 1, 16]
+    assert publish(home).rows["captures"] == truth_of(bucket, [first, third]).total()
 
 
 def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
@@ -264,8 +249,7 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
     page = next(page for page in pages if keys[surt_key(page.url)] == 1)
     refused = page.warc_filename
     with FaultServer(bucket[0]) as server:
-        strict = workspace_of(server.url, tmp_path / "home")
-        harvest(strict)
+        strict = harvested(server.url, tmp_path / "home")
         server.set_rules([Rule("500", key=refused, times=None)])
         lenient = workspace_of(server.url, tmp_path / "home", max_unsettled=0.99)
         register(lenient, tmp_path, [many])

@@ -21,7 +21,7 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.records import witness
 from cc_pipeline.records.check import Promise
 from cc_pipeline.transport.faults import RangeFault
@@ -29,27 +29,27 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultlies import LIES
 from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import harvest, workspace_of
+from cc_pipeline_tests.world import Bucket, harvest, workspace_of
 
 SITE, OTHER = "example.com", "example.org"
-#: A mirror that has indexes and no archives, and files that are wrong in the same way each time.
-EVERY_LIE = [*(kind for kind in LIES if kind != "login_page"), "404"]
+#: Files that are wrong in the same way each time; beside these a mirror that has indexes and no archives.
+EVERY_LIE = [kind for kind in LIES if kind not in ("login_page", "other_url")]
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     root = tmp_path_factory.mktemp("bucket")
     return root, ensure(root, SPEC)
 
 
 @pytest.fixture
-def server(bucket: tuple[Path, MiniCrawlTruth]) -> Iterator[FaultServer]:
+def server(bucket: Bucket) -> Iterator[FaultServer]:
     with FaultServer(bucket[0]) as one:
         yield one
 
 
 @pytest.fixture
-def mine(bucket: tuple[Path, MiniCrawlTruth]) -> list[Capture]:
+def mine(bucket: Bucket) -> list[Capture]:
     return bucket[1].of(CRAWL, subset="warc", domain=SITE)
 
 
@@ -110,7 +110,10 @@ def archives(lie: str) -> list[Rule]:
     return [Rule(lie, times=None, key=key) for key in ("*.warc.gz", "*.arc.gz")]
 
 
-@pytest.mark.parametrize("lie", EVERY_LIE)
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "lie", [*(pytest.param(lie, marks=pytest.mark.smoke) for lie in ("404", "other_url")), *EVERY_LIE]
+)
 def test_without_a_witness_nothing_is_lost_and_a_run_heals(
     server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
 ) -> None:
@@ -134,7 +137,8 @@ def test_without_a_witness_nothing_is_lost_and_a_run_heals(
     assert home.run()[2] == 0
 
 
-@pytest.mark.parametrize("lie", EVERY_LIE)
+@pytest.mark.matrix
+@pytest.mark.parametrize("lie", ["404", "other_url", *EVERY_LIE])
 def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
     server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
 ) -> None:
@@ -182,6 +186,8 @@ def test_one_file_that_is_gone_is_no_doubt_and_is_looked_for_once_a_day(
     report, refusal, _ = home.run()
     assert refusal is None
     assert report.per_target[SITE]["missing"] == lost > 5
+    assert [note for note in report.notes if f"{lost:,} captures are missing or damaged in the source" in note]
+    assert len([hit for hit in server.hits if hit.key.endswith(gone)]) <= 4
     assert home.run()[2] == 0
     home.wait(25)
     _, refusal, requests = home.run()

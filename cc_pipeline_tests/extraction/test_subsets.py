@@ -15,25 +15,18 @@ from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.upkeep.purge import drop_subset
 from cc_pipeline_tests.extraction.stored import stored_files
-from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 BOTH = ("warc", "robotstxt")
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_path: Path) -> None:
     import duckdb  # noqa: PLC0415
 
-    workspace = workspace_of(bucket[0], tmp_path, subsets=BOTH)
-    harvest(workspace)
+    workspace = harvested(bucket[0], tmp_path, subsets=BOTH)
     extract(workspace, SITE)
     _, fetched, _ = extract(workspace, f"host:www.{SITE}")
     assert fetched.requests == 0
@@ -46,8 +39,7 @@ def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_
 
 
 def test_dropping_a_subset_leaves_the_others(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path, subsets=BOTH)
-    harvest(workspace)
+    workspace = harvested(bucket[0], tmp_path, subsets=BOTH)
     extract(workspace, SITE)
     planned = {subset: len(bucket[1].of(NEW, subset=subset, domain=SITE)) for subset in BOTH}
     assert drop_subset(workspace, SITE, "robotstxt") == planned["robotstxt"] > 0
@@ -60,8 +52,7 @@ def test_dropping_a_subset_leaves_the_others(bucket: Bucket, tmp_path: Path) -> 
 def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace)
+    workspace = harvested(bucket[0], tmp_path)
     extract(workspace, SITE)
     for path in stored_files(workspace):
         path.unlink()
@@ -84,8 +75,7 @@ def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
 
 
 def test_pages_that_are_to_be_made_again_are_made_in_all_tables(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace)
+    workspace = harvested(bucket[0], tmp_path)
     extract(workspace, SITE)
     before = {table: workspace.lake.version(table) for table in PARSE.tables}
     PARSE.forget(workspace.lake, [Slice(NEW, SITE)])
@@ -95,8 +85,7 @@ def test_pages_that_are_to_be_made_again_are_made_in_all_tables(bucket: Bucket, 
 
 
 def test_pages_of_a_target_that_has_other_subsets_alone_are_no_error(bucket: Bucket, tmp_path: Path) -> None:
-    robots = workspace_of(bucket[0], tmp_path, subsets=("robotstxt",))
-    harvest(robots)
+    robots = harvested(bucket[0], tmp_path, subsets=("robotstxt",))
     extract(robots, SITE)
     assert parse_target(SITE).slug == SITE
     report = parse_records(workspace_of(bucket[0], tmp_path), NEW, [SITE])

@@ -14,13 +14,11 @@ from cc_pipeline.lake import digests as contents
 from cc_pipeline.lake import slice as slices
 from cc_pipeline.lake.digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.homes.unpack import unpack
-from cc_pipeline_tests.world import ARC, NEW, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, extract, harvested, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
 TABLES = ("captures", "records", *PAGE_TABLES)
 
@@ -38,53 +36,36 @@ def versions(reports: list[StageReport], slug: str) -> dict[str, str]:
 
 @pytest.fixture
 def home(bucket: Bucket, tmp_path: Path) -> Workspace:
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    harvest(workspace)
-    return workspace
+    return harvested(bucket[0], tmp_path / "home")
 
 
 def again(workspace: Workspace, *slugs: str, crawl: str = NEW) -> list[StageReport]:
     return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
 
 
-def test_the_same_rows_have_the_same_version_in_another_home_and_others_another(
-    bucket: Bucket, home: Workspace, tmp_path: Path
+def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made(
+    bucket: Bucket, home: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = extract(home, SITE, OTHER)
+    reports = extract(home, SITE, OTHER, "absent.example")
     mine = versions(reports, SITE)
     assert NOTHING not in mine.values()
     assert not set(mine.values()) & set(versions(reports, OTHER).values())
-    # later, alone, through another index: other times, other places of the bytes
-    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere", via="zipnum")
-    harvest(elsewhere)
-    there = extract(elsewhere, SITE)
-    for table in ("records", *PAGE_TABLES):
-        assert versions(there, SITE)[table] == mine[table], table
-
-
-def test_a_run_with_nothing_to_do_gives_them_and_reads_no_rows_for_it(
-    home: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = versions(extract(home, SITE), SITE)
-
-    def read(*_: object) -> None:
-        raise AssertionError("rows were looked at")
-
-    monkeypatch.setattr(slices, "content_versions", read)
-    assert versions(again(home, SITE), SITE) == mine
-
-
-def test_what_is_made_again_with_the_same_rows_keeps_its_version(home: Workspace) -> None:
-    mine = versions(extract(home, SITE), SITE)
+    assert set(versions(reports, "absent.example").values()) == {NOTHING}
+    # with nothing to do
+    with monkeypatch.context() as patch:
+        patch.setattr(slices, "content_versions", None)  # no rows are looked at for it
+        assert versions(again(home, SITE), SITE) == mine
+    # made again
     for stage in (LOCATE, FETCH, PARSE):
         stage.forget(home.lake, [Slice(NEW, SITE)])
     reports = again(home, SITE)
     assert [report.fresh_slices for report in reports] == [1, 1, 1]
     assert versions(reports, SITE) == mine
-
-
-def test_a_target_without_captures_has_the_version_of_nothing(home: Workspace) -> None:
-    assert set(versions(extract(home, "absent.example"), "absent.example").values()) == {NOTHING}
+    # later, alone, through another index: other times, other places of the bytes
+    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere", via="zipnum")
+    there = extract(elsewhere, SITE)
+    for table in ("records", *PAGE_TABLES):
+        assert versions(there, SITE)[table] == mine[table], table
 
 
 def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(

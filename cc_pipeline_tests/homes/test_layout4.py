@@ -16,6 +16,7 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.tables import MIGRATIONS
 from cc_pipeline.workspace.workspace import open_lake, open_workspace
 from cc_pipeline_tests.homes.unpack import unpack
+from cc_pipeline_tests.world import Killed
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 #: What was asked for in the home, by the subsets it was asked for with, and what stays open.
@@ -28,10 +29,6 @@ ASKED = {
     ("warc", "robotstxt"): {OLD: ["example.org"]},
     ("robotstxt",): {OLD: ["beispiel-example.de"]},
 }
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 def after(commits: int, patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,10 +173,14 @@ def test_a_publisher_is_found_as_in_any_crawl(built: Workspace, news: tuple[Path
         assert (row["domain"], row["subset"], row["archive_format"]) == (domain, "warc", "warc")
 
 
-def test_articles_come_out_as_they_were_written(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(news[0], tmp_path)
-    build_index(workspace, MONTH, agreed=True)
-    harvest(workspace, MONTH)
+@pytest.fixture
+def copied(built: Workspace, tmp_path: Path) -> Workspace:
+    """The same in a home that a test may change."""
+    return workspace_of(built.settings.source, Path(shutil.copytree(built.settings.home, tmp_path / "home")))
+
+
+def test_articles_come_out_as_they_were_written(news: tuple[Path, NewsTruth], copied: Workspace) -> None:
+    workspace = copied
     domain = "harbour-herald-example.com"
     _, fetched, _ = extract(workspace, domain, crawl=MONTH)
     wanted = {(one.warc_filename, one.warc_record_offset): one for one in news[1].of(domain)}
@@ -196,10 +201,8 @@ def test_articles_come_out_as_they_were_written(news: tuple[Path, NewsTruth], tm
         assert published.execute("SELECT byte_offset FROM source_faults").fetchall() == [(news[1].damaged[0][1],)]
 
 
-def test_a_second_run_reads_the_list_and_nothing_else(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(news[0], tmp_path)
-    build_index(workspace, MONTH, agreed=True)
-    harvest(workspace, MONTH)
+def test_a_second_run_reads_the_list_and_nothing_else(copied: Workspace) -> None:
+    workspace = copied
     before = [(path.name, path.stat().st_mtime_ns) for path in shards(workspace)]
     requests = workspace.transport.stats.requests
     report = build_index(workspace, MONTH)
@@ -252,29 +255,27 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     assert len(shards(workspace)) == 3
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS])
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "moment", [pytest.param(one, marks=pytest.mark.smoke if "half" in one else ()) for one in MOMENTS]
+)
 def test_killed_anywhere_a_shard_is_whole_or_absent_and_the_next_run_goes_on(
     news: tuple[Path, NewsTruth], built: Workspace, tmp_path: Path, moment: str
 ) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "cc_pipeline_tests.indexing.killed_build",
-        str(news[0]),
-        str(tmp_path),
-        MONTH,
-        moment,
-    ]
-    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "cc_pipeline_tests.indexing.killed_build", str(news[0]), str(tmp_path), MONTH]
+    killed = subprocess.run([*command, moment], capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     workspace = workspace_of(news[0], tmp_path)
     there = shards(workspace)
+    folder = there[0].parent
+    assert any(folder.glob(".*")) is (moment == "with its index half in place")
     assert 1 <= len(there) < 3
     wanted = {path.name: pq.read_table(path) for path in shards(built)}
     assert all(pq.read_table(path) == wanted[path.name] for path in there)
     done = len(there)
     report = build_index(workspace, MONTH, agreed=True)
     assert (report.written, report.rows) == (3 - done, 3)
+    assert not any(folder.glob(".*"))
     assert {path.name: pq.read_table(path) for path in shards(workspace)} == wanted
     [fault] = workspace.lake.read("source_faults").to_pylist()
     assert fault["byte_offset"] == news[1].damaged[0][1]
@@ -293,24 +294,19 @@ def test_a_source_that_breaks_off_leaves_no_half_of_a_file(news: tuple[Path, New
     assert len(rows_of(workspace)) == len(news[1].truth.captures)
 
 
-def test_files_that_are_not_there_do_not_keep_others_from_being_built(tmp_path: Path) -> None:
-    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
-    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
-    for shard in built_index(workspace, MONTH).listed[:4]:
-        (tmp_path / "bucket" / shard.filename).unlink()
-    with pytest.raises(Incomplete, match="4 of 5 archive files"):
-        build_index(workspace, MONTH, agreed=True)
-    assert len(shards(workspace)) == 1
+def lacking(folder: Path) -> Workspace:
+    """A workspace on a month of five files of which the source does not have the first three."""
+    write_news(folder / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
+    workspace = workspace_of(folder / "bucket", folder / "home")
+    for shard in built_index(workspace, MONTH).listed[:3]:
+        (folder / "bucket" / shard.filename).unlink()
+    return workspace
 
 
 def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
     """Files that the source does not have stand in front: each call builds as many as it was asked for behind them."""
-    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
-    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
-    listed = built_index(workspace, MONTH).listed
-    for shard in listed[:3]:
-        (tmp_path / "bucket" / shard.filename).unlink()
-    size = (tmp_path / "bucket" / listed[3].filename).stat().st_size
+    workspace = lacking(tmp_path)
+    size = (tmp_path / "bucket" / built_index(workspace, MONTH).listed[3].filename).stat().st_size
     price = build_price(workspace, built_index(workspace, MONTH), 1)
     assert (price.files, price.about) == (1, True) and size / 2 < price.bytes < size * 2
     for number in (1, 2):
@@ -323,28 +319,13 @@ def test_a_build_of_some_files_looks_for_few_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "_MOST_PASSED_OVER", 1)
-    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
-    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
-    for shard in built_index(workspace, MONTH).listed[:3]:
-        (tmp_path / "bucket" / shard.filename).unlink()
+    workspace = lacking(tmp_path)
     with pytest.raises(Incomplete, match="2 of 5 archive files"):
         build_index(workspace, MONTH, agreed=True, most=1)
     assert not shards(workspace)
     with pytest.raises(Incomplete, match="3 of 5 archive files"):
         build_index(workspace, MONTH, agreed=True)
     assert len(shards(workspace)) == 2
-
-
-def test_what_a_killed_process_left_half_written_goes_with_the_next_build(
-    news: tuple[Path, NewsTruth], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "cc_pipeline_tests.indexing.killed_build", str(news[0]), str(tmp_path), MONTH]
-    subprocess.run([*command, "with its index half in place"], capture_output=True, check=False)
-    workspace = workspace_of(news[0], tmp_path)
-    folder = shards(workspace)[0].parent
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    build_index(workspace, MONTH, agreed=True)
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from cc_pipeline.indexing.catalog import rebuild_catalog
 from cc_pipeline.indexing.crawl_index import commit_row_groups
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline_tests.homes.unpack import unpack
-from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, harvest, harvested, workspace_of
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -70,28 +69,8 @@ def test_a_crawl_whose_tables_differ_waits_for_its_harvest(bucket: tuple[Path, o
         assert len(catalog.index_files(NEW)) == len(workspace.lake.read("index_files", {"crawl": NEW})) > 0
 
 
-def test_other_etags_are_in_the_catalog_after_the_harvest(bucket: tuple[Path, object], tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    workspace = workspace_of(root, tmp_path / "home")
-    harvest(workspace, OLD)
-    harvest(workspace, NEW)
-    before = files(workspace.settings.catalog_path)
-    for file in (root / "cc-index" / "table").rglob("*.parquet"):
-        if f"crawl={NEW}" in str(file):
-            replace_file(file, file.read_bytes())
-    shutil.rmtree(workspace.settings.footers_path / NEW)
-    harvest(workspace, NEW)
-    after = files(workspace.settings.catalog_path)
-    assert {name for name in before if before[name] != after[name]} == {f"{NEW}.duckdb"}
-    with open_catalog(workspace.settings.catalog_path) as catalog:
-        etags = {row["path"]: row["etag"] for row in catalog.index_files(NEW).to_pylist()}
-    kept = workspace.lake.read("index_files", {"crawl": NEW}).to_pylist()
-    assert etags == {row["path"]: row["etag"] for row in kept}
-
-
 def test_a_crawl_that_left_the_lake_leaves_the_catalog(bucket: tuple[Path, object], tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace, OLD)
+    workspace = harvested(bucket[0], tmp_path, crawl=OLD)
     harvest(workspace, NEW)
     for table in HARVEST.tables:
         empty = workspace.lake.specs[table].schema.empty_table()

@@ -14,6 +14,7 @@ from cc_pipeline.checks.tables import index_verdicts
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
@@ -24,39 +25,26 @@ from cc_pipeline.indexing.crawl_index import (
     list_as_it_is,
 )
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
     NEW,
     OLD,
+    Bucket,
     closed_port,
     copy_of,
     extract,
     fill,
     harvest,
+    harvested,
     replace_file,
     small_disk,
     workspace_of,
 )
 
-Bucket = tuple[Path, MiniCrawlTruth]
-
 
 def index_files(bucket: Path, crawl: str = NEW, subset: str = "warc") -> list[Path]:
     return sorted((bucket / f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}").glob("*.parquet"))
-
-
-@pytest.fixture
-def broken(bucket: Bucket, tmp_path: Path) -> tuple[Path, Path]:
-    """A bucket in which the footer of one index file is garbage, and that file."""
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    bad = index_files(root)[0]
-    data = bytearray(bad.read_bytes())
-    length = int.from_bytes(data[-8:-4], "little")
-    data[-8 - length : -8] = b"\xff" * length
-    replace_file(bad, bytes(data))
-    return root, bad
 
 
 def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> None:
@@ -71,8 +59,7 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
 
 
 def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace)
+    workspace = harvested(bucket[0], tmp_path)
     table = workspace.lake.read("row_groups", {"crawl": NEW})
     place = table.column_names.index("url_surtkey_max")
     moved = table.set_column(place, table.schema.field(place), pa.nulls(len(table), table.schema.field(place).type))
@@ -81,28 +68,15 @@ def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Buc
     assert key_ranges_digest(moved, NEW) != key_ranges_digest(table, NEW) != key_ranges_digest(table, OLD)
 
 
-def test_footers_are_fetched_once_and_row_groups_written_once(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    assert harvest(workspace).written == len(index_files(bucket[0]))
-    catalog = workspace.settings.catalog_path.stat().st_mtime_ns
-    again = harvest(workspace)
-    assert (again.written, again.requests) == (0, 0)
-    assert commit_row_groups(workspace, [NEW])[NEW].written == 0
-    assert workspace.settings.catalog_path.stat().st_mtime_ns == catalog
-
-
-def test_a_crawl_of_the_arc_years_has_no_index_and_says_why(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    assert "B-tree" in commit_manifest(workspace, ARC).notes[0]
-    assert "B-tree" in harvest(workspace, ARC).notes[0]
-    coverage = workspace.lake.read("coverage", {"crawl": ARC}).to_pylist()
-    assert [(row["expected"], row["reason"]) for row in coverage] == [(0, commit_manifest(workspace, ARC).notes[0])]
-
-
-def test_a_corrupt_footer_costs_its_own_captures_and_nothing_silently(
-    bucket: Bucket, broken: tuple[Path, Path], tmp_path: Path
+def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_silently(
+    bucket: Bucket, tmp_path: Path
 ) -> None:
-    root, bad = broken
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    bad = index_files(root)[0]
+    data = bytearray(bad.read_bytes())
+    length = int.from_bytes(data[-8:-4], "little")
+    data[-8 - length : -8] = b"\xff" * length
+    replace_file(bad, bytes(data))
     name = str(bad.relative_to(root))
     workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
     report = harvest(workspace)
@@ -123,30 +97,20 @@ def test_a_corrupt_footer_costs_its_own_captures_and_nothing_silently(
     assert 0 < len(found) < len(whole)
     assert found < whole
     assert [note for note in located.notes if "1 of 2 index files" in note and "not in this answer" in note]
-
-
-def test_a_file_mended_later_is_harvested_and_its_domains_looked_up_again(
-    bucket: Bucket, broken: tuple[Path, Path], tmp_path: Path
-) -> None:
-    root, bad = broken
-    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
-    harvest(workspace)
-    domains = bucket[1].domains()
-    extract(workspace, *domains)
+    # the file is mended later: it is harvested, and its domains are looked up again
+    assert not is_harvested(workspace, NEW)
     replace_file(bad, (bucket[0] / bad.relative_to(root)).read_bytes())
     assert harvest(workspace).written == 1
     located, fetched, _ = extract(workspace, *domains)
     assert located.fresh_slices == len(domains)
-    truth = {(c.warc_filename, c.warc_record_offset) for c in bucket[1].of(NEW, subset="warc")}
     rows = workspace.lake.read("records", {"crawl": NEW}).to_pylist()
-    assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == truth
+    assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == whole
     assert [note for note in fetched.notes if "held already" in note]
 
 
 def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    workspace = workspace_of(root, tmp_path / "home")
-    harvest(workspace)
+    workspace = harvested(root, tmp_path / "home")
     extract(workspace, "example.com")
     for file in (root / "cc-index" / "table").rglob("*.parquet"):
         replace_file(file, file.read_bytes())
@@ -154,15 +118,16 @@ def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(
     harvest(workspace)
     files = workspace.lake.read("index_files", {"crawl": NEW})
     kept = FooterStore(workspace.settings.footers_path).read(NEW).entries
-    assert {row["path"]: row["etag"] for row in files.to_pylist()} == {path: kept[path].etag for path in kept}
+    with open_catalog(workspace.settings.catalog_path) as catalog:
+        for said in (files, catalog.index_files(NEW)):
+            assert {row["path"]: row["etag"] for row in said.to_pylist()} == {path: kept[path].etag for path in kept}
     assert extract(workspace, "example.com")[0].fresh_slices == 0
     assert extract(workspace, "example.org")[0].written == len(bucket[1].of(NEW, subset="warc", domain="example.org"))
 
 
 def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path)
         before = {name: workspace.lake.pin(name).version for name in ("index_files", "row_groups", "coverage")}
         commit_manifest(workspace, OLD)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
@@ -224,18 +189,11 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
     assert is_harvested(workspace, NEW)
 
 
-def test_a_crawl_that_lacks_a_footer_is_not_harvested(broken: tuple[Path, Path], tmp_path: Path) -> None:
-    workspace = workspace_of(broken[0], tmp_path / "home")
-    harvest(workspace, NEW)
-    assert not is_harvested(workspace, NEW)
-
-
 def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     in_order = index_paths(root, NEW)
     put_list(root, in_order[::-1])
-    workspace = workspace_of(root, tmp_path / "home")
-    harvest(workspace)
+    workspace = harvested(root, tmp_path / "home")
     assert is_harvested(workspace, NEW)
     put_list(root, [*in_order[1:], in_order[0]])
     later = workspace_of(root, tmp_path / "home")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,19 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.indexing.crawl_index import commit_manifest, is_published
 from cc_pipeline.indexing.crawls import commit_crawls, find_crawl, known_crawls
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
     ARC,
     NEW,
     OLD,
+    Bucket,
     announce,
     closed_port,
     copy_of,
     replace_file,
     workspace_of,
 )
-
-Bucket = tuple[Path, MiniCrawlTruth]
 
 
 def test_crawls_are_listed_newest_first_and_committed_once(bucket: Bucket, tmp_path: Path) -> None:
@@ -33,21 +30,17 @@ def test_crawls_are_listed_newest_first_and_committed_once(bucket: Bucket, tmp_p
     assert (commit_crawls(workspace).written, commit_crawls(workspace).written) == (3, 0)
 
 
-@pytest.mark.parametrize("typed", ["cc-main-2024-22", "2024-22", " CC-MAIN-2024-22 "])
-def test_a_crawl_is_found_as_people_type_it(bucket: Bucket, tmp_path: Path, typed: str) -> None:
-    assert find_crawl(workspace_of(bucket[0], tmp_path), typed).id == NEW
+def test_a_crawl_is_found_as_people_type_it_and_an_unknown_one_refused_naming_the_newest(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    assert find_crawl(workspace_of(bucket[0], tmp_path), " cc-main-2024-22 ").id == NEW
+    with pytest.raises(UserInputError, match=rf"CC-MAIN-1999-01.*not a crawl of .*{NEW}.*cc-pipeline crawls"):
+        find_crawl(workspace_of(bucket[0], tmp_path), "CC-MAIN-1999-01")
 
 
-@pytest.mark.parametrize("typed", ["CC-MAIN-1999-01", "CC-OTHER-2020-01"])
-def test_an_unknown_crawl_is_refused_naming_the_newest(bucket: Bucket, tmp_path: Path, typed: str) -> None:
-    with pytest.raises(UserInputError, match=rf"{typed}.*not a crawl of .*{NEW}.*cc-pipeline crawls"):
-        find_crawl(workspace_of(bucket[0], tmp_path), typed)
-
-
-@pytest.mark.parametrize("typed", ["", "../x", "a|b", "CC-MAIN-2024-22/..", "x" * 300, "CC MAIN", "münchen"])
-def test_what_cannot_be_a_crawl_id_is_refused_before_anything_is_asked(tmp_path: Path, typed: str) -> None:
+def test_what_cannot_be_a_crawl_id_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="not a crawl id"):
-        find_crawl(workspace_of(closed_port(), tmp_path), typed)
+        find_crawl(workspace_of(closed_port(), tmp_path), "../x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,52 +57,12 @@ def test_a_crawl_announced_but_not_published_is_told_so(bucket: Bucket, tmp_path
     assert workspace.lake.read("index_manifest").num_rows == 0
 
 
-WRONG_LISTS = {
-    "html": b"<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
-    "cut": b'[{"id": "CC-MAIN-2024-22", "na',
-    "no list": b'{"id": "CC-MAIN-2024-22"}',
-    "no text": b"\xff\xfe\x00\x01",
-    "no ids": b'[{"name": "nothing"}]',
-    "empty": b"",
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_LISTS.values(), ids=WRONG_LISTS.keys())
-def test_a_list_that_cannot_be_read_is_one_error_that_says_what_to_check(
-    bucket: Bucket, tmp_path: Path, wrong: bytes
-) -> None:
+def test_a_list_that_cannot_be_read_is_one_error_that_says_what_to_check(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    replace_file(root / "collinfo.json", wrong)
+    replace_file(root / "collinfo.json", b"<!DOCTYPE html><html><body>502 Bad Gateway</body></html>")
     with pytest.raises(EnvironmentFault, match=r"the list of crawls at .*collinfo\.json") as refused:
         commit_crawls(workspace_of(root, tmp_path / "home"))
     assert "CC_PIPELINE_COLLINFO" in refused.value.advice
-
-
-def test_the_last_copy_serves_while_the_list_is_broken_and_says_so(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    workspace = workspace_of(root, tmp_path / "home")
-    commit_crawls(workspace)
-    replace_file(root / "collinfo.json", b"not json")
-    workspace = workspace_of(root, tmp_path / "home")
-    assert find_crawl(workspace, OLD).id == OLD
-    listed = known_crawls(workspace)
-    note = listed.note
-    assert [crawl.id for crawl in listed.crawls] == [NEW, OLD, ARC]
-    # a sensor must not take an old list for today's
-    assert listed.fault is not None
-    assert note is not None
-    assert datetime.now(UTC) - listed.read_at < timedelta(minutes=5)
-    report = commit_crawls(workspace)
-    assert (report.rows, report.written, report.notes) == (3, 0, (note,))
-    assert "is not JSON" in note
-    assert "copy from less than a minute ago" in note
-
-
-def test_one_bad_entry_does_not_hide_the_others(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    text = (root / "collinfo.json").read_text().replace('"CC-MAIN-2018-05"', '"../../etc"', 1)
-    replace_file(root / "collinfo.json", text.encode())
-    assert [crawl.id for crawl in known_crawls(workspace_of(root, tmp_path / "home")).crawls] == [NEW, ARC]
 
 
 def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:

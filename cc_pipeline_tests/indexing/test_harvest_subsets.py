@@ -18,6 +18,7 @@ from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, versions_of_rows
 from cc_pipeline.indexing.crawl_index import (
+    ARC_REASON,
     commit_manifest,
     commit_row_groups,
     coverage_figures,
@@ -28,13 +29,11 @@ from cc_pipeline.indexing.crawl_index import (
 from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.indexing.test_crawl_index import index_files, index_paths, put_list
-from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, copy_of, harvest, harvested, replace_file, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 ROBOTS = ("robotstxt",)
 NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
@@ -67,8 +66,7 @@ def found(workspace: Workspace, via: str = "parquet", crawl: str = NEW) -> tuple
 
 def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
-        pages = workspace_of(server.url, tmp_path)
-        harvest(pages)
+        pages = harvested(server.url, tmp_path)
         assert asked_of(server) == ["warc", "warc"]
         assert is_harvested(pages, NEW)
         assert covered(pages) == {"warc": (2, 2, None)}
@@ -117,8 +115,7 @@ def test_a_version_is_of_what_a_subset_holds_whoever_harvested_it(bucket: Bucket
     put_list(root, index_paths(root, NEW)[::-1])
     for file in (root / "cc-index" / "table").rglob("*.parquet"):
         replace_file(file, file.read_bytes())
-    other = workspace_of(root, tmp_path / "other", subsets=SUBSETS)
-    harvest(other)
+    other = harvested(root, tmp_path / "other", subsets=SUBSETS)
     assert columnar_versions(other.lake, [NEW]) == versions
     # repairs and other ETags change what is read, and no answer
     repair_statistics(other, NEW)
@@ -157,7 +154,8 @@ def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket
 
 def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path, subsets=ROBOTS)
-    harvest(workspace, ARC)
+    assert commit_manifest(workspace, ARC).notes == harvest(workspace, ARC).notes == (ARC_REASON,)
+    assert set(covered(workspace, ARC).values()) == {(0, 0, ARC_REASON)}
     assert is_harvested(workspace, ARC)
     assert is_harvested(workspace_of(bucket[0], tmp_path), ARC)
     versions = columnar_versions(workspace.lake, [ARC])
@@ -166,8 +164,7 @@ def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: B
 
 
 def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path: Path) -> None:
-    pages = workspace_of(bucket[0], tmp_path)
-    harvest(pages)
+    pages = harvested(bucket[0], tmp_path)
     both = workspace_of(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
     assert catalog_gaps(both, [NEW]) == []
     with open_catalog(both.settings.catalog_path) as catalog:
@@ -209,8 +206,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
 def test_a_harvest_killed_between_two_tables_leaves_no_subset_that_seems_whole(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = workspace_of(bucket[0], tmp_path / "whole", subsets=("warc", "robotstxt"))
-    harvest(whole)
+    whole = harvested(bucket[0], tmp_path / "whole", subsets=("warc", "robotstxt"))
     pages, robots = (workspace_of(bucket[0], tmp_path / "home", subsets=one) for one in (("warc",), ROBOTS))
     harvest(pages)
     commit = Lake.commit

@@ -9,22 +9,19 @@ import pytest
 
 from cc_pipeline.checks.left_out import left_out, what_is_not_there
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.located import incomplete_slices
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.indexing.crawl_index import commit_manifest, harvest_footers, refused_gaps
+from cc_pipeline.indexing.crawl_index import refused_gaps
 from cc_pipeline.indexing.url_index import build_url_index
 from cc_pipeline.lake.slice import LOCATE, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, due, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 HOLE = Rule("404", key="*subset=warc/part-00000*", times=None)
 NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
@@ -51,8 +48,7 @@ def row_of(workspace: Workspace) -> dict[str, object]:
 
 
 def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
-    workspace = workspace_of(server.url, tmp_path)
-    harvest(workspace)
+    workspace = harvested(server.url, tmp_path)
     located, *_ = extract(workspace, SITE)
     assert found_in(workspace) == truth_of(bucket)
     assert f"index: zipnum, which is whole, while 1 of 2 index files of {NEW} warc could not be read" in located.notes
@@ -61,28 +57,24 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     assert incomplete_slices(workspace) == {}
     # what was not asked for may have holes
     server.set_rules([Rule("404", key="*subset=robotstxt/*", times=None)])
-    other = workspace_of(server.url, tmp_path / "other")
-    harvest(other)
+    other = harvested(server.url, tmp_path / "other")
     assert refused_gaps(other, [NEW]) == []
     assert "parquet" in extract(other, SITE)[0].notes[0]
 
 
 def test_a_built_b_tree_that_covers_the_subsets_answers(bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
     server.set_rules([NO_ZIPNUM])
-    workspace = workspace_of(server.url, tmp_path / "home")
-    harvest(workspace)
+    workspace = harvested(server.url, tmp_path / "home")
     build_url_index(workspace, NEW)
     server.set_rules([HOLE, NO_ZIPNUM])
-    holed = workspace_of(server.url, tmp_path / "holed")
-    harvest(holed)
+    holed = harvested(server.url, tmp_path / "holed")
     folder = index_folder(tmp_path / "holed" / "url-index", NEW)
     folder.parent.mkdir()
     index_folder(tmp_path / "home" / "url-index", NEW).rename(folder)
     assert "index: btree" in extract(holed, SITE)[0].notes[0]
     assert found_in(holed) == truth_of(bucket)
     # what was located stays, and another subset is asked for where its index has no hole
-    more = workspace_of(server.url, tmp_path / "holed", subsets=("warc", "robotstxt"))
-    harvest(more)
+    more = harvested(server.url, tmp_path / "holed", subsets=("warc", "robotstxt"))
     assert locate_captures(more, NEW, [SITE]).fresh_slices == 1
     located = {row["target"]: row["located_by"] for row in more.lake.read("lookups", {"crawl": NEW}).to_pylist()}
     assert located == {SITE: "btree", f"{SITE}~robotstxt": "parquet"}
@@ -94,23 +86,11 @@ def test_without_another_index_it_is_an_error_that_names_the_files(
 ) -> None:
     if via == "auto":
         server.set_rules([HOLE, NO_ZIPNUM])
-    workspace = workspace_of(server.url, tmp_path, via=via)
-    harvest(workspace)
+    workspace = harvested(server.url, tmp_path, via=via)
     with pytest.raises(IndexIncomplete, match=rf"1 of 2 index files of {NEW} warc.*part-00000.*not_found") as refused:
         extract(workspace, SITE)
     assert "--allow-gaps" in refused.value.advice
     assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
-
-
-def test_the_share_that_may_be_missing_is_a_setting(server: FaultServer, tmp_path: Path) -> None:
-    for share, refused in ((0.0, True), (0.49, True), (0.5, False), (1.0, False)):
-        workspace = workspace_of(server.url, tmp_path, max_index_gaps=share)
-        harvest(workspace)
-        assert bool(refused_gaps(workspace, [NEW])) is refused
-    assert load_settings({"CC_PIPELINE_MAX_INDEX_GAPS": "0.01"}).max_index_gaps == 0.01
-    for wrong in ("-1", "1.1", "nan"):
-        with pytest.raises(UserInputError, match="MAX_INDEX_GAPS must be a share from 0 to 1"):
-            load_settings({"CC_PIPELINE_MAX_INDEX_GAPS": wrong})
 
 
 @pytest.mark.parametrize(
@@ -129,19 +109,10 @@ def test_a_message_names_a_few_files_and_counts_the_others() -> None:
     assert named.endswith("part-4 (server_error); 25 more")
 
 
-def test_a_subset_of_which_nothing_was_read_is_never_answered(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules([Rule("404", key="*subset=robotstxt/*", times=None), NO_ZIPNUM])
-    workspace = workspace_of(server.url, tmp_path, max_index_gaps=1.0, subsets=("warc", "robotstxt"))
-    harvest(workspace)
-    with pytest.raises(IndexIncomplete, match="1 of 1 index files"):
-        extract(workspace, SITE)
-
-
 def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_filled(
     bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
-    allowed = workspace_of(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
-    harvest(allowed)
+    allowed = harvested(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
     located, *_ = extract(allowed, SITE)
     assert found_in(allowed) < truth_of(bucket)
     assert located.per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
@@ -175,8 +146,7 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
     bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
     server.set_rules([HOLE, NO_ZIPNUM])
-    allowed = workspace_of(server.url, tmp_path, max_index_gaps=1.0)
-    harvest(allowed)
+    allowed = harvested(server.url, tmp_path, max_index_gaps=1.0)
     extract(allowed, SITE)
     assert found_in(allowed) < truth_of(bucket)
     server.set_rules([HOLE])
@@ -185,8 +155,7 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
 
 
 def test_a_row_counts_only_for_the_captures_it_was_made_with(server: FaultServer, tmp_path: Path) -> None:
-    workspace = workspace_of(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
-    harvest(workspace)
+    workspace = harvested(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
     extract(workspace, SITE)
     assert list(incomplete_slices(workspace)) == [Slice(NEW, SITE)]
     captures = workspace.lake.read("captures", {"target": SITE})
@@ -194,28 +163,9 @@ def test_a_row_counts_only_for_the_captures_it_was_made_with(server: FaultServer
     assert incomplete_slices(workspace) == {}
 
 
-def test_look_ups_are_published(server: FaultServer, tmp_path: Path) -> None:
-    workspace = workspace_of(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
-    harvest(workspace)
-    extract(workspace, SITE, "no-such-site.org")
-    assert publish(workspace).rows["lookups"] == 2
-
-
-@pytest.mark.parametrize("kind", ["404", "short", "xml_200"])
-def test_a_file_that_fails_once_is_asked_for_again_within_the_harvest(
-    bucket: Bucket, tmp_path: Path, kind: str
-) -> None:
-    with FaultServer(bucket[0], rules=[Rule(kind, key="*.parquet", times=1)]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        commit_manifest(workspace, NEW)
-        report = harvest_footers(workspace, NEW)
-    assert (report.written, report.notes) == (2, ())
-
-
 def test_what_was_not_asked_for_is_counted(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path)
         extract(workspace, SITE)
         mine = bucket[1].of(NEW, domain=SITE)
         others = [capture for capture in mine if capture.subset != "warc"]
@@ -234,8 +184,7 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        harvest(workspace)
+        workspace = harvested(server.url, tmp_path)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         (note,) = left_out(workspace, [parse_target(SITE)], {NEW: {}})
         assert "was not counted" in note
@@ -251,9 +200,3 @@ def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, mon
     said = left_out(workspace, targets, {NEW: {}})
     assert "first 2 pairs" in said[-1]
     assert not [note for note in said if targets[2].definition in note]
-
-
-def test_a_harvest_that_finds_nothing_at_all_is_still_an_error(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules([Rule("403", key="*.parquet", times=None)])
-    with pytest.raises(EnvironmentFault):
-        harvest(workspace_of(server.url, tmp_path))

@@ -13,12 +13,10 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.indexing.crawl_index import harvest_footers
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
-from cc_pipeline_tests.world import NEW, copy_of, extract, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, copy_of, extract, harvest, harvested, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 DOMAINS = ("example.com", "example.org")
 #: Other than any that a workspace has by itself, so that runs are told apart.
 RATE = 2000.0
@@ -63,21 +61,24 @@ def run(server: FaultServer, home: Path, via: str) -> tuple[Counter[str], Worksp
     return asked, workspace
 
 
-@pytest.fixture(scope="module")
-def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Counter[str], Workspace]]:
+@pytest.fixture(scope="module", params=["parquet", "zipnum"])
+def sound(
+    bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[str, Counter[str], Workspace]:
+    """An index, and the run by it at a sound server."""
+    via = request.param
     with FaultServer(bucket[0]) as server:
-        return {via: run(server, tmp_path_factory.mktemp(via), via) for via in ("parquet", "zipnum")}
+        return via, *run(server, tmp_path_factory.mktemp(via), via)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("via", ["parquet", "zipnum"])
 @pytest.mark.parametrize("manner", MANNERS)
 def test_the_same_rows_come_from_servers_of_all_manners(
-    bucket: Bucket, sound: dict[str, tuple[Counter[str], Workspace]], tmp_path: Path, manner: str, via: str
+    bucket: Bucket, sound: tuple[str, Counter[str], Workspace], tmp_path: Path, manner: str
 ) -> None:
+    via, expected, other = sound
     with FaultServer(bucket[0], rules=MANNERS[manner]) as server:
         asked, workspace = run(server, tmp_path, via)
-    expected, other = sound[via]
     for table in ("captures", "records"):
         assert rows_of(workspace, table) == rows_of(other, table) != []
     files = len(list(bucket[0].glob(f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc/*.parquet")))
@@ -108,8 +109,7 @@ def test_the_second_etag_is_asked_about_once(bucket: Bucket, tmp_path: Path) -> 
 def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     home = tmp_path / "home"
-    workspace = workspace_of(root, home, via="parquet")
-    harvest(workspace)
+    workspace = harvested(root, home, via="parquet")
     extract(workspace, DOMAINS[0])
     workspace.close()
     footers = FooterStore(workspace.settings.footers_path).read(NEW).entries

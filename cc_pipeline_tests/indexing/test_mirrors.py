@@ -13,12 +13,9 @@ from cc_pipeline.checks.health import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.index.archive_rows import shard_of
 from cc_pipeline.indexing.archives import archive_files
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, closed_port, extract, harvest, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import NEW, Bucket, closed_port, extract, harvested, workspace_of
 
 
 @pytest.fixture
@@ -27,6 +24,7 @@ def servers(bucket: Bucket) -> Iterator[list[FaultServer]]:
         yield [stack.enter_context(FaultServer(bucket[0])) for _ in range(3)]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["refused", "garbage", "404", "other_total", "500"])
 def test_a_run_is_complete_whenever_one_place_is_whole(
     bucket: Bucket, servers: list[FaultServer], tmp_path: Path, kind: str
@@ -35,8 +33,7 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     bad.set_rules([] if kind == "refused" else [Rule(kind, f"*{NEW}*", times=None)])
     redirecting.set_rules([Rule("redirect", times=None, to=f"{whole.url}{{key}}")])
     first = closed_port() if kind == "refused" else bad.url
-    workspace = workspace_of(", ".join([first, redirecting.url, whole.url]), tmp_path, subsets=SUBSETS)
-    harvest(workspace)
+    workspace = harvested(", ".join([first, redirecting.url, whole.url]), tmp_path, subsets=SUBSETS)
     _, fetched, _ = extract(workspace, "example.com")
     mine = bucket[1].of(NEW, domain="example.com")
     assert fetched.per_target["example.com"]["fetched"] == len(mine)

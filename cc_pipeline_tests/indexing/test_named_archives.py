@@ -17,11 +17,10 @@ from cc_pipeline.indexing.crawl_index import is_published
 from cc_pipeline.indexing.crawls import find_crawl
 from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.minicrawl.news import NewsSpec, NewsTruth, write_news
-from cc_pipeline_tests.world import ARC, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, Bucket, extract, harvest, workspace_of
 
 SPEC = NewsSpec(files=4, fetches=11, damaged=None)
 PRESS = "LOCAL-press"
@@ -73,7 +72,7 @@ def test_files_of_every_place_and_form_are_one_collection(news: tuple[Path, News
         assert found == {(one.url, lies[one.warc_filename]) for one in wanted}
 
 
-def test_arc_files_are_taken_too(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
+def test_arc_files_are_taken_too(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
     workspace = workspace_of(root, tmp_path)
     captures = truth.of(ARC)
@@ -85,7 +84,7 @@ def test_arc_files_are_taken_too(bucket: tuple[Path, MiniCrawlTruth], tmp_path: 
     assert {(row["archive_format"], row["outcome"]) for row in records} == {("arc", "fetched")}
 
 
-def test_revisits_are_counted_and_are_no_captures(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
+def test_revisits_are_counted_and_are_no_captures(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
     file = next(one.warc_filename for one in truth.captures if one.content_mime_type == "warc/revisit")
     mine = [one for one in truth.captures if one.warc_filename == file]

@@ -8,17 +8,16 @@ import pytest
 
 from cc_pipeline.errors import NotNow
 from cc_pipeline.indexing.crawl_index import commit_manifest, harvest_footers
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusing import Window
-from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 
 
-@pytest.mark.parametrize(("seconds", "probes"), [(0.03, 0), (0.3, 2), (0.9, 3)])
+@pytest.mark.matrix
+@pytest.mark.parametrize(("seconds", "probes"), [(0.3, 2), (0.03, 0), (0.9, 3)])
 def test_a_window_of_refusals_ends_well_by_itself(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, probes: int
 ) -> None:

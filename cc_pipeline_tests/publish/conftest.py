@@ -8,9 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 SITE, OTHER, THIRD = "example.com", "example-foo.com", "example.org"
 BOTH = f"set:both = {OTHER}, {THIRD}"
@@ -19,7 +18,7 @@ ONCE = "beispiel-example.de"
 
 
 @pytest.fixture(scope="session")
-def asked_home(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def asked_home(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The settings of the home. Errors and redirects were located in one crawl, in the others what comes by itself."""
     home = tmp_path_factory.mktemp("asked")
     wide = workspace_of(bucket[0], home, subsets=("warc", "crawldiagnostics", "robotstxt"))

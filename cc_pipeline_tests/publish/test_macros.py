@@ -13,12 +13,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import ONCE, OTHER, SITE, THIRD
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 Connection = duckdb.DuckDBPyConnection
 pytestmark = pytest.mark.xdist_group("questions")
@@ -38,7 +37,7 @@ CALLS = (
 
 
 @pytest.fixture(scope="module")
-def located(bucket: tuple[Path, MiniCrawlTruth]) -> list[oracle.Row]:
+def located(bucket: Bucket) -> list[oracle.Row]:
     """What the home located, by the truth. A 2012 index knows neither time nor status; the records do."""
     wanted = {NEW: (SITE, OTHER, THIRD, ONCE), OLD: (SITE, OTHER, THIRD), ARC: (SITE, OTHER, THIRD)}
     subsets = {NEW: None, OLD: "warc", ARC: None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,17 +9,13 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import snapshot
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.publish.publish import NOT_COPIED
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
-SITE = "example.com"
+from cc_pipeline_tests.world import Bucket, harvested, publish, workspace_of
 
 
 def rows(path: Path) -> dict[str, Counter[str]]:
@@ -39,31 +34,19 @@ def rows(path: Path) -> dict[str, Counter[str]]:
 
 @pytest.fixture
 def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
-    made = workspace_of(bucket[0], tmp_path / "home")
-    harvest(made)
-    extract(made, SITE)
-    extract(made, f"set:both = {SITE}, example-foo.com")
-    return made
+    return harvested(bucket[0], tmp_path / "home")
 
 
-def test_a_copy_has_the_rows_of_the_views_and_can_be_carried_away(
-    workspace: Workspace, bucket: Bucket, tmp_path: Path
-) -> None:
-    publish(workspace)
-    views = rows(workspace.settings.published_path)
-    publish(workspace_of(bucket[0], tmp_path / "home", publish="copy"))
-    away = tmp_path / "away.duckdb"
-    shutil.move(workspace.settings.published_path, away)
-    shutil.rmtree(tmp_path / "home")
-    copied = rows(away)
+@pytest.mark.xdist_group("questions")
+def test_a_copy_has_the_rows_of_the_views_and_needs_nothing_beside_it(asked_home: Settings, asked_copy: Path) -> None:
+    views, copied = rows(asked_home.published_path), rows(asked_copy)
     assert views["main.captures"]
     assert copied == {name: found for name, found in views.items() if name not in {f"lake.{n}" for n in NOT_COPIED}}
-    with duckdb.connect(str(away), read_only=True) as connection:
+    with duckdb.connect(str(asked_copy), read_only=True) as connection:
         stored = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'lake'").fetchall()
         assert {spec.name for spec in TABLES} - set(NOT_COPIED) <= {name for (name,) in stored}
-        assert connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, 'parquet')").fetchone() == (
-            0,
-        )
+        reading = connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, 'parquet')")
+        assert reading.fetchone() == (0,)
 
 
 @pytest.mark.bomb
@@ -97,10 +80,3 @@ def test_a_copy_that_cannot_fit_is_refused_before_it_is_begun(
         publish(workspace_of(bucket[0], tmp_path / "home", publish="copy"))
     assert "CC_PIPELINE_PUBLISH=views" in refused.value.advice
     assert workspace.settings.published_path.read_bytes() == before
-
-
-def test_the_setting_is_one_of_two() -> None:
-    assert load_settings({}).publish == "views"
-    assert load_settings({"CC_PIPELINE_PUBLISH": "copy"}).publish == "copy"
-    with pytest.raises(UserInputError, match="PUBLISH is 'tables'; choose one of views, copy"):
-        load_settings({"CC_PIPELINE_PUBLISH": "tables"})

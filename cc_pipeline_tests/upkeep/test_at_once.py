@@ -15,11 +15,10 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.upkeep.stored_files import verify
 from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.upkeep import at_once
-from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("killing"), pytest.mark.timeout(600)]
 
@@ -27,7 +26,7 @@ ROLES = ("backfill", "purge", "publish", "tidy", "read")
 _WITHIN_SECONDS = 300
 
 
-def test_everybody_at_once(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
+def test_everybody_at_once(bucket: Bucket, tmp_path: Path) -> None:
     targets = [parse_target(text) for text in at_once.COMES]
     alone, shared = workspace_of(bucket[0], tmp_path / "alone"), workspace_of(bucket[0], tmp_path / "home")
     for workspace, texts in ((alone, at_once.COMES), (shared, (at_once.GOES,))):

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.world import Bucket
 
 
 @pytest.mark.process
 @pytest.mark.xdist_group("killing")
-def test_thirty_kills_beside_upkeep_and_another_fetch_lose_nothing(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
-) -> None:
+def test_thirty_kills_beside_upkeep_and_another_fetch_lose_nothing(bucket: Bucket, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CC_PIPELINE_")}
     with FaultServerProcess(bucket[0], latency=0.1) as server:
         done = subprocess.run(

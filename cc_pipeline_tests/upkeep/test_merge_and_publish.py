@@ -48,6 +48,13 @@ def test_a_publication_merges_what_is_due_and_readers_of_before_keep_theirs(work
     assert files(workspace) == 1
     assert shown(workspace) == [(f"t{number:02}",) for number in range(FEW_FILES + 1)]
     assert all(Path(path).exists() for path in before)
+    # where nothing repeats no view looks for repeats or joins records
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        views = dict(
+            connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE schema_name = 'main'").fetchall()
+        )
+    assert [name for name, sql in views.items() if "JOIN" in sql.upper()] == []
+    assert "records" not in views["captures"]
     version = workspace.lake.pin("lookups").version
     merge_and_publish(workspace)
     assert workspace.lake.pin("lookups").version == version
@@ -72,13 +79,3 @@ def test_what_cannot_be_merged_is_published_all_the_same_and_told(
     with pytest.raises(EnvironmentFault, match="disk is full"):
         merge_and_publish(workspace)
     assert len(shown(workspace)) == FEW_FILES + 1
-
-
-def test_where_nothing_repeats_no_view_looks_for_repeats_or_joins_records(workspace: Workspace) -> None:
-    merge_and_publish(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        views = dict(
-            connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE schema_name = 'main'").fetchall()
-        )
-    assert [name for name, sql in views.items() if "JOIN" in sql.upper()] == []
-    assert "records" not in views["captures"]

@@ -28,16 +28,14 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.lake.snapshot import pinned_versions
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.publish.publish import behind
 from cc_pipeline.upkeep import upkeep
 from cc_pipeline.upkeep import upkeep as lease
 from cc_pipeline.upkeep.upkeep import keep_up, leased
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
-Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
 
 
@@ -264,7 +262,7 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
 def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tmp_path: Path) -> None:
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
-    extract(one, SITE)
+    one.choose()
     assert noted(tmp_path)["settings"] == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
     other = shared(bucket[0], tmp_path, "two", markdown=True)
     with pytest.raises(UserInputError, match="settings markdown=no"):
@@ -274,7 +272,7 @@ def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tm
     assert not note.chosen
     # the way out: one of them changes, and the others are told
     other.choose(anew=True)
-    extract(other, OTHER)
+    other.choose()
     with pytest.raises(UserInputError, match="settings markdown=yes"):
-        extract(one, "example.org")
-    extract(shared(bucket[0], tmp_path, "three", markdown=True), "example.org")
+        one.choose()
+    shared(bucket[0], tmp_path, "three", markdown=True).choose()

@@ -12,13 +12,10 @@ from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import stored_verdict
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.upkeep.stored_files import holders, lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
-from cc_pipeline_tests.world import ARC, NEW, copy_of, extract, harvest, rehome, workspace_of
-
-Bucket = tuple[Path, MiniCrawlTruth]
+from cc_pipeline_tests.world import ARC, NEW, Bucket, copy_of, extract, harvest, rehome, workspace_of
 
 
 @pytest.fixture(scope="module")

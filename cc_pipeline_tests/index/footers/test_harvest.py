@@ -41,6 +41,8 @@ def test_nine_hundred_files_through_faults(tmp_path: Path):
     rules = [
         Rule("garbage", rotten, times=None),
         Rule("stall", stalled),
+        # what ends a request for good may be otherwise the next time
+        *(Rule(kind, key) for kind, key in (("404", keys[200]), ("xml_200", keys[300]))),
         Rule("503", share=0.05, retry_after=1),
         Rule("reset", share=0.01),
         Rule("short", share=0.01),
