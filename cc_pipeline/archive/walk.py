@@ -22,7 +22,7 @@ from cc_pipeline.archive.gzip_members import (
 )
 from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.archive.runs import RunReader
+from cc_pipeline.archive.spanning import RunReader
 from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"

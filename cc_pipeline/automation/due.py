@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.shortfall import due_at, looked_for_at

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from cc_pipeline.automation import watch_list
-from cc_pipeline.commoncrawl.parts import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.indexing.crawls import found_by_name

@@ -15,7 +15,7 @@ from typing import Final
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.automation.due import spoken
-from cc_pipeline.commoncrawl.parts import subsets_in
+from cc_pipeline.commoncrawl.slice_slugs import subsets_in
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, plan, price_of
 from cc_pipeline.extraction.standing import Standing, stand

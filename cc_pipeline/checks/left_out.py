@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.extraction.located import gap_notes
+from cc_pipeline.extraction.lookup_notes import gap_notes
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.extraction.target_slices import expand
 from cc_pipeline.index.gaps import NotHarvested

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cc_pipeline.checks.verdict import CheckResult, Severity
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
 

@@ -23,7 +23,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.extraction.located import incomplete_slices, index_complete
+from cc_pipeline.extraction.lookup_notes import incomplete_slices, index_complete
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators

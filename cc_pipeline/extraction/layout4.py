@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
-from cc_pipeline.commoncrawl.parts import PLAIN, SEPARATOR, subsets_in, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN, SEPARATOR, subsets_in, with_subset
 from cc_pipeline.extraction.fetch_counts import Shortfall, shortfalls
 from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from, with_open
 from cc_pipeline.extraction.shortfall import fetch_rows

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.parts import PLAIN
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.located import (
+from cc_pipeline.extraction.lookup_notes import (
     Found,
     Known,
     commit_lookups,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.standing import Lookup, Standing
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, with_subset
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_keys
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, with_subset
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake

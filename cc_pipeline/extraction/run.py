@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Final, Literal, TypeAlias
 
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
@@ -26,7 +26,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.extraction.target_slices import Asked, expand, left_over, part_slices, summed, wishes
-from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import left_behind

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.commoncrawl.parts import PLAIN, subsets_in, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.plan import Wanted
-from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.digests import together
 from cc_pipeline.lake.slice import (
     FETCH,

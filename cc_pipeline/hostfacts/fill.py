@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.parts import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
-from cc_pipeline.extraction.located import in_commits, in_passes
+from cc_pipeline.extraction.lookup_notes import in_commits, in_passes
 from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.hostfacts.dataset_files import dataset_transport, harvest_dataset
 from cc_pipeline.hostfacts.dataset_question import refuse_gaps
@@ -19,7 +19,7 @@ from cc_pipeline.hostfacts.host_facts import HOST_FIELDS, RowsOfTargets, facts_o
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import FACTS, Figures, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.lake.targets import definitions, parts_of
+from cc_pipeline.lake.target_definitions import definitions, parts_of
 from cc_pipeline.workspace.tables import HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 

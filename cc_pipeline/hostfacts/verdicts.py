@@ -11,7 +11,7 @@ from cc_pipeline.hostfacts.dataset_files import shards_read
 from cc_pipeline.hostfacts.host_keys import HostRanges
 from cc_pipeline.hostfacts.known import known_datasets
 from cc_pipeline.lake.slice import FACTS, Slice
-from cc_pipeline.lake.targets import definitions
+from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 _NAME: Final = "hosts_of_their_targets"

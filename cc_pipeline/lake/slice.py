@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug
 from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import Lake
@@ -37,7 +37,7 @@ Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
     """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time. A part of a set, and
-    what a subset other than ``warc`` has, are slices of their own (``commoncrawl/parts.py``)."""
+    what a subset other than ``warc`` has, are slices of their own (``commoncrawl/slice_slugs.py``)."""
 
     crawl: str
     target: str = ""

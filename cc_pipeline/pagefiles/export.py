@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.capture_columns import KEY_NAMES
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble

@@ -17,7 +17,7 @@ from cc_pipeline import __version__
 from cc_pipeline.atomic import unfinished
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.commoncrawl.parts import with_subset
+from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests import input_digest

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.commoncrawl.parts import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 
 #: What stands behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
 Scope: TypeAlias = Callable[[str], str]

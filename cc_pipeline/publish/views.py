@@ -8,7 +8,7 @@ from functools import partial
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.parts import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, ViewSpec
 

@@ -23,8 +23,7 @@ from cc_pipeline import progress
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
-from cc_pipeline.lake import targets
-from cc_pipeline.lake.keeping import never_committed, vacuum, vacuum_now
+from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
     FACTS,
@@ -41,6 +40,7 @@ from cc_pipeline.lake.slice import (
 )
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.lake.streaming import count_rows, files_of_crawl
+from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.leases import lease, living
 from cc_pipeline.records.storage import PLANS

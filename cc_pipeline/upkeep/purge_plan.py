@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
-from cc_pipeline.lake.targets import slugs_of
+from cc_pipeline.lake.target_definitions import slugs_of
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.records.storage import STORED

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import holds_access
-from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import DataFault
 from cc_pipeline.extraction.reusable_records import Place, lost_rows
 from cc_pipeline.extraction.standing import stand

@@ -16,11 +16,11 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.keeping import RETENTION_FLOOR_HOURS, vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions
 from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, vacuum
 from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.publish.publish import clear_debris, publish_warehouse
 from cc_pipeline.records.sweep import crawls_with_files, sweep
@@ -62,7 +62,7 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     A file is deleted when it was superseded more than ``retention_hours`` ago, however old it is, and no running fetch
     holds it. Publishing comes before deleting, so that ``cc.duckdb`` never names a deleted file; nor does that of
     another home on the same lake (``lake/snapshot.py``). Tables keep their files for a week at least
-    (``keeping.RETENTION_FLOOR_HOURS``).
+    (``vacuum.RETENTION_FLOOR_HOURS``).
     """
     debris = clear_debris(workspace.settings)
     lake = workspace.lake

@@ -16,9 +16,9 @@ from cc_pipeline.index.catalog.schemas import (
     ROW_GROUPS_SCHEMA,
 )
 from cc_pipeline.lake.evolution import Migration
-from cc_pipeline.lake.keeping import retire
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import bytes_too_large, split_large
+from cc_pipeline.lake.vacuum import retire
 from cc_pipeline.records.schema import RECORD_SCHEMA
 
 _ANSWERS: Final = ("3xx", "4xx", "5xx", "gone", "notModified", "other", "redirPerm", "redirTemp")

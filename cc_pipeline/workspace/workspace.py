@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
-from cc_pipeline.commoncrawl.parts import with_subset
+from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
-from cc_pipeline.lake import targets as definitions
+from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
@@ -244,12 +244,12 @@ class Workspace:
             definitions.register(self.lake, targets)
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """The targets behind partition keys; see :func:`cc_pipeline.lake.targets.read`."""
+        """The targets behind partition keys; see :func:`cc_pipeline.lake.target_definitions.read`."""
         return definitions.read(self.lake, slugs)
 
     def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
         """The slugs that define each of ``slugs``; a large set has many
-        (:func:`cc_pipeline.lake.targets.parts_of`)."""
+        (:func:`cc_pipeline.lake.target_definitions.parts_of`)."""
         return definitions.parts_of(self.lake, slugs)
 
     def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:

@@ -13,12 +13,12 @@ import pytest
 
 from cc_pipeline.checks.left_out import what_is_not_there
 from cc_pipeline.checks.tables import shortfall_verdict
-from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction import locate, parsed_pages
-from cc_pipeline.extraction import located as carried
+from cc_pipeline.extraction import lookup_notes as carried
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures

@@ -25,9 +25,9 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers, is_harvested
-from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.settings import load_settings

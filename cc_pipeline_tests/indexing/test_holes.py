@@ -11,7 +11,7 @@ from cc_pipeline.checks.left_out import left_out, what_is_not_there
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.located import incomplete_slices
+from cc_pipeline.extraction.lookup_notes import incomplete_slices
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import adding
 from cc_pipeline.lake.adding import Added, commit_added, write_rows
-from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import stored_files
 from cc_pipeline.lake.merging import Bounds, merge_due
 from cc_pipeline.lake.replacing import opened_apart
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.lake.streaming import stream_slices
+from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 

@@ -238,7 +238,7 @@ def _without_patience(vacuum):
     def at_once(lake: Lake, table: str, retention_hours: int = 0, keep=()) -> int:
         with pytest.MonkeyPatch.context() as patch:
             real = DeltaTable.vacuum
-            patch.setattr("cc_pipeline.lake.keeping.RETENTION_FLOOR_HOURS", 0)
+            patch.setattr("cc_pipeline.lake.vacuum.RETENTION_FLOOR_HOURS", 0)
             patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
             return vacuum(lake, table, retention_hours, keep)
 

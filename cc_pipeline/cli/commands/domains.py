@@ -55,7 +55,7 @@ def remove_targets(
     watch list, by slug."""
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.lake import targets
+    from cc_pipeline.lake import target_definitions as targets
     from cc_pipeline.upkeep.purge_plan import plan_purge
     from cc_pipeline.workspace.workspace import open_workspace
 

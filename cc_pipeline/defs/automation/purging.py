@@ -13,7 +13,7 @@ from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.targets import definitions
+from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
 from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge
 from cc_pipeline.workspace.workspace import Workspace

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.matching import MemberIndex
-from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
@@ -20,7 +20,7 @@ from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.lake.targets import definitions
+from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.records.range_plan import price_of
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
-from cc_pipeline.commoncrawl.parts import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
