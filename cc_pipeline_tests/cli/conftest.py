@@ -16,7 +16,6 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl import Capture, MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.world import copy_of, extract, publish, replace_file, workspace_of
 
@@ -91,13 +90,6 @@ def rich(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         extract(workspace, "example.com", *world.truth.domains(NEW)[:2], crawl=crawl)
     publish(workspace)
     return home
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits between attempts are not what is tested."""
-    real = RetryPolicy.next_wait
-    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *asked: None if real(*asked) is None else 0.0)
 
 
 @pytest.fixture

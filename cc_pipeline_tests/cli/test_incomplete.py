@@ -15,8 +15,6 @@ from cc_pipeline_tests.world import copy_of
 
 DOMAIN = "example.com"
 
-pytestmark = pytest.mark.usefixtures("impatient")
-
 
 def outcomes(home: Path) -> dict[str, int]:
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
