@@ -172,6 +172,9 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
         listed = known_crawls(workspace)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "source", fault.what, fault.advice)
+        return
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return

@@ -196,3 +196,4 @@ def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp
     status, out, _ = run("doctor", "--source", closed_port(), at=tmp_path / "home", errors=0)
     assert status == 1
     assert re.search(r"bad source .*could not be read.*what to do: Check CC_PIPELINE_SOURCE", out)
+    assert out.count("Check CC_PIPELINE_SOURCE") == 1, "what is so, and then what to do"
