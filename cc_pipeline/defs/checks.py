@@ -17,9 +17,10 @@ from cc_pipeline.checks import tables as checks
 from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
-from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
+from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
-from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of, run_partitions
+from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of
+from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
@@ -127,8 +128,8 @@ def _of_run(context: dg.AssetCheckExecutionContext, workspace: Workspace, unit: 
     first, last = range_of(tags)
     of_pairs = KEYS_TAG in tags or "|" in first
     if unit == "partition" and of_pairs:
-        crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
-        return part_slices(workspace, [Slice(*pair) for pair in run_partitions(tags, crawls, domains)])
+        pairs = run_partitions(instance, [context.run])[context.run.run_id]
+        return part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
         return [Slice(crawl) for crawl in between(instance.get_dynamic_partitions("crawl"), first, last)]
     if unit == "file" and first and not of_pairs:

@@ -9,9 +9,10 @@ import dagster as dg
 
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.automation.flight import UNFINISHED, ordered_keys
+from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.internals import forget_partitions
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, too_many
+from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 
 
@@ -44,11 +45,11 @@ def unfinished_runs_of(
 
     ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
     """
-    crawls, every = ordered or ordered_keys(instance)
     found: dict[str, list[str]] = {}
-    for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        for domain in {domain for _, domain in run_partitions(run.tags, crawls, every)} & {*domains}:
-            found.setdefault(domain, []).append(run.run_id)
+    runs = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+    for run_id, pairs in run_partitions(instance, runs, ordered).items():
+        for domain in {domain for _, domain in pairs} & {*domains}:
+            found.setdefault(domain, []).append(run_id)
     return found
 
 

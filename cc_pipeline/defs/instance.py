@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import processes
 from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of
-from cc_pipeline.defs.partitions import partition_key, run_partitions
+from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -185,7 +186,9 @@ def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, 
     if not runs:
         return {}
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
-    return {partition_key(*pair): run.run_id for run in runs for pair in run_partitions(run.tags, crawls, domains)}
+    return {
+        partition_key(*pair): run.run_id for run in runs for pair in run_partitions(instance, run.tags, crawls, domains)
+    }
 
 
 def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:

@@ -239,6 +239,21 @@ def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
             again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
+    """Keeps texts of any length under names in the instance, where Dagster's daemon keeps its cursors; those of the
+    same names are replaced."""
+    instance.daemon_cursor_storage.set_cursor_values(notes)
+
+
+def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
+    """The texts that stand under ``names``, for those that have one."""
+    wanted = sorted(names)
+    found: dict[str, str] = {}
+    for first in range(0, len(wanted), _KEYS_AT_ONCE):
+        found |= instance.daemon_cursor_storage.get_cursor_values({*wanted[first : first + _KEYS_AT_ONCE]})
+    return found
+
+
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """Marks a run whose process is gone as failed and frees the pool slots it holds.
 

@@ -30,12 +30,12 @@ from cc_pipeline.defs.partitions import (
     SOURCE_FILE,
     by_crawl,
     contiguous_ranges,
-    keys_tags,
     partition_key,
     range_tags,
 )
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
@@ -287,7 +287,7 @@ class Launcher:
         for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
-                yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"}, config=config)
+                yield self._run(job, shown, tags={**keys_tags(self._instance, some), KIND_TAG: "watch"}, config=config)
             except RunFailed as failed:
                 if not failed.failed:
                     raise

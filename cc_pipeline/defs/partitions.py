@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
@@ -20,19 +19,14 @@ PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-#: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl.
-#: Such a run has no partition of Dagster's own, which would be one key, or a range of them.
+#: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl, or
+#: the name of one (``run_notes``). Such a run has no partition of Dagster's own, which would be one key, or a range.
 KEYS_TAG = "cc_pipeline/partitions"
 #: Tag that says why a run was asked for. ``watch``: a person, or a target that is new on the watch list; ``backfill``:
 #: what is missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
 KIND_TAG = "cc_pipeline/kind"
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
-
-#: Tag of a run that says which of its partitions it had in hand when it last said so, and which had failed by then: a
-#: JSON object of the run's id (a run that repeats another has the tags of that one) and domains by crawl. Of a run that
-#: ended before its last partition, all others were never tried.
-TRIED_TAG = "cc_pipeline/tried"
 
 #: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
 #: a backfill, goes to another one than the UI's own setting says.
@@ -87,71 +81,10 @@ def range_tags(first: str, last: str) -> dict[str, str]:
     return {RANGE_START_TAG: first, RANGE_END_TAG: last}
 
 
-def keys_tags(keys: Iterable[str]) -> dict[str, str]:
-    """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
-    here."""
-    return {KEYS_TAG: json.dumps(by_crawl(keys), separators=(",", ":"), ensure_ascii=False)}
-
-
-def keys_in(tags: Mapping[str, str]) -> list[str] | None:
-    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag.
-
-    Raises ``ValueError`` for a tag that a person wrote wrongly.
-    """
-    text = tags.get(KEYS_TAG)
-    if text is None:
-        return None
-    found = json.loads(text)
-    if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
-        raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
-    return [partition_key(crawl, str(domain)) for crawl, domains in found.items() for domain in domains]
-
-
-def tried_tags(run_id: str, keys: Iterable[str]) -> dict[str, str]:
-    """The tags with which a run says that it has tried ``keys`` (``crawl|domain``) and nothing else, but what it has
-    recorded."""
-    said = {"run": run_id, "partitions": by_crawl(keys)}
-    return {TRIED_TAG: json.dumps(said, separators=(",", ":"), ensure_ascii=False)}
-
-
-def tried_in(run: dg.DagsterRun) -> set[tuple[str, str]] | None:
-    """The (crawl, domain) pairs that ``tried_tags`` wrote into the tags of this run; ``None`` where it never did."""
-    try:
-        said = json.loads(run.tags.get(TRIED_TAG, "{}"))
-        if said.get("run") != run.run_id:
-            return None
-        return {(crawl, domain) for crawl, domains in said["partitions"].items() for domain in domains}
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return None  # a person's words
-
-
 def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
     """The first and last partition a run with these tags is for; empty texts for a run without partitions."""
     first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
     return first, tags.get(RANGE_END_TAG) or first
-
-
-def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
-    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order.
-
-    None for a run with tags that cannot be read: it made nothing.
-    """
-    try:
-        listed = keys_in(tags)
-    except ValueError:
-        return []
-    if listed is not None:
-        return [(crawl, domain) for crawl, _, domain in (key.partition("|") for key in listed)]
-    first, last = range_of(tags)
-    if "|" not in first or "|" not in last:
-        return []
-    first_crawl, first_domain = first.split("|", 1)
-    last_crawl, last_domain = last.split("|", 1)
-    return [
-        (crawl, domain)
-        for crawl in between(crawls, first_crawl, last_crawl)
-        for domain in between(domains, first_domain, last_domain)
-    ]
 
 
 def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:

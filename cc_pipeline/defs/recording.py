@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import dagster as dg
-from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG
+from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys
 
@@ -53,7 +53,7 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     Raises ``UserInputError`` for a tag that cannot be read and for a run without partitions.
     """
     try:
-        listed = keys_in(context.run.tags)
+        listed = keys_in(context.instance, context.run.tags)
     except ValueError as error:
         raise UserInputError(f"the run's tag {KEYS_TAG} cannot be read ({error}); write it as {_TOLD}") from error
     if listed is None and not (context.has_partition_key or context.has_partition_key_range):
@@ -110,14 +110,7 @@ class PartitionRun:
         self._say_tried([*self._errors, *keys])
 
     def _say_tried(self, keys: Iterable[str]) -> None:
-        run_id = self._context.run.run_id
-        try:
-            self._context.instance.add_run_tags(run_id, tried_tags(run_id, keys))
-        except DBAPIError as error:
-            # PostgreSQL takes tags of some 2,700 bytes; a note that is not new is no reason to end the run
-            if disk_is_full(error):
-                raise
-            self._context.log.warning(f"which partitions are in hand could not be noted: {error.orig}")
+        note_tried(self._context.instance, self._context.run.run_id, keys)
 
     def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """The records of a partition: one for each asset that was made."""

@@ -8,7 +8,8 @@ import dagster as dg
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import share_engines
-from cc_pipeline.defs.partitions import ENGINE_TAG, tried_tags
+from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings, split_places
@@ -47,7 +48,7 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
         share_engines()
     if run is not None and context.instance is not None and made_by(run):
         # settings that cannot be used are no partition's fault
-        context.instance.add_run_tags(run.run_id, tried_tags(run.run_id, ()))
+        note_tried(context.instance, run.run_id, ())
     if any(holds_access(place) for place in split_places(given["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(

@@ -12,9 +12,8 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.internals import open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, run_partitions, tried_in
-
-Pair = tuple[str, str]
+from cc_pipeline.defs.partitions import KIND_TAG
+from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
 
 #: The assets over crawl × domain, from what is made last to what is made first: a run has made a partition when it has
 #: recorded the first of these that it selects.
@@ -82,17 +81,16 @@ class Failed:
 def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
     """What is in flight now; ``but_made``: without runs that have made what they make (``MADE_TAG``), and what they
     were for."""
-    crawls, domains = ordered_keys(instance)
     pairs: set[Pair] = set()
     made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
-    for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        if not made_by(run):
-            continue
+    unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run)]
+    of_run = run_partitions(instance, unfinished)
+    for run in unfinished:
         if but_made and run.tags.get(MADE_TAG) == run.run_id:
-            made.update(run_partitions(run.tags, crawls, domains))
+            made.update(of_run[run.run_id])
             continue
-        pairs.update(run_partitions(run.tags, crawls, domains))
+        pairs.update(of_run[run.run_id])
         runs[run.tags.get(KIND_TAG, "")] += 1
     for backfill in open_backfills(instance):
         left = {
@@ -120,11 +118,11 @@ def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) ->
     records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
     if not records:
         return {}
-    crawls, domains = ordered_keys(instance)
     # one that goes on from another leaves out what that one recorded
     first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
     began = _places_of_runs(instance, {*first, *first.values()}, since)
-    of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
+    of_run = run_partitions(instance, [one.dagster_run for one in records])
+    said = tried_in(instance, of_run)
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
     # newest run first
     found: dict[Pair, Failed] = {}
@@ -135,7 +133,7 @@ def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) ->
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
         # what the daemon tried again by itself is the same failure: the process of its run was lost
         once = 0 if _RETRY_TAG in run.tags else 1
-        tried = tried_in(run)
+        tried = said.get(run.run_id)
         for pair in of_run[run.run_id]:
             # a run without an event of its own began before everything
             if done.get(f"{pair[0]}|{pair[1]}", -1) > place:
@@ -164,11 +162,12 @@ def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
 
 def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
-    crawls, domains = ordered_keys(instance)
     well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name="extract_domain")
+    records = instance.get_run_records(well, limit=_MEASURED)
+    of_run = run_partitions(instance, [one.dagster_run for one in records])
     return [
-        (one.end_time - one.start_time, len(run_partitions(one.dagster_run.tags, crawls, domains)))
-        for one in instance.get_run_records(well, limit=_MEASURED)
+        (one.end_time - one.start_time, len(of_run[one.dagster_run.run_id]))
+        for one in records
         if one.end_time is not None and one.start_time is not None
     ]
 
@@ -180,11 +179,6 @@ def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
         return _MADE_BY.get(run.job_name, ())
     selected = {key.to_user_string() for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
-
-
-def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
-    """Crawls and domains in the order in which ranges of runs go by."""
-    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
 
 
 def _pairs(keys: Iterable[str]) -> Iterable[Pair]:

@@ -8,10 +8,11 @@ from pydantic import Field
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight, ordered_keys
+from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
+from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole

@@ -16,7 +16,8 @@ from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
-from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of
+from cc_pipeline.defs.partitions import KIND_TAG, range_of
+from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.publish.publish import behind
 from cc_pipeline.settings import Settings
@@ -95,7 +96,7 @@ def _ask(address: str, what: Mapping[str, object]) -> str | None:
 def failed_runs(context: dg.RunFailureSensorContext, workspace: dg.ResourceParam[Workspace]) -> None:
     """One failed run of any job, whoever launched it."""
     run = context.dagster_run
-    partitions = partitions_named(run.tags)
+    partitions = partitions_named(context.instance, run.tags)
     said = {
         "event": "run failed",
         "job": run.job_name,
@@ -109,10 +110,10 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: dg.ResourceParam
     _tell(context.log, workspace.settings, said)
 
 
-def partitions_named(tags: Mapping[str, str]) -> list[str]:
+def partitions_named(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str]:
     """The first partitions of a run with these tags; of a range its two ends."""
     try:
-        listed = keys_in(tags)
+        listed = keys_in(instance, tags)
     except ValueError:
         listed = []
     if listed is None:

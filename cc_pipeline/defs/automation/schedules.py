@@ -24,11 +24,12 @@ from cc_pipeline.automation.due import (
 )
 from cc_pipeline.automation.reparse import is_agreed, outdated, price_in_words
 from cc_pipeline.automation.source_state import trouble_of_source
-from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
+from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.internals import Instigator, definitions_in, is_on, last_tick, next_tick, switch
 from cc_pipeline.defs.jobs import extract_domain
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, partition_key
+from cc_pipeline.defs.run_notes import Pair, keys_tags
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.slice import Slice
@@ -172,7 +173,7 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
         return dg.SkipReason("; ".join([rest if every else "no partition is missing", *said]))
     context.log.info(rest)
     tick = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
-    return [_request(f"{tick}:{number}", run, rest) for number, run in enumerate(decision.runs)]
+    return [_request(context.instance, f"{tick}:{number}", run, rest) for number, run in enumerate(decision.runs)]
 
 
 def _now() -> datetime:
@@ -217,8 +218,8 @@ def _wanted(found: _Found, chosen: Collection[str], done: Collection[Pair], fail
     return missing + again
 
 
-def _request(run_key: str, run: AskedRun, rest: str) -> dg.RunRequest:
-    keys = keys_tags(partition_key(*pair) for pair in run.pairs)
+def _request(instance: dg.DagsterInstance, run_key: str, run: AskedRun, rest: str) -> dg.RunRequest:
+    keys = keys_tags(instance, (partition_key(*pair) for pair in run.pairs))
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
     return dg.RunRequest(run_key=run_key, tags=keys | said)
 

@@ -1,0 +1,129 @@
+"""What runs note in the instance that no tag holds: which partitions they are for, and which of them they tried.
+
+PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#7875): 200 hosts are longer. So a long list
+stands in the instance's table of names and texts under its digest, which the tag names.
+
+    tag   cc_pipeline/partitions: 200 partitions, 3f0c…
+    note  cc_pipeline/partitions/3f0c…: {"CRAWL": ["DOMAIN", …], …}
+    note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import dagster as dg
+
+from cc_pipeline.defs.internals import note, noted
+from cc_pipeline.defs.partitions import KEYS_TAG, between, by_crawl, partition_key, range_of
+
+Pair = tuple[str, str]
+
+#: Bytes of a list that a tag still takes: a person reads some partitions at a glance, and no database minds.
+_SHORT: Final = 500
+_LIST: Final = "cc_pipeline/partitions/"
+_TRIED: Final = "cc_pipeline/tried/"
+_NAMED: Final = re.compile(r"[\d,]+ partitions, ([0-9a-f]{40})")
+
+
+def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, str]:
+    """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
+    here. A long list is noted in the instance."""
+    asked = by_crawl(keys)
+    text = _text(asked)
+    if len(text.encode()) > _SHORT:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:40]
+        note(instance, {_LIST + digest: text})
+        text = f"{sum(map(len, asked.values())):,} partitions, {digest}"
+    return {KEYS_TAG: text}
+
+
+def keys_in(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str] | None:
+    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag.
+
+    Raises ``ValueError`` for a tag that a person wrote wrongly, and for a list that is not there any more.
+    """
+    return _listed(tags, _lists(instance, [tags]))
+
+
+def run_partitions(
+    instance: dg.DagsterInstance,
+    runs: Iterable[dg.DagsterRun],
+    ordered: tuple[Sequence[str], Sequence[str]] | None = None,
+) -> dict[str, list[Pair]]:
+    """The (crawl, domain) pairs of each run, by its id; none for a run with tags that cannot be read: it made nothing.
+
+    ``ordered`` are the crawls and domains that ranges go by, if not those of now. One question, however many runs.
+    """
+    tags = {run.run_id: run.tags for run in runs}
+    if not tags:
+        return {}
+    lists, (crawls, domains) = _lists(instance, tags.values()), ordered or ordered_keys(instance)
+    return {run_id: _pairs(own, lists, crawls, domains) for run_id, own in tags.items()}
+
+
+def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    """Crawls and domains in the order in which ranges of runs go by."""
+    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+
+
+def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
+    """The lists that tags name, by their name."""
+    named = (_NAMED.fullmatch(tags.get(KEYS_TAG, "")) for tags in every)
+    names = {_LIST + one[1] for one in named if one}
+    return noted(instance, names) if names else {}
+
+
+def _listed(tags: Mapping[str, str], lists: Mapping[str, str]) -> list[str] | None:
+    text = tags.get(KEYS_TAG)
+    if text is None:
+        return None
+    if named := _NAMED.fullmatch(text):
+        text = lists.get(_LIST + named[1])
+        if text is None:
+            raise ValueError("Dagster's database does not have the list that it names")
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
+        raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
+    return [partition_key(crawl, str(domain)) for crawl, domains in found.items() for domain in domains]
+
+
+def _pairs(
+    tags: Mapping[str, str], lists: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]
+) -> list[Pair]:
+    try:
+        listed = _listed(tags, lists)
+    except ValueError:
+        return []
+    if listed is not None:
+        return [(crawl, domain) for crawl, _, domain in (key.partition("|") for key in listed)]
+    first, last = range_of(tags)
+    if "|" not in first or "|" not in last:
+        return []
+    first_crawl, first_domain = first.split("|", 1)
+    last_crawl, last_domain = last.split("|", 1)
+    return [
+        (crawl, domain)
+        for crawl in between(crawls, first_crawl, last_crawl)
+        for domain in between(domains, first_domain, last_domain)
+    ]
+
+
+def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:
+    """Notes that a run has tried ``keys`` (``crawl|domain``) and nothing else, but what it has recorded."""
+    note(instance, {_TRIED + run_id: _text(by_crawl(keys))})
+
+
+def tried_in(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, set[Pair]]:
+    """The (crawl, domain) pairs that runs said they tried, by the id of the run, for those that said so."""
+    notes = noted(instance, [_TRIED + run_id for run_id in runs])
+    asked = {name.removeprefix(_TRIED): json.loads(text) for name, text in notes.items()}
+    return {run_id: {(crawl, one) for crawl, own in by.items() for one in own} for run_id, by in asked.items()}
+
+
+def _text(asked: Mapping[str, Sequence[str]]) -> str:
+    return json.dumps(asked, separators=(",", ":"), ensure_ascii=False)
