@@ -17,7 +17,7 @@ from cc_pipeline import processes
 from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.defs.run_notes import run_partitions
+from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -45,7 +45,8 @@ concurrency:
     # a long backfill leaves a place for what a person launches
     tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
-run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
+# a run over a range writes what it plans before it starts: six events a partition
+run_monitoring: {enabled: true, start_timeout_seconds: 1800, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
 retention:
   sensor: {purge_after_days: {skipped: 7, failure: 30, success: -1}}
@@ -145,13 +146,14 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
     """
     ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED])):
-        # one that waits to be started has no process yet, but for those of a command
-        if run.status is dg.DagsterRunStatus.NOT_STARTED and not of_a_command(run):
-            continue
-        if not _lives(instance, run, hosts):
+    runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
+    # one that waits to be started has no process yet, but for those of a command
+    begun = [run for run in runs if run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run)]
+    workers = workers_of(instance, [run.run_id for run in begun])
+    for run in begun:
+        if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
             number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
-            of_server = "the code server that it ran in was killed"
+            of_server = "its process, or the code server that it ran in, was killed"
             why = f"its process {number} was killed" if of_a_command(run) else of_server
             end_run(instance, run, why)
             ended.append(run.run_id)
@@ -182,19 +184,20 @@ def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, 
     or server is gone. ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
-    runs = [run for run in runs if _lives(instance, run, hosts)]
-    if not runs:
-        return {}
-    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
-    return {
-        partition_key(*pair): run.run_id for run in runs for pair in run_partitions(instance, run.tags, crawls, domains)
-    }
+    workers = workers_of(instance, [run.run_id for run in runs])
+    runs = [run for run in runs if _lives(instance, run, hosts, workers.get(run.run_id, ""))]
+    of_run = run_partitions(instance, runs)
+    return {partition_key(*pair): run.run_id for run in runs for pair in of_run[run.run_id]}
 
 
-def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run may still have a process; yes, where that cannot be told from here."""
+def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
+    """Whether a run may still have a process; yes, where that cannot be told from here. ``worker`` is the mark of the
+    process that executes it, if it noted one: it may outlive the server that started it."""
     if not of_a_command(run):
-        return _has_server(instance, run, hosts)
+        gone = processes.is_gone(worker)
+        if gone is None:
+            return _has_server(instance, run, hosts)
+        return not gone or _has_ended(instance, run)
     mark = run.tags[PROCESS_TAG]
     number, _, since = mark.partition("-")
     if since.isdigit():  # of versions before, which knew one machine
@@ -225,6 +228,11 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
             return True
     except Exception:  # a tag of another launcher, or a server that is too busy to answer
         return True
+    return _has_ended(instance, run)
+
+
+def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run has said meanwhile that it ended: it needs no process then, and nobody to end it."""
     now = instance.get_run_by_id(run.run_id)
     return now is None or now.status not in _UNDER_WAY
 

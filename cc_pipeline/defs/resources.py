@@ -9,7 +9,7 @@ from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import share_engines
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.run_notes import note_tried
+from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings, split_places
@@ -46,9 +46,11 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     given, run = context.resource_config, context.run
     if run is not None:
         share_engines()
-    if run is not None and context.instance is not None and made_by(run):
-        # settings that cannot be used are no partition's fault
-        note_tried(context.instance, run.run_id, ())
+    if run is not None and context.instance is not None:
+        note_worker(context.instance, run.run_id)
+        if made_by(run):
+            # settings that cannot be used are no partition's fault
+            note_tried(context.instance, run.run_id, ())
     if any(holds_access(place) for place in split_places(given["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(

@@ -1,4 +1,4 @@
-"""What runs note in the instance that no tag holds: which partitions they are for, and which of them they tried.
+"""What runs note in the instance that no tag holds: their partitions, which of them they tried, their process.
 
 PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#7875): 200 hosts are longer. So a long list
 stands in the instance's table of names and texts under its digest, which the tag names.
@@ -6,6 +6,7 @@ stands in the instance's table of names and texts under its digest, which the ta
     tag   cc_pipeline/partitions: 200 partitions, 3f0c…
     note  cc_pipeline/partitions/3f0c…: {"CRAWL": ["DOMAIN", …], …}
     note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
+    note  cc_pipeline/worker/RUN: the mark of the process that executes it
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import dagster as dg
 
 from cc_pipeline.defs.internals import note, noted
 from cc_pipeline.defs.partitions import KEYS_TAG, between, by_crawl, partition_key, range_of
+from cc_pipeline.processes import this_process
 
 Pair = tuple[str, str]
 
@@ -27,6 +29,7 @@ Pair = tuple[str, str]
 _SHORT: Final = 500
 _LIST: Final = "cc_pipeline/partitions/"
 _TRIED: Final = "cc_pipeline/tried/"
+_WORKER: Final = "cc_pipeline/worker/"
 _NAMED: Final = re.compile(r"[\d,]+ partitions, ([0-9a-f]{40})")
 
 
@@ -123,6 +126,17 @@ def tried_in(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, s
     notes = noted(instance, [_TRIED + run_id for run_id in runs])
     asked = {name.removeprefix(_TRIED): json.loads(text) for name, text in notes.items()}
     return {run_id: {(crawl, one) for crawl, own in by.items() for one in own} for run_id, by in asked.items()}
+
+
+def note_worker(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Notes that this process executes a run. The server that started it may end before it does."""
+    note(instance, {_WORKER + run_id: this_process()})
+
+
+def workers_of(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, str]:
+    """The marks (``processes.py``) of the processes that execute runs, by the id of the run, for those noted."""
+    notes = noted(instance, [_WORKER + run_id for run_id in runs])
+    return {name.removeprefix(_WORKER): mark for name, mark in notes.items()}
 
 
 def _text(asked: Mapping[str, Sequence[str]]) -> str:
