@@ -19,6 +19,7 @@ from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
+from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
@@ -222,13 +223,12 @@ def left_failed_result(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
     )
 
 
-def _partitions(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
+def _partitions(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MetadataValue:
     cells = (
         (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
         for pair, times, one in rows
     )
-    lines = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
-    return dg.MetadataValue.md(f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{lines}")
+    return as_table(["partition", "times", "first", "last", "run"], cells)
 
 
 def _said(failed: int, given_up: int, untried: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
@@ -36,6 +36,9 @@ OWNERS = checked_owners(owners())
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
+#: What Markdown gives a meaning.
+_MARKS: Final = re.compile(r"[\\`*_{}\[\]()<>#!|~&]")
+_ESCAPED: Final = r"\\\g<0>"
 #: Characters of the longest bar.
 _BAR = 24
 
@@ -80,7 +83,7 @@ def stage_metadata(report: StageReport, rows: int | None = None) -> dict[str, dg
     if report.reused_slices:
         values["partitions reused"] = dg.MetadataValue.int(report.reused_slices)
     if report.notes:
-        values["notes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in report.notes))
+        values["notes"] = as_list(report.notes)
     return values
 
 
@@ -90,19 +93,26 @@ def figures(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataVal
 
 
 def preview(table: pa.Table, columns: Sequence[str] | None = None) -> dg.MetadataValue:
-    """The first rows of ``table`` as a Markdown table."""
+    """The first rows of ``table`` as a table of short texts."""
     shown = table.select([name for name in (columns or table.column_names) if name in table.column_names])
     rows = shown.slice(0, PREVIEW_ROWS).to_pylist()
-    if not rows:
-        return dg.MetadataValue.md("*no rows*")
-    head = "| " + " | ".join(shown.column_names) + " |\n|" + "---|" * len(shown.column_names)
-    lines = ("| " + " | ".join(_cell(row[name]) for name in shown.column_names) + " |" for row in rows)
-    return dg.MetadataValue.md("\n".join([head, *lines]))
+    return as_table(shown.column_names, [[_cut(row[name]) for name in shown.column_names] for row in rows])
 
 
-def _cell(value: object) -> str:
+def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:
+    """Rows as the UI shows a table, in which text stays text: words of a page may be Markdown, and make a browser load
+    what a stranger named."""
+    schema = dg.TableSchema([dg.TableColumn(name) for name in columns])
+    return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
+
+
+def as_list(lines: Iterable[str]) -> dg.MetadataValue:
+    """A line a point, as it stands."""
+    return dg.MetadataValue.md("\n".join(f"- {_MARKS.sub(_ESCAPED, line)}" for line in lines))
+
+
+def _cut(value: object) -> str:
     text = "" if value is None else str(value)
-    text = text.replace("|", "\\|").replace("\n", " ").replace("\r", " ")
     return text if len(text) <= _PREVIEW_TEXT else text[: _PREVIEW_TEXT - 1] + "…"
 
 
@@ -120,7 +130,7 @@ def partition_pictures(
     if not report.per_target.get(slug, {}).get(f"rows:{table}"):
         return {}
     found = shapes(workspace, table, crawl, slug)
-    return {title: dg.MetadataValue.md(bars(counts)) for title, counts in found.items()}
+    return {title: bars(counts) for title, counts in found.items()}
 
 
 def partition_links(
@@ -157,12 +167,11 @@ def _link(workspace: Workspace, key: str) -> dg.MetadataValue:
     return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)
 
 
-def bars(counts: Mapping[str, int]) -> str:
-    """Numbers by name as a Markdown table with bars. Text, since each partition keeps its own: a drawing of the same is
-    ten times the bytes."""
+def bars(counts: Mapping[str, int]) -> dg.MetadataValue:
+    """Numbers by name with bars. Text, since each partition keeps its own: a drawing of the same is ten times the
+    bytes."""
     most = max(counts.values(), default=0) or 1
-    lines = [f"| {_cell(name)} | {count:,} | {_bar(count / most)} |" for name, count in counts.items()]
-    return "\n".join(["| | | |", "|:--|--:|:--|", *lines])
+    return as_table(["", "rows", "share"], ([_cut(name), count, _bar(count / most)] for name, count in counts.items()))
 
 
 def _bar(share: float) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, as_list, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
@@ -127,7 +127,7 @@ def own_figures(report: StageReport, slug: str, table: str) -> dict[str, dg.Meta
     if report.requests:
         values |= {f"{group}bytes read": report.bytes, f"{group}requests": report.requests}
     values[f"{group}seconds"] = round(report.seconds, 3)
-    notes = {f"{group}notes": dg.MetadataValue.md("\n".join(f"- {note}" for note in report.notes))}
+    notes = {f"{group}notes": as_list(report.notes)}
     return figures(values) | (notes if report.notes else {})
 
 

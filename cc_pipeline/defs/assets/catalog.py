@@ -7,7 +7,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.metadata import OWNERS, crawl_links, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.metadata import OWNERS, as_list, crawl_links, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.partitions import CRAWL
 from cc_pipeline.index.btree.build import UrlIndexReport
@@ -261,5 +261,5 @@ def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
     }
     if report.faults:
-        values["notes"] = dg.MetadataValue.md("\n".join(f"- {fault}" for fault in report.faults))
+        values["notes"] = as_list(map(str, report.faults))
     return values

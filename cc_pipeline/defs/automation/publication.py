@@ -12,6 +12,7 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import of_a_command
+from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import behind
@@ -69,10 +70,9 @@ def record(instance: dg.DagsterInstance, publication: Publication) -> None:
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
     """What the UI shows of a publication."""
-    lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     return {
         "path": dg.MetadataValue.path(str(publication.path)),
         "bytes": dg.MetadataValue.int(publication.bytes),
         "dagster/row_count": dg.MetadataValue.int(publication.rows.get("captures", 0)),
-        "tables": dg.MetadataValue.md(f"| table | rows |\n|---|---|\n{lines}"),
+        "tables": as_table(["table", "rows"], publication.rows.items()),
     }
