@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.publication import publication_metadata
+from cc_pipeline.defs.automation.publication import CODE_VERSION, SHOWN, publication_metadata
 from cc_pipeline.defs.metadata import OWNERS
 from cc_pipeline.defs.partition_runs import BACKFILL
 from cc_pipeline.defs.partitions import DOMAIN
@@ -46,23 +46,8 @@ def report(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Worksp
     group_name="analytics",
     owners=OWNERS,
     kinds={"duckdb"},
-    code_version="1",
-    deps=[
-        "crawls",
-        "row_groups",
-        "host_facts",
-        "captures",
-        "records",
-        "page_metadata",
-        "page_text",
-        "page_links",
-        "feed_items",
-        "source_metadata",
-        "source_text",
-        "source_links",
-        "source_feed_items",
-        "source_faults",
-    ],
+    code_version=CODE_VERSION,
+    deps=SHOWN,
     pool="warehouse",
     # weekly_upkeep publishes each week, automation behind every change
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=30), warn_window=timedelta(days=8)),

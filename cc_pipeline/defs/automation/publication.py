@@ -7,6 +7,7 @@ older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import dagster as dg
 
@@ -21,6 +22,17 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two looks at how old the publication is.
 _LOOK_EVERY = 30.0
+
+#: Of ``warehouse``, as Dagster keeps it with each materialization.
+CODE_VERSION: Final = "1"
+#: The assets whose tables the published file shows.
+SHOWN: Final = (
+    "crawls", "row_groups", "host_facts", "captures", "records", "page_metadata", "page_text", "page_links",
+    "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
+)  # fmt: skip
+#: Dagster's words for an input that was never made, and for one that was made without saying which version it is.
+_NONE: Final = "NULL"
+_UNNAMED: Final = "INITIAL"
 
 
 class PublishWhileRunning:
@@ -62,10 +74,24 @@ class PublishWhileRunning:
 
 
 def record(instance: dg.DagsterInstance, publication: Publication) -> None:
-    """Notes a publication that no run of ``warehouse`` made."""
+    """Notes a publication that no run of ``warehouse`` made, with what it was made of."""
     instance.report_runless_asset_event(
-        dg.AssetMaterialization("warehouse", metadata=publication_metadata(publication))
+        dg.AssetMaterialization("warehouse", metadata=publication_metadata(publication), tags=_made_of(instance))
     )
+
+
+def _made_of(instance: dg.DagsterInstance) -> dict[str, str]:
+    """The tags in which Dagster notes what an asset was made of, where a run makes it. Without them it takes each input
+    for a new one, and calls the asset unsynced as soon as it is there."""
+    found = {"dagster/code_version": CODE_VERSION}
+    for asset in SHOWN:
+        newest = instance.fetch_materializations(dg.AssetKey(asset), limit=1).records
+        made = newest[0].asset_materialization if newest else None
+        found[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
+        found[f"dagster/input_data_version/{asset}"] = (
+            (made.tags or {}).get("dagster/data_version", "") if made else _NONE
+        )
+    return found
 
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
