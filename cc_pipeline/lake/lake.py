@@ -39,7 +39,7 @@ from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
 _COMMIT_TRIES = 20
 #: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
 _GROWS_OLD = 24
-#: The log's old entries are looked for by merges, which are rare: it means to list a folder of all commits of a month.
+#: The log's old entries are looked for by upkeep (``vacuum.clean_log``): it means to list all commits of a month.
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1

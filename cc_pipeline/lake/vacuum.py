@@ -5,14 +5,19 @@ The work of upkeep and of migrations. None of it changes what a table says, but 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileSelector
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 
+#: How long entries of a log stay: the library's own time, which it takes from when they were written.
+_LOG_KEPT = timedelta(days=30)
 #: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
 #: files that no version names yet.
 RETENTION_FLOOR_HOURS = 168
@@ -37,6 +42,50 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
         return len(handle.vacuum(retention_hours=hours, dry_run=False, full=True, keep_versions=kept or None))
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
+
+
+def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
+    """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days), up to the
+    newest checkpoint of that age; gives how many.
+
+    What the table says stays, the digests of slices among it: the checkpoint has it all. Versions before it can be read
+    no more, so that nothing is deleted while any in ``keep`` is. Raises ``EnvironmentFault``.
+    """
+    spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
+    lake.look_again(table)
+    handle = lake.open(spec)
+    if handle is None:
+        return 0
+    try:
+        before = _log_entries(lake, table)
+        old = datetime.now(UTC) - _LOG_KEPT
+        whole = [one for one in before.checkpoints if one in before.entries and before.entries[one] < old]
+        if not whole or any(version < max(whole) for version in keep):
+            return 0
+        handle.cleanup_metadata()
+        return len(before.entries) - len(_log_entries(lake, table).entries)
+    except (OSError, DeltaError) as error:
+        raise lake_fault(f"could not delete old entries of the log of {lake.address(table)}", error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The versions that have an entry in the log, with when it was written, and those that have a checkpoint."""
+
+    entries: Mapping[int, datetime]
+    checkpoints: Collection[int]
+
+
+def _log_entries(lake: Lake, table: str) -> _Log:
+    folder = f"{lake.address(table).removeprefix('s3://')}/_delta_log"
+    entries, checkpoints = {}, []
+    for info in lake.file_system().get_file_info(FileSelector(folder)):
+        version, _, kind = info.base_name.partition(".")
+        if version.isdigit() and kind == "json":
+            entries[int(version)] = info.mtime
+        elif version.isdigit() and kind == "checkpoint.parquet":
+            checkpoints.append(int(version))
+    return _Log(entries, checkpoints)
 
 
 def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions
@@ -73,6 +74,7 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+    deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
     return UpkeepReport(merged, deleted, debris)
