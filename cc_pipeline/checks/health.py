@@ -13,6 +13,7 @@ import duckdb
 
 from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
@@ -160,7 +161,7 @@ def _publishing(settings: Settings) -> Iterator[Finding]:
     if lake is None or settings.publish != "views":
         return
     try:
-        with duckdb.connect() as connection:
+        with connect() as connection:
             let_read(connection, lake)
     except EnvironmentFault as fault:
         yield Finding("bad", "publishing", fault.what, fault.advice)

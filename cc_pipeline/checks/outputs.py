@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 from cc_pipeline.checks.scope import Scope, joined, some
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
@@ -142,7 +143,7 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
     if not path.exists():
         return CheckResult(name, "ok", "nothing was published yet")
     try:
-        with duckdb.connect(str(path), read_only=True) as connection:
+        with connect(path, read_only=True) as connection:
             found = connection.execute("SELECT table_name, version, lake_rows, epoch_ms(published_at) FROM publication")
             rows = found.fetchall()
     except duckdb.Error as error:
@@ -152,7 +153,7 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
 
 
 def _shows_views(path: Path) -> bool:
-    with duckdb.connect(str(path), read_only=True) as connection:
+    with connect(path, read_only=True) as connection:
         found = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
     return bool(found and found[0])
 

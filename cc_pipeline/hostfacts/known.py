@@ -16,6 +16,7 @@ import yaml
 
 from cc_pipeline.addresses import NO_ACCESS, scheme_of
 from cc_pipeline.atomic import write_whole
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.hostfacts.annotations import Unpacked, read_join
 from cc_pipeline.hostfacts.dataset_files import forget_files, forget_unknown
@@ -196,7 +197,7 @@ def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str,
     said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     columns = ", ".join(_name(column) for column in table.columns)
     try:
-        with duckdb.connect(config={"memory_limit": "1GB", "threads": "1"}) as session:
+        with connect(memory_limit="1GB", threads="1") as session:
             session.execute("SET temp_directory = ?", [str(to.parent)])
             session.execute(
                 f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {_name(key)} IS NOT NULL "

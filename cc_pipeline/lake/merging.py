@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
@@ -200,7 +201,7 @@ def _write_run(
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered, *spec.sort_by]) if name in schema.names]
     scratch.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as connection, _faults_of(lake, spec, duckdb.Error):
+    with connect() as connection, _faults_of(lake, spec, duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")

@@ -21,6 +21,7 @@ import duckdb
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.atomic import written_whole
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
@@ -58,7 +59,7 @@ def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPy
     Raises ``duckdb.Error`` when the file cannot be opened; ``EnvironmentFault`` without the extension or credentials,
     for a file that needs them. One that holds the rows itself needs neither.
     """
-    with duckdb.connect(str(path), read_only=True) as connection:
+    with connect(path, read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         if lake is not None and _reads_files(connection):
             let_read(connection, lake)
@@ -196,7 +197,7 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
 
 def _named_place(path: Path) -> _Place | None:
     """``None`` where no view names a file in a folder."""
-    with duckdb.connect(str(path), read_only=True) as connection:
+    with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
         for (table,) in connection.execute(views).fetchall():
             asked = (
@@ -232,7 +233,7 @@ def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
     """Copies a published file; its views then name the files below ``lake`` that they named below ``root``."""
     shutil.copyfile(path, to)
     before, after = (quoted(f"{place}/tables/").removesuffix("'") for place in (root, lake))
-    with duckdb.connect(str(to)) as connection:
+    with connect(to) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         said = connection.execute(
             "SELECT 'VIEW', view_name, NULL, comment FROM duckdb_views() WHERE schema_name = 'lake' UNION ALL "

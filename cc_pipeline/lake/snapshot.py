@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.atomic import written_whole
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read, quoted
@@ -186,7 +187,7 @@ def publish(
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
             _check_room(path, tables)
-        with written_whole(path) as building, duckdb.connect(str(building)) as connection:
+        with written_whole(path) as building, connect(building) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             if copying is not None:
                 _bound_memory(connection, copying.scratch)

@@ -18,6 +18,7 @@ from cc_pipeline.atomic import unfinished
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests import input_digest
@@ -161,7 +162,7 @@ def behind(workspace: Workspace) -> Behind | None:
     made: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        with duckdb.connect(str(path), read_only=True) as connection:
+        with connect(path, read_only=True) as connection:
             rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
             shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
     except (OSError, duckdb.Error):

@@ -220,12 +220,13 @@ def _export_records(
 @contextmanager
 def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnection]:
     """The published file; of a data set nothing but DuckDB."""
-    import duckdb
 
     from cc_pipeline.lake.reading import open_settled
 
     if dataset is not None:
-        with duckdb.connect() as connection:
+        from cc_pipeline.duck import connect
+
+        with connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
         return

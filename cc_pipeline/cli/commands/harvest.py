@@ -217,10 +217,11 @@ def query(
 
 def _refuse_orders(sql: str) -> None:
     """Raises ``UserInputError`` for what would change a table: the tables here are views, so DuckDB would let it."""
-    import duckdb
     from duckdb import StatementType
 
-    kinds = {one.type for one in duckdb.connect().extract_statements(sql)}
+    from cc_pipeline.duck import connect
+
+    kinds = {one.type for one in connect().extract_statements(sql)}
     orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
     if kinds & {getattr(StatementType, name) for name in orders}:
         raise UserInputError("the catalog is read-only: only queries are answered")

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.atomic import written_whole
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
@@ -105,7 +106,7 @@ def building(path: Path, threads: int | None = None) -> Iterator[duckdb.DuckDBPy
 
 @contextmanager
 def _target(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    con = duckdb.connect(config={"memory_limit": _MEMORY})
+    con = connect(memory_limit=_MEMORY)
     try:
         con.execute(f"SET threads = {int(threads or min(_MOST_THREADS, os.cpu_count() or 1))}")
         con.execute(f"SET temp_directory = '{quoted(path.parent / '.catalog-spill')}'")

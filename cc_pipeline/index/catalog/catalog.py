@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT
 from cc_pipeline.index.catalog.contents import (
@@ -238,7 +239,7 @@ def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
     """
     if not catalog_exists(path):
         raise EnvironmentFault(f"there is no catalog at {path}", "Harvest a crawl first (the row_groups asset).")
-    con = duckdb.connect(config={"memory_limit": _MEMORY})
+    con = connect(memory_limit=_MEMORY)
     try:
         if threads is not None:
             con.execute(f"SET threads = {int(threads)}")

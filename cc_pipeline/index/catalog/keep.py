@@ -16,6 +16,7 @@ from typing import Final, TypedDict
 import duckdb
 
 from cc_pipeline import progress
+from cc_pipeline.duck import connect
 from cc_pipeline.index.catalog.build import BLOCK_ROWS, FORMAT, TableSource, build_catalog, building, describe, quoted
 from cc_pipeline.index.catalog.contents import (
     Contents,
@@ -52,7 +53,7 @@ def merged_crawls(path: Path) -> dict[str, str]:
     """The crawls in a merged file, each with a digest of what it was made from; none where no such file can be read."""
     if not path.exists():
         return {}
-    con = duckdb.connect()
+    con = connect()
     try:
         con.execute(f"ATTACH '{quoted(path)}' AS merged_file (READ_ONLY)")
         row = con.execute("SELECT format FROM merged_file.catalog_info").fetchone()
