@@ -49,7 +49,7 @@ def column_schema(schema: pa.Schema, table: str = "") -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 field.name,
-                _cell(field.type),
+                _cut(field.type),
                 description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )

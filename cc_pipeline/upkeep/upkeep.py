@@ -16,12 +16,11 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions
 from cc_pipeline.lake.streaming import crawls_of
-from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, vacuum
+from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.publish.publish import clear_debris, publish_warehouse
 from cc_pipeline.records.sweep import crawls_with_files, sweep

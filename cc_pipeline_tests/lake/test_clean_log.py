@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.lake.vacuum import clean_log
 from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.vacuum import clean_log
 
 SPEC = TableSpec(
     "records", pa.schema([("crawl", pa.string()), ("target", pa.string()), ("x", pa.int64())]), ("crawl", "target")
