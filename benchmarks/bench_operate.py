@@ -9,6 +9,7 @@ much dearer the run is. ``FULL=1`` takes 500 targets × 3 crawls, and 90,000 par
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KIND_TAG, keys_tags, partition_key, range_tags
+from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
@@ -137,7 +138,10 @@ def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
         bare, _ = cost(lambda: _alone(workspace, bench))
     each = 1_000 / (partitions * len(EXTRACTED))
     keys = bench.keys()
-    lists = [{**keys_tags(keys[at : at + most]), KIND_TAG: "backfill"} for at in range(0, partitions, most)]
+    lists = [
+        {KEYS_TAG: json.dumps(by_crawl(keys[at : at + most])), KIND_TAG: "backfill"}
+        for at in range(0, partitions, most)
+    ]
     ranges = [
         range_tags(partition_key(crawl, bench.slugs[at]), partition_key(crawl, bench.slugs[at : at + most][-1]))
         for crawl in crawls

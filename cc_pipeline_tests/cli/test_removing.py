@@ -23,6 +23,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.defs.graph import keys_tags
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -150,7 +151,7 @@ def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> 
 def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     run = instance.create_run_for_job(
         dg.job(name="extract_domain")(lambda: None),
-        tags=partitions.keys_tags([f"{NEW}|example.com"]),
+        tags=keys_tags([f"{NEW}|example.com"]),
     )
     said = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
     assert said.status == 1

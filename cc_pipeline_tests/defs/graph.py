@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
+from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, partition_key
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -40,6 +42,17 @@ def cc_pipeline(
     said = capsys.readouterr()
     code = ended.value.code
     return (code if isinstance(code, int) else 0), " ".join(said.out.split()), " ".join(said.err.split())
+
+
+def keys_tags(keys: Iterable[str]) -> dict[str, str]:
+    """The tag of a run over partitions as a person writes it, however many they are."""
+    return {KEYS_TAG: json.dumps(by_crawl(keys))}
+
+
+def listed(tags: Mapping[str, str]) -> list[str]:
+    """The partitions of such a tag."""
+    asked = json.loads(tags.get(KEYS_TAG, "{}"))
+    return [partition_key(crawl, domain) for crawl, domains in asked.items() for domain in domains]
 
 
 @cache

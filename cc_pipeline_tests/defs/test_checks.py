@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.defs import checks
-from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, keys_tags
+from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import definitions
+from cc_pipeline_tests.defs.graph import definitions, keys_tags
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")

@@ -13,8 +13,9 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight, left_failed, made_by
 from cc_pipeline.defs.internals import open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, TRIED_TAG, keys_tags, range_tags, tried_tags
-from cc_pipeline_tests.defs.graph import began
+from cc_pipeline.defs.partitions import KIND_TAG, range_tags
+from cc_pipeline.defs.run_notes import note_tried
+from cc_pipeline_tests.defs.graph import began, keys_tags
 
 CRAWLS, DOMAINS = ["A", "B"], ["w", "x", "y", "z"]
 FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
@@ -193,25 +194,17 @@ def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.Dagste
 def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> None:
     keys = ["A|w", "A|x", "A|y"]
     first = began(instance, keys_tags(keys))
-    instance.add_run_tags(first.run_id, tried_tags(first.run_id, ["A|w", "A|x"]))
+    note_tried(instance, first.run_id, ["A|w", "A|x"])
     recorded(instance, "A|w")
     instance.report_run_failed(first)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
     assert told == {("A", "x"): (1, 0), ("A", "y"): (0, 1)}
-    # one that repeats it has its tags, and tries something else
-    again = began(instance, {**keys_tags(keys[1:]), **tried_tags(first.run_id, ["A|w", "A|x"])})
-    instance.add_run_tags(again.run_id, tried_tags(again.run_id, ["A|y"]))
+    # one that repeats it tries something else
+    again = began(instance, keys_tags(keys[1:]))
+    note_tried(instance, again.run_id, ["A|y"])
     instance.report_run_failed(again)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
     assert told == {("A", "x"): (1, 1), ("A", "y"): (1, 0)}, "a run that tried it at last starts the count anew"
-
-
-@pytest.mark.parametrize("words", ["", "[]", "{", "7", '{"run": 1}', '{"run": "RUN", "partitions": []}'])
-def test_a_tag_that_a_person_wrote_says_nothing(instance: dg.DagsterInstance, words: str) -> None:
-    run = began(instance, keys_tags(["A|w"]))
-    instance.add_run_tags(run.run_id, {TRIED_TAG: words.replace("RUN", run.run_id)})
-    instance.report_run_failed(run)
-    assert left_failed(instance)["A", "w"].times == 1
 
 
 def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance: dg.DagsterInstance) -> None:

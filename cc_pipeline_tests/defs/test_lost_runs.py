@@ -18,8 +18,8 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
     silent_servers,
 )
-from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.processes import this_machine, this_process
+from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.world import closed_port
 
 

@@ -14,7 +14,6 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
@@ -24,6 +23,7 @@ from cc_pipeline_tests.defs.graph import (
     everything_in,
     execute,
     failure_of,
+    keys_tags,
     settings_of,
     state_of,
 )

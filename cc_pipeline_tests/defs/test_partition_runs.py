@@ -18,7 +18,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags
+from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, range_tags
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
@@ -27,7 +27,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import execute, failure_of, recorded, settings_of
+from cc_pipeline_tests.defs.graph import execute, failure_of, keys_tags, recorded, settings_of
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
 BAD = "two words.com"

@@ -14,10 +14,9 @@ import cc_pipeline.defs.automation.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
-from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.defs.graph import execute, keys_tags
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 SITES = ("example.com", "example.org", "no-such.example")

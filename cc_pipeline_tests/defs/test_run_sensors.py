@@ -12,7 +12,7 @@ import pytest
 
 import cc_pipeline.defs.automation.run_sensors as run_sensors
 from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
-from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
+from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.resources import WORKSPACE, patience
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
@@ -20,6 +20,7 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
+from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 
@@ -56,12 +57,12 @@ def test_a_failed_run_is_told_with_its_partitions_and_reason(
     assert "two partitions failed" in str(one["reason"])
 
 
-def test_partitions_are_named_however_the_run_has_them() -> None:
-    assert partitions_named(range_tags("A|x", "B|y")) == ["A|x", "B|y"]
-    assert partitions_named({"dagster/partition": "A|x"}) == ["A|x"]
-    assert partitions_named(keys_tags(["A|x", "B|y"])) == ["A|x", "B|y"]
-    assert partitions_named({"cc_pipeline/partitions": "what"}) == []
-    assert partitions_named({}) == []
+def test_partitions_are_named_however_the_run_has_them(instance: dg.DagsterInstance) -> None:
+    assert partitions_named(instance, range_tags("A|x", "B|y")) == ["A|x", "B|y"]
+    assert partitions_named(instance, {"dagster/partition": "A|x"}) == ["A|x"]
+    assert partitions_named(instance, keys_tags(["A|x", "B|y"])) == ["A|x", "B|y"]
+    assert partitions_named(instance, {"cc_pipeline/partitions": "what"}) == []
+    assert partitions_named(instance, {}) == []
 
 
 @pytest.mark.parametrize(

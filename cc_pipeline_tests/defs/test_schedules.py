@@ -15,8 +15,9 @@ from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions, tried_tags
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
@@ -32,7 +33,7 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import began, execute
+from cc_pipeline_tests.defs.graph import began, execute, keys_tags, listed
 from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
 
 pytestmark = pytest.mark.xdist_group("schedules")
@@ -115,8 +116,7 @@ def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, list[s
     """Kind and domains (with other crawls than the newest in front) of each run that is asked for."""
     assert isinstance(answer, list), answer
     return [
-        (request.tags[KIND_TAG], [key.removeprefix(f"{NEW}|") for key in keys_in(request.tags) or ()])
-        for request in answer
+        (request.tags[KIND_TAG], [key.removeprefix(f"{NEW}|") for key in listed(request.tags)]) for request in answer
     ]
 
 
@@ -187,9 +187,12 @@ def test_a_target_missing_in_many_crawls_is_few_runs(backfill: Backfill, monkeyp
     backfill.instance.add_dynamic_partitions("crawl", crawls)
     backfill.materialized("row_groups", *crawls)
     (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\n", "utf-8")
-    answer = shown(backfill.tick())
-    assert [kind for kind, _ in answer] == ["watch", "backfill"]
-    assert answer[1][1] == [f"{crawl}|{DOMAINS[3]}" for crawl in sorted(crawls, reverse=True)], "newest first"
+    answer = backfill.tick()
+    assert isinstance(answer, list), answer
+    watch, older = answer
+    assert [request.tags[KIND_TAG] for request in (watch, older)] == ["watch", "backfill"]
+    newest_first = [f"{crawl}|{DOMAINS[3]}" for crawl in sorted(crawls, reverse=True)]
+    assert keys_in(backfill.instance, older.tags) == newest_first
 
 
 def test_what_is_done_is_not_asked_for(backfill: Backfill) -> None:
@@ -308,7 +311,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
     for times in range(1, 2 * MOST_FAILURES):
         run = backfill.began(keys_tags(f"{NEW}|{domain}" for domain in DOMAINS))
         # the first is in hand when the process of the run is killed, each time
-        backfill.instance.add_run_tags(run.run_id, tried_tags(run.run_id, [f"{NEW}|{DOMAINS[0]}"]))
+        note_tried(backfill.instance, run.run_id, [f"{NEW}|{DOMAINS[0]}"])
         backfill.instance.report_run_failed(run)
         if times == 1:
             assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
@@ -356,15 +359,6 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     monkeypatch.setattr(plan, "PARSER_VERSION", PARSER_VERSION)
     backfill.made(DOMAINS[0], pages=7)
     assert reason(backfill.tick()) == "no partition is missing"
-
-
-def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
-    crawls, domains = ["A", "B", "C"], ["x", "y", "z"]
-    over_both = range_tags("A|y", "B|z")
-    assert run_partitions(over_both, crawls, domains) == [("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")]
-    assert run_partitions({"dagster/partition": "C|x"}, crawls, domains) == [("C", "x")]
-    assert run_partitions(range_tags("A|gone", "A|z"), crawls, domains) == []
-    assert run_partitions({}, crawls, domains) == []
 
 
 @pytest.mark.process

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from cc_pipeline.defs.instance import SERVER_TAG
-from cc_pipeline.defs.partitions import PARTITION_TAG, keys_tags
+from cc_pipeline.defs.partitions import PARTITION_TAG
 from cc_pipeline.defs.team import IN_CONTAINER
+from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving
 from cc_pipeline_tests.defs.test_team import fill_in, login, until_healthy

@@ -16,11 +16,10 @@ from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.checks import left_failed_result
-from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import began, execute
+from cc_pipeline_tests.defs.graph import began, execute, listed
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
@@ -101,7 +100,7 @@ class Daemon:
             # a run key that was used is not run again
             assert f"{name}:{request.run_key}" not in self._keys
             self._keys.add(f"{name}:{request.run_key}")
-            self.asked.update(keys_in(request.tags) or [f"{job}:{request.partition_key or ''}"])
+            self.asked.update(listed(request.tags) or [f"{job}:{request.partition_key or ''}"])
             tags = dict(request.tags) | {"dagster/sensor_name": name}
             execute(self.instance, self.workspace, job, key=request.partition_key, tags=tags)
 

@@ -11,10 +11,10 @@ import pytest
 
 from cc_pipeline.defs import spreading
 from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG
-from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.spreading import Server, SpreadingRunLauncher, refuse_alone
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.processes import this_machine
+from cc_pipeline_tests.defs.graph import keys_tags
 
 ONE, TWO = ("one.internal", 4000), ("two.internal", 4001)
 KEY = keys_tags(["CC-MAIN-2024-22|example.com"])

@@ -17,9 +17,10 @@ import pytest
 import yaml
 from botocore.config import Config
 
-from cc_pipeline.defs.partitions import keys_tags, range_tags
+from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,

@@ -13,12 +13,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import keys_in, keys_tags
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import settings_of
+from cc_pipeline_tests.defs.graph import keys_tags, listed, settings_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -58,7 +57,7 @@ def asked(
         runs = list(launcher.extract([NEW], [parse_target(text) for text in TEXTS[: 1 if one else None]]))
         assert launcher.instance.get_runs_count() == before_that + len(runs)
         stored = [launcher.instance.get_run_by_id(run.run_id) for run in runs]
-        return [key for run in stored if run is not None for key in keys_in(run.tags) or ()]
+        return [key for run in stored if run is not None for key in listed(run.tags)]
 
 
 def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(settings: Settings) -> None:
