@@ -24,6 +24,7 @@ from cc_pipeline.extraction.lookup_notes import (
     in_passes,
     index_complete,
     what_is_known,
+    with_what_stays,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import places_of_targets, refuse_dear
@@ -42,6 +43,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Captures that are written at a time.
 _ROWS_AT_ONCE = 20_000
+_STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
 #: The version of an index that never changes: the B-tree of 2012 at the source.
 _PUBLISHED = "published"
 
@@ -154,6 +156,7 @@ class _Spent:
     rows: int = 0
     requests: int = 0
     bytes: int = 0
+    stayed: int = 0
     notes: dict[str, None] = field(default_factory=dict)
 
 
@@ -185,6 +188,10 @@ def _locate(
             for slice_ in asking:
                 index = indexes[crawl, slice_.subset]
                 found[slice_] = _found(slice_, known[slice_], answer, len(subsets) > 1, versions[slice_], index)
+        # where members were carried over, the rows of all of them were
+        again = {s: one for s, one in found.items() if standings[s].located is not None and known[s].kept is None}
+        kept, stayed = with_what_stays(workspace, known, again)
+        found, spent.stayed = found | kept, spent.stayed + stayed
         spent.notes |= dict.fromkeys(_members_went(known, standings))
         for together in in_commits({s: located_from(crawl, versions[s], found[s].by, found[s].index) for s in some}):
             mine = {slice_: found[slice_] for slice_ in together}
@@ -194,6 +201,8 @@ def _locate(
         done += len(some)
     if versions:
         progress.report("locate", done, len(versions), crawl)
+    if spent.stayed:
+        spent.notes[_STAYED.format(n=spent.stayed, crawl=crawl)] = None
     return spent
 
 

@@ -17,6 +17,8 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
+from cc_pipeline.index.locator import BOTH, KINDS
+from cc_pipeline.index.lookup import united
 from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
@@ -200,10 +202,41 @@ def what_is_known(
     return found
 
 
-def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> dict[Slice, pa.Table]:
-    """The captures of slices of one crawl that any of their ``kept`` members takes."""
+def with_what_stays(
+    workspace: Workspace, known: Mapping[Slice, Known], found: Mapping[Slice, Found]
+) -> tuple[dict[Slice, Found], int]:
+    """The answers for slices of one crawl that were located before, with the captures there that they may not take
+    away, and how many these are: only an index that named a capture, asked again and whole, can say that there is none.
+    A capture that two name is as the one has it that tells more."""
+    now, stayed = dict(found), 0
+    for others in {_not_asked(one) for one in found.values()}:
+        mine = [slice_ for slice_, one in found.items() if _not_asked(one) == others]
+        takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in mine}
+        for slice_, before in _rows(workspace, takers, others).items():
+            if before.num_rows:
+                one = found[slice_]
+                every = united(*(_named_by(kind, rows) for kind in KINDS for rows in (one.captures, before)))
+                now[slice_] = replace(one, captures=every, members=known[slice_].counted(every))
+                stayed += every.num_rows - one.captures.num_rows
+    return now, stayed
+
+
+def _not_asked(found: Found) -> tuple[str, ...]:
+    """The kinds of index of whose captures an answer says nothing."""
+    asked = () if found.gaps is not None else found.by.split(BOTH)
+    return tuple(kind for kind in KINDS if kind not in asked)
+
+
+def _named_by(kind: str, captures: pa.Table) -> pa.Table:
+    return captures.filter(pc.equal(captures["located_by"], kind))
+
+
+def _rows(
+    workspace: Workspace, kept: Mapping[Slice, MemberIndex], located_by: Sequence[str] = KINDS
+) -> dict[Slice, pa.Table]:
+    """The captures of slices of one crawl that any of their ``kept`` members takes (and that these indexes named)."""
     own = {slice_.target: slice_ for slice_ in kept}
-    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own]}
+    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": located_by}
     found: dict[Slice, list[pa.Table]] = {slice_: [] for slice_ in kept}
     # batch by batch: a slice may be a million captures, and most of them may be those of members that went
     for batch in stream_rows(workspace.lake, "captures", where):

@@ -32,7 +32,8 @@ REQUEST_BYTES = 256 << 10
 #: A price in bytes below which no other index is asked: asking it for its price costs about as much.
 CHEAP = 64 << 20
 
-#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
+#: Kinds of index, the one that tells most first. A B-tree knows only the URL and the place of a capture.
+KINDS: Final = ("parquet", "zipnum", "btree")
 _ORDER = ("parquet", UNION, "zipnum", "btree")
 
 

@@ -73,9 +73,9 @@ class UnionLocator:
         )
 
 
-def united(first: pa.Table, second: pa.Table) -> pa.Table:
-    """The captures of ``first``, then those of ``second`` at other places; none is there twice."""
-    captures = pa.concat_tables([first, second])
+def united(*tables: pa.Table) -> pa.Table:
+    """The captures of all tables, each place once: as the first table that names it has it."""
+    captures = pa.concat_tables(tables)
     seen: set[tuple[str, int]] = set()
     new = []
     for place in zip(*(captures[name].to_pylist() for name in _PLACE), strict=True):

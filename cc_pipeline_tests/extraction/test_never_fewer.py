@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.indexes import write_zipnum
+from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
+from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import Cli, cli  # noqa: F401  # a fixture
-from cc_pipeline_tests.world import OLD, Bucket, extract, harvested, publish
+from cc_pipeline_tests.world import (
+    ARC,
+    NEW,
+    OLD,
+    Bucket,
+    copy_of,
+    extract,
+    harvest,
+    harvested,
+    publish,
+    workspace_of,
+)
 
 SITE = "example.org"
 
@@ -58,3 +78,71 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     assert run("warc", "robotstxt") == pages + robots + errors
     assert published(home) >= before
     assert {row[-1] for row in published(home)} == {"fetched"}
+
+
+def rows(workspace: Workspace, crawl: str) -> dict[tuple[str, int], tuple[str, object]]:
+    """Which index named each capture, and its time, by place."""
+    found = workspace.lake.read("captures", {"crawl": crawl, "target": SITE}).to_pylist()
+    assert len({(row["warc_filename"], row["warc_record_offset"]) for row in found}) == len(found)
+    return {(row["warc_filename"], row["warc_record_offset"]): (row["located_by"], row["fetch_time"]) for row in found}
+
+
+def asked(workspace: Workspace, crawl: str, *, made: bool = True) -> list[str]:
+    """Extracts the site; what the look-up says. ``made``: whether it was one at all, the first time only."""
+    located, fetched, _ = extract(workspace, SITE, crawl=crawl)
+    assert (located.fresh_slices, fetched.rows) == (made, located.rows)
+    assert extract(workspace, SITE, crawl=crawl)[0].fresh_slices == 0
+    return [note for note in located.notes if "stay in" in note]
+
+
+def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, tmp_path: Path) -> None:
+    holed, home = copy_of(bucket[0], tmp_path / "bucket"), tmp_path / "home"
+    (hole,) = (holed / f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc").glob("part-00001*")
+    aside = hole.rename(tmp_path / "aside")
+    whole = harvested(holed, home, max_index_gaps=1.0)
+    assert asked(whole, NEW) == []
+    every = rows(whole, NEW)
+    assert len(every) == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    assert {by for by, _ in every.values()} == {"zipnum"}
+    # a smaller answer adds to what is there, a page is not fetched twice, and what stays is said
+    with_holes = workspace_of(holed, home, via="parquet", max_index_gaps=1.0)
+    (said,) = asked(with_holes, NEW)
+    mixed = rows(with_holes, NEW)
+    named = {by for by, _ in mixed.values()}
+    assert mixed.keys() == every.keys()
+    stayed = sum(by == "zipnum" for by, _ in mixed.values())
+    assert "zipnum" in named
+    assert said.startswith(f"{stayed} captures stay in {NEW} that")
+    assert not [one for one in rows(with_holes, NEW).values() if one[1] is None]
+    # over other holes it takes away nothing of its own answer either, and a whole answer heals the note
+    aside.rename(hole)
+    filled = workspace_of(holed, home, via="parquet")
+    harvest(filled)
+    assert asked(filled, NEW) == []
+    assert rows(filled, NEW).keys() == every.keys()
+    assert {by for by, _ in rows(filled, NEW).values()} == {"parquet"}
+
+
+def test_one_of_two_indexes_takes_away_nothing_that_the_other_named(tmp_path: Path) -> None:
+    spec = replace(TEST, crawls=(CrawlSpec(ARC, cdx=True, segments=1, files_per_segment=2, zipnum_lines=15),))
+    bucket, home = tmp_path / "bucket", tmp_path / "home"
+    truth = ensure(bucket, spec).of(ARC, domain=SITE)
+
+    def zipnum_names(some: Sequence[Capture]) -> None:
+        shutil.rmtree((bucket / cluster_key(ARC)).parent)
+        write_zipnum(bucket, spec, spec.crawls[0], some)
+
+    zipnum_names(truth[::2])
+    both = workspace_of(bucket, home)
+    assert asked(both, ARC) == []
+    every = rows(both, ARC)
+    assert (len(every), {by for by, _ in every.values()}) == (len(truth), {"zipnum", "btree"})
+    # the one with fewer captures, then the one without their times, then both as at first
+    for via, stay in (("zipnum", len(truth) // 2), ("btree", 0), ("auto", 0)):
+        said = asked(workspace_of(bucket, home, via=via), ARC, made=via != "auto")
+        assert [int(note.split()[0]) for note in said] == [stay] * bool(stay), via
+        assert rows(both, ARC) == every, via
+    # what an index named and, whole, names no more goes
+    zipnum_names(truth[2::2])
+    assert asked(workspace_of(bucket, home, via="zipnum"), ARC) != []
+    assert len(rows(both, ARC)) == len(truth) - 1
