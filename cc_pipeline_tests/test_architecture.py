@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cc_pipeline.duck import connect
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 PACKAGE = ROOT / "cc_pipeline"
@@ -29,6 +31,19 @@ def test_what_a_targets_way_names_is_there() -> None:
     for module, function in named:
         places = [path for path in PACKAGE.rglob(f"{module}.py") if f"def {function}(" in path.read_text("utf-8")]
         assert places, (module, function)
+
+
+def test_duckdb_is_opened_in_one_place_which_fetches_no_extension() -> None:
+    """Functions of DuckDB's module would open, or share, connections of their own."""
+    opening = re.compile(
+        r"\bduckdb\.(?:connect|sql|query|execute|from_|read_|default_connection)|duckdb import .*connect"
+    )
+    ours = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    # what is said to a person, who opens the file with it
+    ours["cli/commands/run.py"] = ours["cli/commands/run.py"].replace("f\"duckdb.connect('{shown}'", "")
+    assert [name for name, text in ours.items() if opening.search(text)] == ["duck.py"]
+    with connect() as connection:
+        assert connection.sql("SELECT current_setting('autoinstall_known_extensions')").fetchall() == [(False,)]
 
 
 def test_the_readme_links_every_page() -> None:

@@ -36,6 +36,7 @@ from cc_pipeline.cli.commands import (
     whole_files,
 )
 from cc_pipeline.cli.commands import settings as choices
+from cc_pipeline.cli.guarding import GuardedCommand
 from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
@@ -95,6 +96,7 @@ def _flowing(text: str) -> str:
 
 for _each in (app, facts.app, domains.app, automation.app, harvest.app, url_index.app):
     for _command in _each.registered_commands:
+        _command.cls = GuardedCommand
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_rows
+from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_csv, write_rows
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.errors import UserInputError
 
@@ -82,9 +81,8 @@ def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Wr
         with _parquet(columns, stream) as write:
             yield write
     elif output == "csv":
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        yield lambda table: writer.writerows([as_text(row[name]) for name in columns] for row in _rows(table, columns))
+        write_csv(stream, [columns])
+        yield lambda table: write_csv(stream, ([row[name] for name in columns] for row in _rows(table, columns)))
     elif output == "jsonl":
         yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
     else:

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
+from typing import IO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -21,6 +22,8 @@ from rich.text import Text
 
 from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
+from cc_pipeline.cli.guarding import guarding
+from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import UserInputError, disk_trouble
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
@@ -191,9 +194,8 @@ def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
 def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str = "table") -> None:
     """Writes ``rows`` to standard output in one of ``ROW_FORMATS``. A title is for terminals only."""
     if output == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        write_csv(sys.stdout, [columns])
+        write_csv(sys.stdout, rows)
     elif output == "jsonl":
         for row in rows:
             sys.stdout.write(json_line(dict(zip(columns, row, strict=True))))
@@ -206,6 +208,22 @@ def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 def json_line(row: Mapping[str, object]) -> str:
     """One row as a line of JSON: times in ISO 8601, bytes in hexadecimal digits."""
     return json.dumps(row, default=_jsonable, ensure_ascii=False) + "\n"
+
+
+def write_csv(stream: IO[str], rows: Iterable[Sequence[object]]) -> None:
+    """Writes rows as CSV; texts without formulas where ``--guard-formulas`` was given."""
+    # a carriage return is quoted by all versions of Python where it is part of what ends a line
+    csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_in_csv(value) for value in row] for row in rows)
+
+
+class _Lines:
+    """Ends each line of CSV as the rest of the output does."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> int:
+        return self._stream.write(f"{line[:-2]}\n")
 
 
 def as_text(value: object) -> str:
@@ -242,6 +260,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     with disk_trouble(path), written_whole(path, make_folder=False) as beside:
         beside.touch()
         yield beside
+
+
+def _in_csv(value: object) -> str:
+    return harmless(value) if isinstance(value, str) and guarding() else _cell(value)
 
 
 def _cell(value: object) -> str:

@@ -18,7 +18,9 @@ from typing import Any, Final, TextIO
 import duckdb
 from duckdb import ExpectedResultType, StatementType
 
+from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.cli.output import checked_format, console, format_by_name, notice, show_cut, whole_file, write_aligned
+from cc_pipeline.delivery.formulas import harmless_in_sql
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.lake.reading import last_token, unended
 
@@ -33,6 +35,7 @@ _ANSWERING: Final = (
     StatementType.CALL,
     StatementType.MULTI,
 )
+_TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
 #: Rows that a terminal shows; whoever wants more of them uses a format for programs.
@@ -156,6 +159,8 @@ def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> 
                 value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
             elif kind.id in _NESTED and output != "jsonl":
                 value = f"CAST(to_json({value}) AS VARCHAR)"
+            elif kind.id in _TEXTS and output == "csv" and guarding():
+                value = harmless_in_sql(value)
             if cut is not None and kind.id in ("varchar", "blob", *_NESTED):
                 value = f"left({value}, {cut})"
         quoted = name.replace('"', '""')

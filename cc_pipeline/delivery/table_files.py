@@ -14,6 +14,7 @@ import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.files import Handed, Origin
+from cc_pipeline.delivery.formulas import harmless_in_sql
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.reading import quoted, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
@@ -85,11 +86,13 @@ def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     connection.execute("SET preserve_insertion_order = false")
 
 
-def write_table(connection: duckdb.DuckDBPyConnection, selection: Selection, format: str, path: Path) -> Handed:
-    """Writes the rows of ``selection`` to ``path``. Raises ``UserInputError`` for a query that DuckDB refuses,
-    ``EnvironmentFault`` where it cannot write."""
+def write_table(
+    connection: duckdb.DuckDBPyConnection, selection: Selection, format: str, path: Path, *, guarded: bool = False
+) -> Handed:
+    """Writes the rows of ``selection`` to ``path``; of a ``guarded`` CSV no text is a formula. Raises
+    ``UserInputError`` for a query that DuckDB refuses, ``EnvironmentFault`` where it cannot write."""
     columns = _described(connection, selection.sql)
-    sql = f"SELECT {_columns_as(columns, format)} FROM ({selection.sql})"
+    sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     kv = quoted(f"{selection.name} of cc_pipeline; see the README")
     options = {
         "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
@@ -186,7 +189,7 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 
-def _columns_as(columns: Sequence[tuple[str, str]], format: str) -> str:
+def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) -> str:
     """Columns as a format can show them: times in ISO 8601 in text formats, lists and structs as JSON in CSV."""
     if format not in ("jsonl", "csv"):
         return "*"
@@ -201,6 +204,8 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str) -> str:
             column = f"lower(hex({column})) AS {column}"
         elif format == "csv" and (kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))):
             column = f"to_json({column}) AS {column}"
+        elif format == "csv" and guarded and kind.startswith(("VARCHAR", "ENUM")):
+            column = f"{harmless_in_sql(column)} AS {column}"
         shown.append(column)
     return ", ".join(shown)
 

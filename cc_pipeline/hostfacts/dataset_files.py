@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
@@ -29,7 +28,7 @@ from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.workspace.workspace import Workspace, open_transport
+from cc_pipeline.workspace.workspace import Workspace, open_named
 
 #: A path list is asked for again after a day, and, where it lacks the crawl that is asked for, after an hour.
 _FRESH: Final = timedelta(days=1)
@@ -92,7 +91,7 @@ def dataset_transport(workspace: Workspace, dataset: Dataset) -> Iterator[Transp
     if not dataset.root:
         yield workspace.transport
         return
-    with open_transport(workspace.settings, dataset.root, NO_ACCESS) as transport:
+    with open_named(workspace.settings, dataset.root) as transport:
         yield transport
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import duckdb
 import yaml
 
-from cc_pipeline.addresses import NO_ACCESS, scheme_of
+from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
@@ -23,7 +23,7 @@ from cc_pipeline.hostfacts.dataset_files import forget_files, forget_unknown
 from cc_pipeline.hostfacts.datasets import Dataset, no_such, parse_dataset, read_yaml, ready_made, text_of
 from cc_pipeline.hostfacts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.workspace import open_transport
+from cc_pipeline.workspace.workspace import open_named
 
 #: Bytes of a table on the web that is fetched whole to be joined.
 _MOST_FETCHED: Final = 256 << 20
@@ -88,6 +88,8 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
             made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
             described["where"] |= {"root": str(made.parent), "files": [made.name]}
         text = _text(described)
+    if root := found.dataset.root:
+        open_named(settings, root).close()  # to be refused now and not when it is asked
     place = settings.datasets_path / f"{found.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)
@@ -174,7 +176,7 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
 def _fetched(settings: Settings, address: str) -> bytes:
     root, _, last = address.rpartition("/")
     try:
-        with open_transport(settings, root, NO_ACCESS) as transport:
+        with open_named(settings, root) as transport:
             return transport.read_all(last, _MOST_FETCHED).data
     except DataFault as fault:
         raise EnvironmentFault(

@@ -71,7 +71,6 @@ def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
 
     Raises ``EnvironmentFault`` where there is no ``httpfs`` for this DuckDB, and where there are no credentials.
     """
-    connection.execute("SET autoinstall_known_extensions = false")
     packaged = _packaged_extension()
     try:
         connection.execute(f"LOAD {quoted(str(packaged))}" if packaged else "LOAD httpfs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import time
@@ -14,6 +13,7 @@ from aiohappyeyeballs import start_connection
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, NoAnswerKind, Timeouts
+from cc_pipeline.stores.opening import is_public
 
 #: Bytes of heads, chunk lengths and trailers that may come in a row without a byte of the body.
 _MAX_OVERHEAD: Final = 64 << 10
@@ -300,11 +300,3 @@ class ConnectionPool:
         self._close_idle()
         for connection in tuple(self._busy):
             connection.fail("connection_reset", "the transport was closed")
-
-
-def is_public(address: object) -> bool:
-    """Whether a numeric address can be reached from everywhere, and means one host."""
-    found = ipaddress.ip_address(str(address).partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = found if mapped is None else mapped
-    return found.is_global and not found.is_multicast

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import Answer, Listed, Span
 
 _STATUS_OF_ERRNO: Final = {
@@ -27,20 +27,37 @@ _STATUS_OF_ERRNO: Final = {
 
 
 class LocalStore:
-    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path."""
+    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path, and of a
+    ``bounded`` one by no link either: that raises ``EnvironmentFault``, which names the link."""
 
     host = "local"
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, bounded: bool = False) -> None:
         self.root = Path(root).expanduser().absolute()
         self._prefix = str(self.root) + os.sep
+        self._within = os.path.join(os.path.realpath(self.root), "") if bounded else None
 
     def path(self, key: str) -> Path:
-        """The file of a key. Raises ``UserInputError`` for a key that would leave the root."""
+        """The file of a key. Raises ``UserInputError`` for a key that would leave the root, ``EnvironmentFault`` for a
+        link that does."""
         parts = key.split("/")
         if not key or key.startswith("/") or ".." in parts or "\0" in key:
             raise UserInputError(f"{key!r} is not a key below {self.root}")
-        return Path(self._prefix + key)
+        path = Path(self._prefix + key)
+        if self._leads_out(path):
+            raise self._named_link(path)
+        return path
+
+    def _leads_out(self, path: Path) -> bool:
+        return self._within is not None and not os.path.realpath(path).startswith(self._within)
+
+    def _named_link(self, path: Path) -> EnvironmentFault:
+        below = [one for one in (*reversed(path.parents), path) if self.root in one.parents]
+        link = next((one for one in below if self._leads_out(one)), path)
+        return EnvironmentFault(
+            f"{link} is a link to {os.path.realpath(link)}, which is not below the folder {self.root}",
+            "Put or mount the files there, or name the folder that holds both.",
+        )
 
     def url(self, key: str) -> str:
         return self.path(key).as_uri()

@@ -7,18 +7,22 @@ botocore, a web address no botocore.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, shown, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, shown, split_access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import S3Options, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
+
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 
 
 def open_store(
@@ -28,23 +32,26 @@ def open_store(
     timeouts: Timeouts | None = None,
     s3: S3Options | None = None,
     access: Access = NO_ACCESS,
+    bounded: bool = False,
+    public_only: bool = False,
 ) -> Store:
     """The store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    ``access`` is sent to an HTTP place whose address has no credentials of its own. This sends no request yet. Raises
-    ``UserInputError`` for anything else.
+    ``access`` is sent to an HTTP place whose address has no credentials of its own. No link leads out of a ``bounded``
+    folder, and a web place that is ``public_only`` is not of this machine or a private network. This sends no request
+    yet. Raises ``UserInputError`` for anything else.
     """
     scheme = scheme_of(root)
     root, own = split_access(root)
     if not scheme:
         if not root:
             raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
-        return LocalStore(root)
+        return LocalStore(root, bounded=bounded)
     parts = urlsplit(root)
     if scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise UserInputError(f"{shown(root)!r} names another machine; write file:///path")
-        return LocalStore(Path(unquote(parts.path)))
+        return LocalStore(Path(unquote(parts.path)), bounded=bounded)
     if not parts.netloc:
         raise UserInputError(f"{root!r} names no host or bucket")
     if scheme == "s3":
@@ -58,7 +65,13 @@ def open_store(
     if scheme in ("http", "https"):
         from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
 
-        return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)), own or access)
+        if public_only and not may_be_public(host_of(root)):
+            raise UserInputError(
+                f"{shown(root)} is of this machine or a private network, where nothing but the source and its mirrors "
+                "is asked; copy it into a folder"
+            )
+        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
+        return HttpStore(root, client, own or access)
     raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
 
@@ -82,6 +95,26 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def may_be_public(host: str) -> bool:
+    """Whether a host is a name (whose addresses are looked at when it is connected to) or a public address."""
+    if is_loopback(host):
+        return False
+    try:
+        return is_public(host)
+    except ValueError:
+        # a last part that is a number makes it an address in a form of old: 2130706433, 0x7f.1
+        return _NUMBER.fullmatch(host.rpartition(".")[2]) is None
+
+
+def is_public(address: object) -> bool:
+    """Whether a numeric address can be reached from everywhere, and means one host. Raises ``ValueError`` for a
+    name."""
+    found = ipaddress.ip_address(str(address).partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    found = found if mapped is None else mapped
+    return found.is_global and not found.is_multicast
 
 
 def system_proxy(url: str) -> str | None:

@@ -16,7 +16,8 @@ from yarl import URL
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.connections import ConnectionPool, is_public
+from cc_pipeline.stores.connections import ConnectionPool
+from cc_pipeline.stores.opening import is_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 

@@ -135,7 +135,8 @@ _ADVICE: Final = {
     FaultKind.UNAUTHORIZED: "The source does not take the credentials, or wants some: check them",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
-    FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS",
+    FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS; "
+    "of a private network only the source and its mirrors are asked",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",

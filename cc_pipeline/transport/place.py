@@ -158,7 +158,7 @@ class PlaceOptions:
     refuses; among several places it is passed over instead. ``outage`` is for several places alone: each host is left
     alone then while it gives nothing. ``redirects`` are hosts that a web place may redirect to (``redirects.py``),
     beside those it is known to. ``watch`` sees each request to a web place or a bucket, and its answer as it came, but
-    not what a redirect leads to.
+    not what a redirect leads to. ``bounded`` and ``public_only`` are as in ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -174,6 +174,8 @@ class PlaceOptions:
     outage: OutagePolicy | None = None
     redirects: tuple[str, ...] = ()
     watch: Watch | None = None
+    bounded: bool = False
+    public_only: bool = False
 
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
@@ -201,6 +203,8 @@ class Place:
             timeouts=options.timeouts,
             s3=options.s3_at(self.source),
             access=own or access,
+            bounded=options.bounded,
+            public_only=options.public_only,
         )
         self.local = self._opened if isinstance(self._opened, LocalStore) else None
         self.store: Store = self._opened

@@ -6,7 +6,6 @@ it redirects to expires, lets somebody in, and is kept nowhere.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from cc_pipeline.addresses import host_of, scheme_of, shown
 from cc_pipeline.stores.answer import Answer, NoAnswer
-from cc_pipeline.stores.opening import is_loopback
+from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.gate import Gate, GateClosed
@@ -35,7 +34,6 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 #: Neither spaces nor anything that would end the head of a request.
 _SENDABLE: Final = re.compile(r"[!-~]+")
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 #: What Hugging Face says of an object at the redirect to it.
 _SIZE, _ETAG = "x-linked-size", "x-linked-etag"
 
@@ -66,7 +64,7 @@ def target_of(asked: str, location: str, declared: Sequence[str]) -> str:
     plain = (here.scheme, there.scheme) == ("http", "http") and from_here and to_loopback
     if not plain and (here.scheme, there.scheme) != ("https", "https"):
         raise Undeclared(f"a redirect to {there.scheme}://{name}: only https leads to https")
-    if not from_here and not _may_be_public(to_host):
+    if not from_here and not may_be_public(to_host):
         raise Undeclared(f"a redirect to {name}, which is an address of a private network")
     same = (here.scheme, _netloc(here)) == (there.scheme, name)
     if not same and not any(_fits(name, pattern) for pattern in declared):
@@ -92,17 +90,6 @@ def _netloc(parts: SplitResult) -> str:
 
 def _fits(name: str, pattern: str) -> bool:
     return re.fullmatch("[a-z0-9-]*".join(map(re.escape, pattern.split("*"))), name) is not None
-
-
-def _may_be_public(host: str) -> bool:
-    """Whether a host is a name (whose addresses are looked at when it is connected to) or a public address."""
-    if is_loopback(host):
-        return False
-    try:
-        return ipaddress.ip_address(host).is_global
-    except ValueError:
-        # a last part that is a number makes it an address in a form of old: 2130706433, 0x7f.1
-        return _NUMBER.fullmatch(host.rpartition(".")[2]) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
@@ -279,9 +279,11 @@ def open_transport(
     *,
     mirrors: Sequence[tuple[str, Access]] = (),
     watch: Watch | None = None,
+    public_only: bool = False,
 ) -> Transport:
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
-    ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact."""
+    ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact, and for a place that is not
+    public where it is to be."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
         refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
     return Transport(
@@ -301,11 +303,20 @@ def open_transport(
                 for name, one in settings.s3_buckets.items()
             },
             watch=watch,
+            bounded=root in settings.sources,
+            public_only=public_only,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
         mirrors=mirrors,
         access=access,
     )
+
+
+def open_named(settings: Settings, root: str) -> Transport:
+    """A transport to a place that a file names, and no setting: to no address of this machine or of a private network,
+    but for the hosts of the source and its mirrors. Raises as :func:`open_transport`."""
+    known = {host_of(place) for place in settings.sources}
+    return open_transport(settings, root, NO_ACCESS, public_only=host_of(root) not in known)
 
 
 def open_lake(settings: Settings) -> Lake:

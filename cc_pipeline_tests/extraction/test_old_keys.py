@@ -23,7 +23,7 @@ from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import Bucket, due, extract, workspace_of
+from cc_pipeline_tests.world import Bucket, copy_of, due, extract, workspace_of
 
 CRAWL, NEW = "CC-MAIN-2015-35", "CC-MAIN-2018-05"
 SITE, SET, OTHER = "example.com", "set:press = example.org, exemple-example.fr", "example.org"
@@ -109,11 +109,9 @@ def test_a_home_of_before_heals_by_one_run_and_no_index_is_asked(
 
 def test_captures_that_came_under_such_keys_stay(old: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of one's own may have been copied with the folder: what came from it is right."""
-    copied = tmp_path / "bucket"
-    (copied / "common-crawl").mkdir(parents=True)
-    (copied / "common-crawl/crawl-data").symlink_to(old[0] / "crawl-data")
-    for name in ("crawl-data", "cc-index", "collinfo.json"):
-        (copied / name).symlink_to(old[0] / name)
+    copied = copy_of(old[0], tmp_path / "bucket")
+    (copied / "common-crawl").mkdir()
+    (copied / "common-crawl/crawl-data").symlink_to(copied / "crawl-data")
     workspace = workspace_of(copied, tmp_path / "home", via="zipnum")
     with monkeypatch.context() as patched:
         patched.setattr(locator, "todays_key", lambda name: name)

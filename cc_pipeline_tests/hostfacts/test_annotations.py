@@ -15,6 +15,9 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.hostfacts.annotations import read_action, read_join
 from cc_pipeline.hostfacts.known import add_dataset
+from cc_pipeline.stores import opening
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.workspace import open_named
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import workspace_of
 
@@ -180,15 +183,48 @@ def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
 
 
 def test_a_packed_table_on_the_web_is_unpacked(tmp_path: Path) -> None:
-    home = workspace_of(tmp_path, tmp_path / "home").settings
     (tmp_path / "scores.csv.gz").write_bytes(gzip.compress(b"host,score\nb.org,2\na.org,1\n"))
     with FaultServer(tmp_path) as server:
+        home = workspace_of(server.url, tmp_path / "home").settings
         (tmp_path / "join_scores.yaml").write_text(
             f"table: {{source: {{url: {server.url}scores.csv.gz}}}}\nright_columns: [score]\n"
             "join_columns: {left: url_host_name, right: host}\n"
         )
         added = add_dataset(home, tmp_path / "join_scores.yaml")
     assert _rows(f"{added.dataset.root}/{added.dataset.files[0]}") == [("a.org", 1), ("b.org", 2)]
+
+
+PRIVATE = ("127.0.0.1:9", "localhost:9", "[::1]", "169.254.169.254", "10.1.2.3", "192.168.0.1", "172.16.0.1", "0x7f.1")
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_a_file_may_not_name_an_address_of_this_machine_or_a_private_network(tmp_path: Path, host: str) -> None:
+    of_public = workspace_of("https://data.example.com", tmp_path / "home").settings
+    file = tmp_path / "join_scores.yaml"
+    texts = (
+        f"table: {{source: {{url: 'http://{host}/a/scores.csv'}}}}\n"
+        "right_columns: [score]\njoin_columns: {left: url_host_name, right: host}\n",
+        f"name: scores\nwhere: {{root: 'http://{host}/a', files: [scores.parquet]}}\n"
+        "key: {column: host, form: host, www: kept}\ncolumns: [score]\n",
+    )
+    for text in texts:
+        file.write_text(text)
+        with pytest.raises(UserInputError, match="this machine or a private network"):
+            add_dataset(of_public, file)
+    assert not list(of_public.datasets_path.glob("*.*"))
+    # where the source or a mirror is, the person is
+    at_home = workspace_of(f"http://{host}/bucket", tmp_path / "mine").settings
+    add_dataset(at_home, file)
+    open_named(at_home, f"http://{host}/a").close()
+
+
+def test_what_a_name_stands_for_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = workspace_of("https://data.example.com", tmp_path / "home").settings
+    monkeypatch.setattr(opening, "may_be_public", lambda host: True)  # as of a name that nobody knows
+    with open_named(home, "http://localhost:9/a") as transport, pytest.raises(RangeFault) as refused:
+        transport.read_all("scores.parquet")
+    assert refused.value.kind is FaultKind.REDIRECTED
+    assert "localhost is a name of a private network's address" in str(refused.value)
 
 
 def _rows(file: str) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.stores.answer import NoAnswer, Timeouts
-from cc_pipeline.stores.connections import is_public
+from cc_pipeline.stores.opening import is_public
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after

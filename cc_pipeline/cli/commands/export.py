@@ -11,6 +11,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -101,12 +102,15 @@ def _export_rows(
 ) -> None:
     from cc_pipeline.delivery import table_files
     from cc_pipeline.delivery.files import scratch_beside
+    from cc_pipeline.delivery.formulas import GUARDED
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
     with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
-        asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
+        asked = [GUARDED] if chosen == "csv" and guarding() else []
+        if crawls:
+            asked.append(f"crawls: {', '.join(crawls)}")
         if domains:
             asked.append(f"targets: {', '.join(domains)}")
         selections: list[Selection]
@@ -144,13 +148,13 @@ def _write(
         write_readme(readme_beside(out), title, origin, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:
-            handed = [table_files.write_table(connection, selections[0], chosen, path)]
+            handed = [table_files.write_table(connection, selections[0], chosen, path, guarded=guarding())]
         write_readme(readme_beside(out), title, origin, handed, [out])
     else:
         with whole_folder(out) as folder:
             files = [folder / f"{one.name}{table_files.SUFFIX[chosen]}" for one in selections]
             handed = [
-                table_files.write_table(connection, one, chosen, path)
+                table_files.write_table(connection, one, chosen, path, guarded=guarding())
                 for one, path in zip(selections, files, strict=True)
             ]
             write_readme(folder / README, title, origin, handed, files, root=folder)

@@ -1,0 +1,72 @@
+"""Text of strangers in CSV: exact, and on request nothing that a spreadsheet would run."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import typer
+
+from cc_pipeline.cli import app, guarding
+from cc_pipeline.cli.capture_output import SCHEMA, capture_writer
+from cc_pipeline.cli.output import write_rows
+from cc_pipeline.delivery.files import readme_beside
+from cc_pipeline_tests.cli.conftest import Cli, World
+
+#: Cells as they are, and as they are made harmless; numbers are no text.
+CELLS = {
+    "=1+1": "'=1+1", "+a": "'+a", "-a": "'-a", "@a": "'@a", "\ta": "'\ta", "\ra": "'\ra", "": "", "'=a": "'=a",
+    "a=1": "a=1", " =a": " =a", "é": "é",
+}  # fmt: skip
+QUERY = "SELECT unnest([{}]) AS text, -1 AS number".format(
+    ", ".join("'{}'".format(cell.replace("'", "''")) for cell in CELLS)
+)
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))[1:]
+
+
+@pytest.fixture
+def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "_given", [True])
+
+
+@pytest.mark.parametrize("flags", [(), ("--guard-formulas",)])
+def test_queries_and_exports_are_exact_and_harmless_on_request(
+    cli: Cli, world: World, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    wanted = [[CELLS[cell] if flags else cell, "-1"] for cell in CELLS]
+    out, place = tmp_path / "out.csv", ("--home", world.home)
+    for words in (("sql", QUERY), ("export", "--query", QUERY)):
+        assert cli(*words, "--out", out, *flags, *place).status == 0
+        with out.open(newline="") as stream:
+            assert sorted(read(stream.read())) == sorted(wanted), words
+    assert ("--guard-formulas" in readme_beside(out).read_text("utf-8")) == bool(flags)
+    said = cli("sql", "SELECT '=1' AS a, -1 AS b", "--json", *flags, *place)
+    assert said.out == '{"a":"=1","b":-1}\n'
+
+
+@pytest.mark.usefixtures("_asked")
+def test_so_are_rows_and_captures_that_python_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows("", ["text", "number"], [(cell, -1) for cell in CELLS], "csv")
+    assert read(capsys.readouterr().out) == [[cell, "-1"] for cell in CELLS.values()]
+    columns = {name: [None] for name in SCHEMA.names} | {"url": ["=1+1"], "fetch_status": [-1]}
+    with capture_writer("csv", ["url", "fetch_status"], tmp_path / "captures.csv") as write:
+        write(pa.table({name: columns[name] for name in ("url", "fetch_status")}))
+    assert read((tmp_path / "captures.csv").read_text("utf-8")) == [["'=1+1", "-1"]]
+
+
+def test_every_command_with_csv_has_the_flag_and_no_other() -> None:
+    def walk(command: object, name: str) -> dict[str, set[str]]:
+        nested = getattr(command, "commands", {})
+        found = {f"{name} {one}": walk(below, f"{name} {one}") for one, below in nested.items()}
+        own = {option for given in getattr(command, "params", ()) for option in given.opts}
+        return {name: own} | {path: flags for below in found.values() for path, flags in below.items()}
+
+    flags = walk(typer.main.get_command(app.app), "cc-pipeline")
+    with_csv = {name for name, own in flags.items() if "--format" in own} - {"cc-pipeline dataset"}
+    assert {name for name, own in flags.items() if "--guard-formulas" in own} == with_csv
