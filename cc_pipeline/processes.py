@@ -15,6 +15,8 @@ _MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
 #: States of a process that has ended, and whose parent has not asked how.
 _ENDED = ("Z", "X")
 _UNKNOWN = ("0", "0" * 8)
+#: The system tells when it started in whole seconds.
+_CLOCK_SECONDS = 1.5
 
 
 def this_process() -> str:
@@ -47,6 +49,17 @@ def started(number: int) -> str:
         return "" if fields[0] in _ENDED else fields[19]
     except (OSError, IndexError):
         return ""
+
+
+def lived_at(number: int, when: float) -> bool:
+    """Whether the process of this machine that had a number at ``when`` (seconds since the epoch) lives: ids come round
+    again, and one that got it later began later."""
+    ticks = started(number)
+    try:
+        boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
+    except (OSError, StopIteration):
+        return bool(ticks)
+    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= when + _CLOCK_SECONDS
 
 
 @cache

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import socket
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
-from cc_pipeline.defs.automation.flight import made_by
-from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
+from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of, open_backfill_ids
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
@@ -32,6 +34,7 @@ MACHINE_TAG = "cc_pipeline/launched_on"
 SERVER_TAG = ".dagster/grpc_info"
 _CONNECT_SECONDS = 2.0
 
+_BACKFILL_TAG = "dagster/backfill"
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 DAGSTER_YAML = """\
@@ -45,6 +48,9 @@ concurrency:
     # a long backfill leaves a place for what a person launches
     tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
+run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}
+# a run whose code server is being started stays in the queue, for ten minutes at most
+run_queue: {max_user_code_failure_retries: 60, user_code_failure_retry_delay: 10}
 # a run over a range writes what it plans before it starts: six events a partition
 run_monitoring: {enabled: true, start_timeout_seconds: 1800, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
@@ -61,37 +67,62 @@ DOTENV = """\
 # Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
 CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
 DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
+# a backfill waits for a code server that is being started
+{flag}=${{{flag}:-1}}
 """
-_OF_BEFORE = re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n")
+#: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
+BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
+_OF_BEFORE = (
+    re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n"),
+    re.compile(
+        r"# Written once by cc-pipeline.*\nCC_PIPELINE_HOME=\$\{CC_PIPELINE_HOME:-(?P<home>.+)\}\n"
+        r"DAGSTER_HOME=\$\{CC_PIPELINE_HOME\}/dagster\n"
+    ),
+)
+#: What earlier versions wrote as ``dagster.yaml`` (SHA-256).
+_YAML_OF_BEFORE: Final = frozenset(
+    {
+        "0637cafb1edf01956d4768ebe5b17474d2cc3a78a1bb6d3a89287595a9f852f5",
+        "6a589350a9ec5eea5d3f46746c77cdb929bae6aa46b1b60ebfc6ea63033a7705",
+        "77fc85364a58d5e487f4478bea0a1d80b03954faf8d35c8c94e3cbbff26037b3",
+        "8d26376f52aec3be2470a8c9148191a63f4cb7ead11934f473b700c3b08c2479",
+        "c57aba3e5cdb370daf89dfa4a27635e1d726de3ea5c99990d894c54b95f132f8",
+    }
+)
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
     Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
-    earlier versions wrote there, which won over the environment, is written anew.
+    earlier versions wrote is written anew.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    missing = {} if (settings.dagster_home / "dagster.yaml").exists() else {"dagster.yaml": DAGSTER_YAML}
-    wanted = {settings.dagster_home / name: text for name, text in missing.items()}
+    config = settings.dagster_home / "dagster.yaml"
+    wanted = {} if _is_of_now(config) else {config: DAGSTER_YAML}
     env = folder / ".env"
     before = env.read_text("utf-8") if env.exists() else None
     if before is None:
-        wanted[env] = DOTENV.format(home=settings.home)
-    elif named := _OF_BEFORE.fullmatch(before):
-        wanted[env] = DOTENV.format(home=named["home"])
+        wanted[env] = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT)
+    elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
+        wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT)
     for path, text in wanted.items():
         path.write_text(text, "utf-8")
     return list(wanted)
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder with its ``dagster.yaml``."""
+    """Makes the instance's folder with its ``dagster.yaml``; what an earlier version wrote there is written anew."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
-    if not config.exists():
-        config.write_text(DAGSTER_YAML, "utf-8")
+    if not _is_of_now(config):
+        write_whole(config, DAGSTER_YAML)
+
+
+def _is_of_now(config: Path) -> bool:
+    """Whether a ``dagster.yaml`` is there that is a person's own, or of this version."""
+    return config.exists() and hashlib.sha256(config.read_bytes()).hexdigest() not in _YAML_OF_BEFORE
 
 
 def workspace_file(settings: Settings) -> Path:
@@ -157,7 +188,18 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
             why = f"its process {number} was killed" if of_a_command(run) else of_server
             end_run(instance, run, why)
             ended.append(run.run_id)
-    return ended
+    return ended + _cancel_phantoms(instance)
+
+
+def _cancel_phantoms(instance: dg.DagsterInstance) -> list[str]:
+    """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
+    nobodys = [run for run in phantoms(instance) if not of_a_command(run)]
+    # the daemon itself goes on with those of a backfill that it has not ended
+    open_ones = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in nobodys) else set()
+    nobodys = [run for run in nobodys if run.tags.get(_BACKFILL_TAG) not in open_ones]
+    for run in nobodys:
+        instance.report_run_canceled(run, "it was created and never queued: what asked for it failed, or was killed")
+    return [run.run_id for run in nobodys]
 
 
 def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
@@ -190,14 +232,19 @@ def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, 
     return {partition_key(*pair): run.run_id for run in runs for pair in of_run[run.run_id]}
 
 
+def lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
+    """Whether a run may still have a process; yes, where that cannot be told from here. ``hosts`` as in
+    :func:`end_runs_of_dead_processes`."""
+    return _lives(instance, run, hosts, workers_of(instance, [run.run_id]).get(run.run_id, ""))
+
+
 def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
     """Whether a run may still have a process; yes, where that cannot be told from here. ``worker`` is the mark of the
     process that executes it, if it noted one: it may outlive the server that started it."""
     if not of_a_command(run):
         gone = processes.is_gone(worker)
-        if gone is None:
-            return _has_server(instance, run, hosts)
-        return not gone or _has_ended(instance, run)
+        lives = _has_server(instance, run, hosts) if gone is None else not gone
+        return lives or _has_ended(instance, run)
     mark = run.tags[PROCESS_TAG]
     number, _, since = mark.partition("-")
     if since.isdigit():  # of versions before, which knew one machine
@@ -212,23 +259,38 @@ def of_a_command(run: dg.DagsterRun) -> bool:
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
+    """Whether a run that noted no process, and that no command line started, may still have one; yes, where that cannot
+    be told."""
+    starting = run.status is dg.DagsterRunStatus.STARTING
+    if starting and SERVER_TAG not in run.tags:
+        # the daemon took it out of the queue, and may have been killed before it gave it to a server
+        return not is_silent(instance, run)
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         if hosts > 1 and _is_of_one_machine(server) and run.tags.get(MACHINE_TAG) != processes.this_machine():
             return True  # the same address is another server here
         try:
             if not answers(server):
-                return False
+                return _is_of_one_machine(server) and _has_worker(instance, run)
         except OSError:
             # a host that is off, or out of reach: that it will never come back can only a person say
             return not _was_taken_out(instance, run)
         # a server is told of a run before the run says that it has started, and forgets it after it has ended
-        if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
+        if executes(server, run.run_id) or (starting and not is_silent(instance, run)):
             return True
     except Exception:  # a tag of another launcher, or a server that is too busy to answer
         return True
-    return _has_ended(instance, run)
+    return _is_of_one_machine(server) and _has_worker(instance, run)
+
+
+def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the process lives that a server of this machine started for a run, and that has not noted itself yet: it
+    goes on when its server is killed."""
+    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        told = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
+        if isinstance(told, dg.TextMetadataValue) and processes.lived_at(int(told.value or 0), entry.timestamp):
+            return True
+    return False
 
 
 def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -1,9 +1,11 @@
 """Everything that reaches behind Dagster's public interface, so that an upgrade breaks one file.
 
-Seven private modules are imported, each for what the public names cannot do:
+Nine private modules are imported, each for what the public names cannot do:
 
 - ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
-- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``);
+- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``), as those
+  of ``dagster_postgres`` (``create_pg_engine``);
+- ``_core.launcher``, ``_core.errors``: what a launcher tells of a run's process, and of a server that is away;
 - ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
 - ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
@@ -148,6 +150,26 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _normal(connection: Any, _: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
+
+
+@cache
+def keep_connections() -> None:
+    """Lets Dagster's PostgreSQL storages of this process share one engine for each database, which keeps a few
+    connections. The webserver makes engines of its own, which keep one."""
+    engines: dict[str, Any] = {}
+
+    def pooled(create: Callable[..., Any], address: str, provider: Any = None, **options: Any) -> Any:
+        if options.pop("poolclass", None) is None:
+            return create(address, provider, **options)
+        if address not in engines:
+            # the server may have been started anew, and ends what is idle for long
+            kept = {"pool_size": 2, "max_overflow": 30, "pool_pre_ping": True, "pool_recycle": 1_800}
+            engines[address] = create(address, provider, **options, **kept)
+        return engines[address]
+
+    for name in ("run_storage.run_storage", "event_log.event_log", "schedule_storage.schedule_storage"):
+        module: Any = import_module(f"dagster_postgres.{name}")
+        module.create_pg_engine = partial(pooled, module.create_pg_engine)
 
 
 @cache
@@ -397,6 +419,14 @@ def origin_of(name: str) -> Any:
     return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
 
 
+def open_backfill_ids(instance: dg.DagsterInstance) -> set[str]:
+    """The ids of the backfills of the UI that are going on, or being ended."""
+    backfills = import_module("dagster._core.execution.backfill")
+    states = backfills.BulkActionStatus
+    going_on = backfills.BulkActionsFilter(statuses=[states.REQUESTED, states.CANCELING, states.FAILING])
+    return {one.backfill_id for one in instance.get_backfills(filters=going_on)}
+
+
 def executes(server: Mapping[str, Any], run_id: str) -> bool:
     """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
 
@@ -420,6 +450,22 @@ def launcher_of(instance: dg.DagsterInstance) -> object:
     """What starts the queued runs of an instance."""
     shown: Any = instance
     return shown.run_launcher
+
+
+def health(*, found: bool) -> object:
+    """What a launcher tells Dagster's monitoring of the process of a run."""
+    launchers = import_module("dagster._core.launcher")
+    states = launchers.WorkerStatus
+    if found:
+        return launchers.CheckRunHealthResult(states.RUNNING)
+    return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
+
+
+def unreachable(why: str) -> Exception:
+    """The error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in ``dagster.yaml``);
+    any other one fails the run."""
+    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(why)
+    return error
 
 
 def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:

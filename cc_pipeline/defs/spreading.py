@@ -10,8 +10,9 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
 from cc_pipeline.defs.instance import MACHINE_TAG, answers, server_of
-from cc_pipeline.defs.internals import launcher_of, start_on
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.defs.internals import launcher_of, start_on, unreachable
+from cc_pipeline.defs.watching import WatchingRunLauncher
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
 
 Server = tuple[str, int]
@@ -24,7 +25,7 @@ _CONFIG = {
 }
 
 
-class SpreadingRunLauncher(dg.DefaultRunLauncher):
+class SpreadingRunLauncher(WatchingRunLauncher):
     """Gives each run to the code server of one of several hosts, where it is a process as any other run.
 
     The tag that Dagster's own launcher writes says where, so that ending a run asks the right host.
@@ -33,6 +34,7 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
     def __init__(self, hosts: Sequence[Server], inst_data: Any = None) -> None:
         super().__init__(inst_data)
         self.hosts = tuple(hosts)
+        self.host_count = len(self.hosts)
 
     @classmethod
     def config_type(cls) -> Any:
@@ -45,16 +47,16 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
         return cls([(one["host"], one["port"]) for one in config_value["hosts"]], inst_data)
 
     def launch_run(self, context: Any) -> None:
-        """Starts a run on the host of its turn. Raises ``EnvironmentFault`` where no host that may take it answers."""
+        """Starts a run on the host of its turn. Raises what puts it back into the queue where no host that may take it
+        answers."""
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
         turn = self._in_turn(instance, run)
         found = next((server for server in turn if _listens(server)), None)
         if found is None:
-            raise EnvironmentFault(
-                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}",
-                "Start the code server of that host (dagster api grpc), or take the host out of run_launcher in "
-                "dagster.yaml; then launch the run again.",
+            raise unreachable(
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}. Start the "
+                "code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
             )
         instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
         # another host is not tried after this one: it may have begun the run and answered too late

@@ -9,7 +9,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.defs.instance import DAGSTER_YAML
+from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML
 
 #: Where the folder lies inside the containers.
 IN_CONTAINER: Final = "/srv/cc_pipeline"
@@ -36,11 +36,11 @@ def team_files(team: Team) -> Mapping[str, str]:
     """The files by their path in the folder. None of them has a secret; ``.env`` has the lines for them."""
     bucket, _, prefix = team.logs.removeprefix("s3://").partition("/")
     words = {
-        "common": _for_hosts(DAGSTER_YAML.split("\n", 2)[2], len(team.hosts)),
-        "launcher": _LAUNCHER + "".join(_SERVER.format(*server) for server in team.hosts) if team.hosts else "",
+        "common": _for_hosts(DAGSTER_YAML.split("\n", 2)[2], team.hosts),
         "hosts": _HOSTS.format(len(team.hosts)) if team.hosts else "",
         "code_host": team.hosts[0][0] if team.hosts else "127.0.0.1",
         "code_port": str(team.hosts[0][1] if team.hosts else 4000),
+        "flag": BACKFILLS_WAIT,
         "bucket": bucket,
         "prefix": prefix.strip("/") or "compute-logs",
         "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
@@ -57,18 +57,21 @@ def team_files(team: Team) -> Mapping[str, str]:
     return {path: Template(text).substitute(words) for path, text in _FILES.items()}
 
 
-def _for_hosts(common: str, hosts: int) -> str:
-    """The queue of one host (two runs at a time, one of them a backfill's) as that of several."""
-    runs = 2 * max(1, hosts)
+def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
+    """The queue of one host (two runs at a time, one of them a backfill's) and its launcher as those of several."""
+    runs = 2 * max(1, len(hosts))
+    spreading = _LAUNCHER + "".join(_SERVER.format(*server) for server in hosts)
     for before, after in (
         ("max_concurrent_runs: 2", f"max_concurrent_runs: {runs}"),
         ("value: backfill, limit: 1}", f"value: backfill, limit: {runs - 1}}}"),
+        (_ONE_LAUNCHER, spreading if hosts else _ONE_LAUNCHER),
     ):
         assert before in common
         common = common.replace(before, after)
     return common
 
 
+_ONE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}\n"
 #: Where runs go. Names, not addresses of loopback: daemon, webserver and every host ask them.
 _LAUNCHER = """\
 run_launcher:
@@ -86,16 +89,20 @@ CC_PIPELINE_HOSTS={}
 
 _DAGSTER_YAML = """\
 # Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
-${common}${launcher}storage:
-  postgres:
-    postgres_db:
-      # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
-      scheme: postgresql+psycopg2
-      hostname: {env: PGHOST}
-      port: {env: PGPORT}
-      db_name: {env: PGDATABASE}
-      username: {env: PGUSER}
-      password: {env: PGPASSWORD}
+${common}storage:
+  custom:
+    # Dagster's own storage (postgres:) with connections that are kept
+    module: cc_pipeline.defs.pooled
+    class: PooledPostgresStorage
+    config:
+      postgres_db:
+        # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
+        scheme: postgresql+psycopg2
+        hostname: {env: PGHOST}
+        port: {env: PGPORT}
+        db_name: {env: PGDATABASE}
+        username: {env: PGUSER}
+        password: {env: PGPASSWORD}
 compute_logs:
   module: dagster_aws.s3.compute_log_manager
   class: S3ComputeLogManager
@@ -141,6 +148,8 @@ PGDATABASE=dagster
 PGUSER=dagster
 PGPASSWORD=
 
+# a backfill waits for a code server that is being started
+${flag}=1
 # where webserver and daemon find the code server
 CC_PIPELINE_CODE_HOST=${code_host}
 CC_PIPELINE_CODE_PORT=${code_port}

@@ -8,11 +8,12 @@ from typing import cast
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterUserCodeUnreachableError
 
 from cc_pipeline.defs import spreading
 from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG
 from cc_pipeline.defs.spreading import Server, SpreadingRunLauncher, refuse_alone
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
 from cc_pipeline_tests.defs.graph import keys_tags
 
@@ -73,7 +74,8 @@ def test_a_host_that_does_not_answer_is_passed_over_and_none_is_an_error(hosts: 
     hosts.up = {ONE}
     assert {hosts.given("extract_domain") for _ in range(3)} == {ONE}
     hosts.up = {TWO}
-    with pytest.raises(EnvironmentFault, match=r"one\.internal:4000"):
+    # after this error, and no other, Dagster puts the run back into the queue
+    with pytest.raises(DagsterUserCodeUnreachableError, match=r"one\.internal:4000"):
         hosts.given("publish")
     assert hosts.given("extract_domain") == TWO
 

@@ -160,7 +160,7 @@ def migrate(
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
-    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance, workspace_file
+    from cc_pipeline.defs.instance import BACKFILLS_WAIT, end_runs_of_gone_servers, prepare_instance, workspace_file
 
     settings = load_settings(home=home)
     prepare_instance(settings)
@@ -177,7 +177,7 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
-        status = serve([command, *arguments], settings.dagster_home, {**os.environ, **told})
+        status = serve([command, *arguments], settings.dagster_home, {BACKFILLS_WAIT: "1", **os.environ, **told})
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)

@@ -35,6 +35,9 @@ UNFINISHED: Final = (
 #: the run, since a run that repeats another has the tags of that one.
 MADE_TAG: Final = "cc_pipeline/made"
 _RETRY_TAG: Final = "dagster/retry_number"
+#: A run that was created, writes no event and is not given to anybody for so long never will be: what created it failed
+#: or was killed. Writing what a run over a range plans takes minutes, but not without an event.
+FORGOTTEN: Final = timedelta(minutes=10)
 #: Failures are remembered for so long.
 REMEMBERED: Final = timedelta(days=7)
 #: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
@@ -79,12 +82,15 @@ class Failed:
 
 
 def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
-    """What is in flight now; ``but_made``: without runs that have made what they make (``MADE_TAG``), and what they
-    were for."""
+    """What is in flight now: what a process makes or a queue holds, but no :func:`phantoms`. ``but_made``: without runs
+    that have made what they make (``MADE_TAG``), and what they were for."""
     pairs: set[Pair] = set()
     made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
     unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run)]
+    if any(run.status is dg.DagsterRunStatus.NOT_STARTED for run in unfinished):
+        nobodys = {run.run_id for run in phantoms(instance)}
+        unfinished = [run for run in unfinished if run.run_id not in nobodys]
     of_run = run_partitions(instance, unfinished)
     for run in unfinished:
         if but_made and run.tags.get(MADE_TAG) == run.run_id:
@@ -104,6 +110,24 @@ def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
         # a backfill learns only later how a run ended
         pairs.update(pair for pair in _pairs(left) if pair not in made)
     return Flight(frozenset(pairs), dict(runs))
+
+
+def phantoms(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """Runs that were created and will be neither queued nor started, since nobody knows of them (``FORGOTTEN``).
+
+    PostgreSQL keeps a run whose tags it refused, and Dagster, which counts the retries of a run by a tag, would try
+    such a one again for ever.
+    """
+    before = datetime.now(UTC) - FORGOTTEN
+    old = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_before=before))
+    return [run for run in old if is_silent(instance, run)]
+
+
+def is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run, and whoever is about to start it, has written no event for ``FORGOTTEN``."""
+    newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
+    since = (datetime.now(UTC) - FORGOTTEN).timestamp()
+    return all(one.event_log_entry.timestamp < since for one in newest)
 
 
 def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) -> dict[Pair, Failed]:
