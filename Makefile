@@ -47,10 +47,11 @@ dev: setup       ## the Dagster UI (webserver and daemon) on the same state
 	@$(VENV)/cc-pipeline ui
 
 # what an earlier build left would go into the wheel too, modules that are gone among it
-wheel: setup     ## dist/cc_pipeline-*.whl, with the compiled parts where there is a compiler
+wheel: setup     ## dist/cc_pipeline-*.whl, with the compiled parts where there is a compiler, and what it needs
 	@rm -rf build dist cc_pipeline.egg-info/SOURCES.txt
 	@$(VENV)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
+	@$(VENV)/python .ci/requirements > dist/requirements.txt
 	@ls dist/*.whl
 
 docs: setup      ## the columns in docs/tables.md, from their notes

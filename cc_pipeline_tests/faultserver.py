@@ -48,6 +48,9 @@ MIRROR_FAULTS = frozenset({"redirect", "other_total"})
 #: answer about an object.
 MANNERS = frozenset({"501", "unknown_total", "two_etags"})
 
+#: Seconds between two looks of an answer that is held.
+_HELD_SECONDS = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -93,10 +96,12 @@ class Hit:
 
 @dataclass(slots=True)
 class Scene:
-    """What a server serves, and what happened so far. ``bandwidth`` is of its link in bits per second."""
+    """What a server serves, and what happened so far. ``bandwidth`` is of its link in bits per second. Nobody
+    gets an answer about keys that match ``held`` (shell pattern) before it is another one."""
 
     root: Path
     latency: float = 0.0
+    held: str = ""
     rules: tuple[Rule, ...] = ()
     hits: list[Hit] = field(default_factory=list)
     log: Path | None = None
@@ -166,6 +171,9 @@ class _Connection(asyncio.Protocol):
         method, target, _ = lines[0].split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         key = unquote(target.split("?", 1)[0]).lstrip("/")
+        if fnmatchcase(key, self._scene.held):
+            self._loop.call_later(_HELD_SECONDS, self._answer, head, at)
+            return
         asked = headers.get("range")
         status, fields, body, cut, rule, fault = self._reply(key, asked)
         agent = headers.get("user-agent", "")
@@ -312,7 +320,7 @@ class FaultServer:
         port: int = 0,
         manners: Manners | None = None,
     ) -> None:
-        self.scene = Scene(root, latency, tuple(rules), front=Front(manners or Manners()))
+        self.scene = Scene(root, latency, rules=tuple(rules), front=Front(manners or Manners()))
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faultserver", daemon=True)
         self.port = port
@@ -418,7 +426,7 @@ def main() -> None:
     given = parser.parse_args()
     rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
     front = Front(Manners(**given.manners))
-    scene = Scene(given.root, given.latency, rules, log=given.log, bandwidth=given.bandwidth, front=front)
+    scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth, front=front)
     loop = _new_loop()
     server, _ = loop.run_until_complete(_serve(scene, given.port))
     print(server.sockets[0].getsockname()[1], flush=True)

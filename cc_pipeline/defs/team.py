@@ -19,7 +19,7 @@ IN_CONTAINER: Final = "/srv/cc_pipeline"
 class Team:
     """What a team decides: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of an
     S3 server that is not AWS (else empty), ``region``, ``contact``; ``owner`` is the user and group id that the
-    containers run as, ``user:group``. ``hosts`` are the code servers (name and port) of several hosts that fetch, the
+    containers run as, ``user:group``; not root's. ``hosts`` are the code servers (name and port) of several hosts that fetch, the
     one that keeps the house first; empty for one."""
 
     source: str
@@ -160,7 +160,10 @@ _COMPOSE = """\
 # and daemon are those that the end-to-end test runs, against a real PostgreSQL and a real S3 server.
 x-ours: &ours
   build: .
+  # never root; this folder has to belong to it (chown -R ${owner} .)
   user: "${owner}"
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
   restart: unless-stopped
   env_file: .env
   # a .env in the current folder would win over what is said here
@@ -175,6 +178,7 @@ x-ours: &ours
 
 services:
   postgres:
+    # with @sha256: behind it, it is the one that you looked at
     image: postgres:17
     restart: unless-stopped
     environment:
@@ -217,16 +221,24 @@ volumes:
 """
 
 _DOCKERFILE = """\
-# Put the wheel beside this file first: make wheel, then cp dist/cc_pipeline-*.whl here.
-FROM python:${python}-slim
-COPY cc_pipeline-*.whl /opt/
-RUN pip install --no-cache-dir "$$(ls /opt/cc_pipeline-*.whl)[team]" && rm /opt/cc_pipeline-*.whl
+# Put two files of a checkout beside it first: make wheel, then cp dist/cc_pipeline-*.whl dist/requirements.txt here.
+# Which image this one is built on is yours to say: the digest behind sha256: that you looked at, as
+# docker buildx imagetools inspect python:${python}-slim shows it. Without one nothing is built.
+ARG BASE_DIGEST=
+FROM python:${python}-slim@sha256:$${BASE_DIGEST}
+COPY requirements.txt cc_pipeline-*.whl /opt/
+# the versions that were tested together, by their hashes, and nothing else
+RUN pip install --no-cache-dir --require-hashes --no-deps -r /opt/requirements.txt \\
+    && pip install --no-cache-dir --no-deps /opt/cc_pipeline-*.whl \\
+    && pip check && rm /opt/requirements.txt /opt/cc_pipeline-*.whl
+USER ${owner}
 """
 
 _IGNORED = """\
 # what a build of the image does not need: secrets, and whatever the home holds
 *
 !Dockerfile
+!requirements.txt
 !cc_pipeline-*.whl
 """
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import Cli
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 PLACES = ("--lake", "s3://our-lake/cc", "--logs", "s3://our-logs/some/where")
 SECRETS = {"PGPASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
@@ -45,7 +50,7 @@ def test_a_team_gets_a_folder_without_secrets(cli: Cli, tmp_path: Path, monkeypa
     workspace = yaml.safe_load((folder / "workspace.yaml").read_text("utf-8"))
     # every variable that a file takes has its line
     assert named(instance) | named(workspace) <= set(told)
-    assert instance["storage"]["postgres"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
+    assert instance["storage"]["custom"]["config"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
     assert (instance["compute_logs"]["config"]["bucket"], instance["compute_logs"]["config"]["prefix"]) == (
         "our-logs",
         "some/where",
@@ -78,6 +83,27 @@ def test_the_services_agree_with_each_other(cli: Cli, tmp_path: Path) -> None:
     instance = yaml.safe_load((tmp_path / "dagster/dagster.yaml").read_text("utf-8"))
     assert instance["compute_logs"]["config"]["endpoint_url"] == "http://s3.example:9000"
     assert variables(tmp_path)["CC_PIPELINE_LAKE_ENDPOINT"] == "http://s3.example:9000"
+
+
+def test_the_image_is_of_the_locked_set_and_nothing_of_ours_runs_as_root(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    cli("init", "--team", tmp_path, *PLACES)
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text("utf-8"))["services"]
+    users = {services[name]["user"] for name in ("code", "webserver", "daemon")}
+    lines = (tmp_path / "Dockerfile").read_text("utf-8").splitlines()
+    assert [f"USER {user}" for user in users] == lines[-1:] == ["USER 10001:10001"]
+    assert "ARG BASE_DIGEST=" in lines
+    assert next(line for line in lines if line.startswith("FROM")).endswith("-slim@sha256:${BASE_DIGEST}")
+    copied = next(line for line in lines if line.startswith("COPY")).split()[1:-1]
+    assert {f"!{name}" for name in copied} < set((tmp_path / ".dockerignore").read_text("utf-8").splitlines())
+    # what is copied there: all that the wheel and its extra need here, with hashes, and none of our tools
+    told = subprocess.run([sys.executable, REPOSITORY / ".ci/requirements"], capture_output=True, text=True, check=True)
+    pinned = {block.partition("==")[0]: block for block in re.split(r"\n(?=\S)", told.stdout)}
+    assert {"dagster-postgres", "psycopg2-binary", "numpy", "contourpy"} < set(pinned)
+    assert set(pinned) & {"pytest", "ruff", "moto", "cc-pipeline"} == set()
+    assert all("--hash=sha256:" in block for block in pinned.values())
 
 
 def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings, normalise_root
 
 _PRIVATE = 0o600
+#: Who containers run as where root writes their files.
+_NOBODY = "10001:10001"
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -111,7 +113,7 @@ def _write_team(
         endpoint,
         settings.s3_region,
         settings.contact,
-        f"{os.getuid()}:{os.getgid()}",
+        f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY,
         hosts,
     )
     missing = {folder / name: text for name, text in team_files(team).items() if not (folder / name).exists()}
