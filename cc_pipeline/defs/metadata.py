@@ -36,8 +36,8 @@ OWNERS = checked_owners(owners())
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
-#: What Markdown gives a meaning.
-_MARKS: Final = re.compile(r"[\\`*_{}\[\]()<>#!|~&]")
+#: What Markdown gives a meaning; an underline inside of a word has none.
+_MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
 #: Characters of the longest bar.
 _BAR = 24
@@ -71,10 +71,15 @@ def _described(note: str | None, sources: str) -> str | None:
     return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
 
 
-def stage_metadata(report: StageReport, rows: int | None = None) -> dict[str, dg.MetadataValue]:
-    """Rows, bytes, requests and seconds of a stage."""
+def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:
+    """How many rows a partition has, and how many there are in its whole ``table``, if it is of one: the UI's page of
+    an asset shows what the newest partition says."""
+    return figures({"dagster/partition_row_count": partition} | ({} if table is None else {"dagster/row_count": table}))
+
+
+def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
+    """What a stage wrote, its bytes, requests and seconds."""
     values: dict[str, dg.MetadataValue] = {
-        "dagster/row_count": dg.MetadataValue.int(report.rows if rows is None else rows),
         "rows written": dg.MetadataValue.int(report.written),
         "bytes read": dg.MetadataValue.int(report.bytes),
         "requests": dg.MetadataValue.int(report.requests),
@@ -108,7 +113,12 @@ def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]
 
 def as_list(lines: Iterable[str]) -> dg.MetadataValue:
     """A line a point, as it stands."""
-    return dg.MetadataValue.md("\n".join(f"- {_MARKS.sub(_ESCAPED, line)}" for line in lines))
+    return dg.MetadataValue.md("\n".join(f"- {plain(line)}" for line in lines))
+
+
+def plain(text: str) -> str:
+    """Text for a place where the UI shows Markdown: each line as it stands, on a line of its own."""
+    return "  \n".join(_MARKS.sub(_ESCAPED, line) for line in text.splitlines())
 
 
 def _cut(value: object) -> str:

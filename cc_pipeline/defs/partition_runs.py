@@ -11,7 +11,15 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, as_list, figures, partition_links, partition_pictures, preview
+from cc_pipeline.defs.metadata import (
+    PREVIEW_ROWS,
+    as_list,
+    figures,
+    partition_links,
+    partition_pictures,
+    preview,
+    row_counts,
+)
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
@@ -28,8 +36,8 @@ _EVERY_SECONDS = 5.0
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 #: Parts of a large set of which rows are shown.
 _PARTS_LOOKED_AT = 4
-#: What a step over partitions yields: a record of each, then an output of each asset.
-Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
+#: What a step over partitions yields: a record of each, then an output of each asset, or its checks.
+Yielded = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]
 
 
 @contextmanager
@@ -61,7 +69,7 @@ def extract_partitions(
     """
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
-    run = PartitionRun(context, wanted_keys(context), tables)
+    run = PartitionRun(context, workspace, wanted_keys(context), tables)
     previews = _Previews(workspace, shown)
     publishing = PublishWhileRunning(context, workspace)
     with logged_progress(context.log), run.trying():
@@ -114,10 +122,11 @@ def _pair(key: str) -> tuple[str, str]:
     return crawl, domain
 
 
-def own_figures(report: StageReport, slug: str, table: str) -> dict[str, dg.MetadataValue]:
-    """Figures of one partition of ``table``. What was spent on several together is named so."""
+def own_figures(report: StageReport, slug: str, table: str, table_rows: int) -> dict[str, dg.MetadataValue]:
+    """Figures of one partition of ``table``, which has ``table_rows`` in all. What was spent on several together is
+    named so."""
     own = report.per_target[slug]
-    values: dict[str, int | float | str] = {"dagster/row_count": own[f"rows:{table}"]}
+    values: dict[str, int | float | str] = {}
     if f"written:{table}" in own:
         values["rows written"] = own[f"written:{table}"]
     values |= {name: value for name, value in own.items() if ":" not in name}
@@ -128,7 +137,8 @@ def own_figures(report: StageReport, slug: str, table: str) -> dict[str, dg.Meta
         values |= {f"{group}bytes read": report.bytes, f"{group}requests": report.requests}
     values[f"{group}seconds"] = round(report.seconds, 3)
     notes = {f"{group}notes": as_list(report.notes)}
-    return figures(values) | (notes if report.notes else {})
+    rows = row_counts(int(own[f"rows:{table}"]), table_rows)
+    return {**rows, **figures(values), **(notes if report.notes else {})}
 
 
 class _Previews:
@@ -138,12 +148,13 @@ class _Previews:
         self._workspace = workspace
         self._shown = shown
         self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
+        self._counted: dict[str, tuple[StageReport, int]] = {}
 
     def described(self, made: Made, table: str) -> Described:
         """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
         report = made.reports[table]
         own = report.per_target[made.slug]
-        metadata = own_figures(report, made.slug, table) | self._engine(table)
+        metadata = own_figures(report, made.slug, table, self._table_rows(report, table)) | self._engine(table)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
             for pictures in (partition_pictures, partition_links):
@@ -157,6 +168,13 @@ class _Previews:
         if settings.engine == "local" or table == "captures":
             return {}
         return {"engine": dg.MetadataValue.text(f"{settings.engine}, {settings.spark_workers} workers")}
+
+    def _table_rows(self, report: StageReport, table: str) -> int:
+        before, count = self._counted.get(table, (None, 0))
+        if before is not report:
+            count = self._workspace.lake.row_count(table)
+            self._counted[table] = report, count
+        return count
 
     def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
         before, rows = self._read.get(table, (None, {}))

@@ -16,10 +16,12 @@ from typing import TypeAlias
 import dagster as dg
 
 from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
+from cc_pipeline.defs.looks import look_at_made
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.workspace.workspace import Workspace
 
 # wherever runs are executed, the assets are loaded
 allow_lists_of_partitions()
@@ -72,13 +74,20 @@ class PartitionRun:
     run (a range), these are recorded again, since it would show them as failed otherwise.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, keys: Sequence[str], assets: Iterable[str]) -> None:
+    def __init__(
+        self,
+        context: dg.AssetExecutionContext,
+        workspace: Workspace,
+        keys: Sequence[str],
+        assets: Iterable[str],
+    ) -> None:
         self._context = context
+        self._workspace = workspace
         self._assets = list(assets)
         self._listed = KEYS_TAG in context.run.tags
         self._failed: list[FailedPartition] = []
         self._errors: dict[str, Exception] = {}
-        self._asked = len(keys)
+        self._asked = list(keys)
         done = self._done_before()
         self.left = [key for key in keys if key not in done]
         if len(self.left) < len(keys):
@@ -114,30 +123,33 @@ class PartitionRun:
 
     def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """The records of a partition: one for each asset that was made."""
-        crawl, found, domain = key.partition("|")
-        partition = dg.MultiPartitionKey({"crawl": crawl, "domain": domain}) if found else key
-        # with these tags Dagster reads the key back as one of several dimensions
-        named = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domain} if found else {}
+        partition, named = _named(key)
         for asset, (metadata, version) in made.items():
             tags = named | ({} if version is None else {"dagster/data_version": version})
             yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(metadata), tags=tags)
 
     def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
-        """Notes that ``assets`` (default: all of the step) of a partition were not made."""
+        """Notes that ``assets`` (default: all of the step) of a partition were not made, and says why on its page."""
         ours = isinstance(error, CcPipelineError)
         self._errors[key] = error
         self._failed.append(FailedPartition(key, type(error).__name__, str(error) if ours else repr(error)))
         words = str(error) if ours else "".join(traceback.format_exception(error)).rstrip()
         self._context.log.error(f"{key} failed: {words}")
-        if self._listed and "|" in key:
-            for asset in self._assets if assets is None else assets:
+        partition, named = _named(key)
+        for asset in self._assets if assets is None else assets:
+            if self._listed and "|" in key:
                 plan_partition(self._context, asset, key)
+            why = _why(self._failed[-1].reason, self._context.run.run_id)
+            self._context.log_event(dg.AssetObservation(asset, partition=partition, metadata=why, tags=named))
 
-    def end(self) -> Iterator[dg.MaterializeResult[None]]:
-        """The step's outputs. Raises ``dg.Failure`` with the list where partitions failed."""
+    def end(self) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
+        """The step's outputs. Raises ``dg.Failure`` with the list where partitions failed; the others were checked."""
         if self._failed:
+            failed = {one.partition for one in self._failed}
+            made = [key for key in self._asked if key not in failed]
+            yield from look_at_made(self._context, self._workspace, self._assets, made, failed)
             raise dg.Failure(
-                said(self._failed, self._asked),
+                said(self._failed, len(self._asked)),
                 {
                     "partitions failed": len(self._failed),
                     FAILED: dg.MetadataValue.json(
@@ -193,6 +205,25 @@ def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
     value = metadata.get(FAILED)
     rows = value.value if isinstance(value, dg.JsonMetadataValue) else []
     return [FailedPartition(**row) for row in json.loads(json.dumps(rows))] if rows else []
+
+
+def _named(key: str) -> tuple[str, dict[str, str]]:
+    """A partition as an event names it, and the tags with which Dagster reads a key of several dimensions back."""
+    crawl, found, domain = key.partition("|")
+    if not found:
+        return key, {}
+    named = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domain}
+    return dg.MultiPartitionKey({"crawl": crawl, "domain": domain}), named
+
+
+def _why(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
+    """What a person reads on the page of a partition that failed, until it is made."""
+    what, _, advice = (reason[:_REASON]).partition("\n")
+    told: dict[str, dg.MetadataValue] = {
+        "failed because": dg.MetadataValue.text(what),
+        "run": dg.MetadataValue.dagster_run(run_id),
+    }
+    return told | ({"what to do": dg.MetadataValue.text(advice)} if advice else {})
 
 
 def _name(definition: dg.DynamicPartitionsDefinition) -> str:

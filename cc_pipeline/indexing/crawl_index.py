@@ -383,13 +383,16 @@ def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float 
 
 
 def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
-    """Which keys each row group holds, file by file; ``None`` when no bounds are known."""
+    """Which keys each row group holds, file by file, as Markdown whose text is the digest of what it shows; ``None``
+    when no bounds are known."""
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
         return None
     # matplotlib takes as long to load as a small look-up takes; only a harvest draws
     from cc_pipeline.index.catalog.pictures import plot_key_ranges  # noqa: PLC0415
 
-    return _image("key ranges", plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}"))
+    png = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
+    encoded = base64.b64encode(png).decode("ascii")
+    return f"![{key_ranges_digest(row_groups, crawl)}](data:image/png;base64,{encoded})"
 
 
 def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
@@ -397,7 +400,3 @@ def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
     shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
     rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
     return input_digest({"drawing": 1, "crawl": crawl, "rows": rows.to_pydict()})
-
-
-def _image(name: str, png: bytes) -> str:
-    return f"![{name}](data:image/png;base64,{base64.b64encode(png).decode('ascii')})"

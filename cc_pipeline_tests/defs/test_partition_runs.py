@@ -27,7 +27,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import execute, failure_of, keys_tags, recorded, settings_of
+from cc_pipeline_tests.defs.graph import definitions, execute, failure_of, keys_tags, recorded, settings_of
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
 BAD = "two words.com"
@@ -76,10 +76,13 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
         for key, one in found.items():
             crawl, slug = key.split("|")
             assert isinstance(one.partition, dg.MultiPartitionKey)
-            assert one.metadata["dagster/row_count"].value == rows(settings_of(bucket[0], home), table, crawl, slug)
+            assert one.metadata["dagster/partition_row_count"].value == rows(
+                settings_of(bucket[0], home), table, crawl, slug
+            )
             assert one.tags is not None
             assert one.tags["dagster/data_version"], "from content"
-            assert ("preview" in one.metadata) == bool(one.metadata["dagster/row_count"].value)
+            assert one.metadata["dagster/row_count"].value >= one.metadata["dagster/partition_row_count"].value
+            assert ("preview" in one.metadata) == bool(one.metadata["dagster/partition_row_count"].value)
         assert {status(instance, table, key) for key in GOOD} == {"MATERIALIZED"}
         assert status(instance, table, f"{NEW}|{BAD}") == "FAILED"
     figures = {key: one.metadata for key, one in recorded(instance, "records").items()}
@@ -95,6 +98,8 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
     assert "1 of 5 partitions failed" in (failure.user_failure_data.description or "")
     assert "a space" in named.reason
     assert left_failed(instance).keys() == {(NEW, BAD)}
+    good_neighbours_were_checked(instance, result)
+    says_why_it_failed(instance, result.run_id)
     asked: list[str] = []
 
     def watched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
@@ -123,6 +128,33 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
     assert len(asked) == 2 * len(GOOD)
 
 
+def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> None:
+    """Every check that the run was to make, of what it made; the one about failures says that there was one."""
+    keys = {spec.key for one in definitions().asset_checks or () for spec in one.check_specs}
+    ours = {key for key in keys if key.asset_key.to_user_string() in TABLES}
+    found = {one.asset_check_key: one for one in result.get_asset_check_evaluations()}
+    assert found.keys() == ours
+    wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
+    assert wrong.keys() == {"none_left_failed"}
+    assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["none_left_failed"]
+    scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
+    assert scopes["ledger_balances"] == scopes["rows_of_pages"] == "4 partitions, of this run"
+    shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))
+    assert {one.run_id for one in shown.values()} == {result.run_id}
+    assert {one.status.value for key, one in shown.items() if key.name not in wrong} == {"SUCCEEDED"}
+
+
+def says_why_it_failed(instance: dg.DagsterInstance, run_id: str) -> None:
+    """On the page of the partition, in each of its tables, and of no other."""
+    for table in TABLES:
+        told = instance.fetch_observations(dg.AssetKey(table), limit=10).records
+        [one] = [record.asset_observation for record in told]
+        assert one is not None
+        assert one.partition == f"{NEW}|{BAD}"
+        assert "a space" in str(one.metadata["failed because"].value)
+        assert one.metadata["run"] == dg.MetadataValue.dagster_run(run_id)
+
+
 def rows(settings: object, table: str, crawl: str, slug: str) -> int:
     with open_workspace(settings) as workspace:
         return workspace.lake.read(table, {"crawl": crawl, "target": slug}, ["target"]).num_rows
@@ -138,7 +170,7 @@ def test_the_same_rows_have_the_same_version_and_a_single_partition_has_its_own_
     assert execute(instance, settings, "extract_domain", tags=range_tags(GOOD[0], GOOD[0])).success
     again = recorded(instance, "records")[GOOD[0]]
     assert again.metadata["rows written"].value == 0
-    assert again.metadata["dagster/row_count"] == before.metadata["dagster/row_count"]
+    assert again.metadata["dagster/partition_row_count"] == before.metadata["dagster/partition_row_count"]
     assert (again.tags or {})["dagster/data_version"] == (before.tags or {})["dagster/data_version"]
 
 

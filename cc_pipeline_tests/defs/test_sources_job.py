@@ -64,7 +64,7 @@ def test_an_exported_partition_and_a_damaged_file_are_read_in_a_home_of_their_ow
     both = ["text_sequencefile", "metadata_sequencefile"]
     result = export(workspace, both, {"records_per_file": 20, "compat": "2012"})
     shown = {
-        event.asset_key.to_user_string(): event.materialization.metadata["dagster/row_count"].value
+        event.asset_key.to_user_string(): event.materialization.metadata["dagster/partition_row_count"].value
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }

@@ -105,11 +105,13 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
             found = recorded(launcher.instance, table)
             assert sorted(found) == [f"{NEW}|{text}" for text in TWO]
             for one in found.values():
-                assert "dagster/row_count" in one.metadata
+                assert "dagster/partition_row_count" in one.metadata
                 assert ("engine" in one.metadata) == (table != "captures")
                 assert one.tags is not None
                 assert one.tags["dagster/data_version"]
-        assert all(one.metadata["dagster/row_count"].value for one in recorded(launcher.instance, "records").values())
+        assert all(
+            one.metadata["dagster/partition_row_count"].value for one in recorded(launcher.instance, "records").values()
+        )
         [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
         assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
         assert "stand-in-1" in said_in(launcher.instance, run)

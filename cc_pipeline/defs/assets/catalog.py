@@ -7,7 +7,16 @@ import pyarrow as pa
 from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.metadata import OWNERS, as_list, crawl_links, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.metadata import (
+    OWNERS,
+    as_list,
+    crawl_links,
+    figures,
+    preview,
+    row_counts,
+    stage_metadata,
+    table_metadata,
+)
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.partitions import CRAWL
 from cc_pipeline.index.btree.build import UrlIndexReport
@@ -31,8 +40,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
-#: Metadata of ``row_groups``: the picture, and the digest of what it shows.
-_PICTURE, _SHOWN = "key ranges", "key ranges shown"
+#: Metadata of ``row_groups``: the picture, behind the digest of what it shows.
+_PICTURE = "key ranges"
 #: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
@@ -66,7 +75,8 @@ def built_index(
         for crawl in context.partition_keys:
             report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
             about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
-            context.add_asset_metadata(stage_metadata(report) | about, partition_key=crawl)
+            metadata = row_counts(report.rows) | stage_metadata(report) | about
+            context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 
 
@@ -89,7 +99,8 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     # of its rows: the same list is the same version
     digest = workspace.lake.digest("crawls", "crawls")
     version = dg.DataVersion(digest) if digest is not None else None
-    return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)}, data_version=version)
+    metadata = {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report)
+    return dg.MaterializeResult(metadata=metadata | {"preview": preview(table)}, data_version=version)
 
 
 @dg.asset(
@@ -107,9 +118,11 @@ def index_manifest(
 ) -> dg.MaterializeResult[None]:
     """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
+    of_table = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():
         table = workspace.lake.read("index_manifest", {"crawl": crawl})
-        metadata = stage_metadata(report) | {"preview": preview(table)} | crawl_links(workspace, crawl)
+        metadata = row_counts(report.rows, of_table) | stage_metadata(report) | crawl_links(workspace, crawl)
+        metadata["preview"] = preview(table)
         context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 
@@ -139,24 +152,24 @@ def index_footers(
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = harvest_footers(workspace, crawl, refresh=config.refresh)
-            context.add_asset_metadata(stage_metadata(report), partition_key=crawl)
+            context.add_asset_metadata(row_counts(report.rows) | stage_metadata(report), partition_key=crawl)
     return dg.MaterializeResult()
 
 
 def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) -> dict[str, dg.MetadataValue]:
-    """The picture of the keys of a crawl's row groups, and the digest of what it shows.
+    """The picture of the keys of a crawl's row groups.
 
     The partition's last picture is shown again when it shows the same: each run harvests its crawls first, and what
     draws takes half a second to load.
     """
-    digest = dg.MetadataValue.text(key_ranges_digest(table, crawl))
+    same = f"![{key_ranges_digest(table, crawl)}]"
     which = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])
     for record in context.instance.fetch_materializations(which, limit=1).records:
-        before = record.asset_materialization.metadata if record.asset_materialization else {}
-        if before.get(_SHOWN) == digest:
-            return {name: before[name] for name in (_PICTURE, _SHOWN) if name in before}
+        before = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_PICTURE)
+        if before is not None and str(before.value).startswith(same):
+            return {_PICTURE: before}
     picture = key_range_picture(table, crawl)
-    return {_SHOWN: digest} | ({} if picture is None else {_PICTURE: dg.MetadataValue.md(picture)})
+    return {} if picture is None else {_PICTURE: dg.MetadataValue.md(picture)}
 
 
 @dg.asset(
@@ -179,11 +192,11 @@ def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, context.partition_keys)
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
+    of_table = workspace.lake.row_count("row_groups")
     for crawl, report in reports.items():
         table = workspace.lake.read("row_groups", {"crawl": crawl})
-        metadata = (
-            stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
-        )
+        metadata = row_counts(report.rows, of_table) | stage_metadata(report)
+        metadata |= figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, context.partition_keys)
     if refused:
@@ -217,9 +230,8 @@ def repaired_statistics(
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = repair_statistics(workspace, crawl)
-            context.add_asset_metadata(
-                stage_metadata(report) | figures(coverage_figures(workspace, crawl)), partition_key=crawl
-            )
+            metadata = row_counts(report.rows) | stage_metadata(report)
+            context.add_asset_metadata(metadata | figures(coverage_figures(workspace, crawl)), partition_key=crawl)
     return dg.MaterializeResult()
 
 
@@ -249,7 +261,7 @@ def url_index(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wor
 def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
     about = report.about
     values: dict[str, dg.MetadataValue] = {
-        "dagster/row_count": dg.MetadataValue.int(about.items),
+        **row_counts(about.items),
         "path": dg.MetadataValue.path(str(report.folder)),
         "subsets": dg.MetadataValue.text(", ".join(about.subsets)),
         "index bytes": dg.MetadataValue.int(about.size),

@@ -5,7 +5,7 @@ from typing import Literal, cast
 import dagster as dg
 from pydantic import Field
 
-from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
+from cc_pipeline.defs.metadata import OWNERS, figures, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, each_alone
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
@@ -77,10 +77,10 @@ def export_sequencefiles(
         made: dict[str, Described] = {}
         for asset in assets:
             kind = _KINDS[asset]
-            metadata = stage_metadata(report, rows=int(own[f"{kind} records"]))
+            metadata = row_counts(int(own[f"{kind} records"])) | stage_metadata(report)
             metadata |= figures({name: value for name, value in own.items() if name.startswith(kind)})
             where = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
             made[asset] = metadata | {"path": dg.MetadataValue.path(where)}, None
         return made
 
-    yield from each_alone(context, PartitionRun(context, wanted_keys(context), assets), export)
+    yield from each_alone(context, PartitionRun(context, workspace, wanted_keys(context), assets), export)

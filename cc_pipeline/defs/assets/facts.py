@@ -76,14 +76,14 @@ def host_facts(
         names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
         datasets = [one.dataset for one in hosts_only(known, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
-        metadata = own_figures(report, slug, "host_facts")
+        metadata = own_figures(report, slug, "host_facts", workspace.lake.row_count("host_facts"))
         if report.per_target[slug]["rows:host_facts"]:
             where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
             metadata["preview"] = preview(first_rows(workspace.lake, "host_facts", where, _SHOWN, 5), _SHOWN)
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}
 
-    yield from each_alone(context, PartitionRun(context, wanted_keys(context), ["host_facts"]), fill)
+    yield from each_alone(context, PartitionRun(context, workspace, wanted_keys(context), ["host_facts"]), fill)
 
 
 def _of_hosts(known: Mapping[str, Known]) -> list[str]:

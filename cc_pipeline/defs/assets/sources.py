@@ -4,7 +4,7 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, row_counts, stage_metadata, table_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.partitions import SOURCE_FILE
 from cc_pipeline.defs.recording import Described, PartitionRun
@@ -80,8 +80,8 @@ def read_files(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
             own = report.per_target[slug]
             where = {"crawl": file.crawl, "target": slug}
             rows = first_rows(workspace.lake, table, where, shown, PREVIEW_ROWS)
-            metadata = stage_metadata(report, rows=int(own[f"rows:{table}"]))
-            made[asset] = metadata | about | {"preview": preview(rows, shown)}, None
+            counts = row_counts(int(own[f"rows:{table}"]), workspace.lake.row_count(table))
+            made[asset] = counts | stage_metadata(report) | about | {"preview": preview(rows, shown)}, None
         return made
 
-    yield from each_alone(context, PartitionRun(context, context.partition_keys, _WRITTEN), read)
+    yield from each_alone(context, PartitionRun(context, workspace, context.partition_keys, _WRITTEN), read)

@@ -13,6 +13,7 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import of_a_command
+from cc_pipeline.defs.looks import look_at_publication
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
@@ -66,6 +67,7 @@ class PublishWhileRunning:
             old = found.longer_than(self._workspace.settings.publish_every)
             if old or (at_end and not self._others_go_on()):
                 record(self._context.instance, merge_and_publish(self._workspace))
+                look_at_publication(self._context, self._workspace)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 

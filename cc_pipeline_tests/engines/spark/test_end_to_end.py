@@ -87,7 +87,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
                 records = instance.fetch_materializations(dg.AssetKey(table), limit=10).records
                 made = [one for record in records if (one := record.asset_materialization)]
                 assert sorted(str(one.partition) for one in made) == [f"{NEW}|{slug}" for slug in slugs_of(SITES)]
-                assert all("dagster/row_count" in one.metadata for one in made)
+                assert all("dagster/partition_row_count" in one.metadata for one in made)
         near = located(source.url, tmp_path / "near", SITES)
         assert all(one.error is None for one in made_by(near, slugs_of(SITES), LOCAL).values())
         for name, text in CREDENTIALS.items():
