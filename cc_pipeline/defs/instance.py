@@ -18,17 +18,18 @@ from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of, open_backfill_ids
-from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.partitions import (
+    MACHINE_TAG,
+    MACHINE_TAG_BEFORE,
+    PROCESS_TAG,
+    PROCESS_TAG_BEFORE,
+    partition_key,
+)
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stores.opening import is_loopback
-
-#: Which process a run of the command line lives in: its mark (``processes.py``).
-PROCESS_TAG = "cc_pipeline/process"
-#: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
-MACHINE_TAG = "cc_pipeline/launched_on"
 
 #: Where Dagster's launcher notes the code server that a run was given to.
 SERVER_TAG = ".dagster/grpc_info"
@@ -183,7 +184,7 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     workers = workers_of(instance, [run.run_id for run in begun])
     for run in begun:
         if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
-            number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
+            number = _mark(run).partition("-")[0]
             of_server = "its process, or the code server that it ran in, was killed"
             why = f"its process {number} was killed" if of_a_command(run) else of_server
             end_run(instance, run, why)
@@ -245,7 +246,7 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
         gone = processes.is_gone(worker)
         lives = _has_server(instance, run, hosts) if gone is None else not gone
         return lives or _has_ended(instance, run)
-    mark = run.tags[PROCESS_TAG]
+    mark = _mark(run)
     number, _, since = mark.partition("-")
     if since.isdigit():  # of versions before, which knew one machine
         return started(int(number)) == since
@@ -255,7 +256,11 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
 def of_a_command(run: dg.DagsterRun) -> bool:
     """Whether a run lives in the process of a command line, which publishes for all its runs."""
     # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
-    return PROCESS_TAG in run.tags and run.parent_run_id is None
+    return bool(_mark(run)) and run.parent_run_id is None
+
+
+def _mark(run: dg.DagsterRun) -> str:
+    return run.tags.get(PROCESS_TAG) or run.tags.get(PROCESS_TAG_BEFORE, "")
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
@@ -267,7 +272,8 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         return not is_silent(instance, run)
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
-        if hosts > 1 and _is_of_one_machine(server) and run.tags.get(MACHINE_TAG) != processes.this_machine():
+        launched_on = run.tags.get(MACHINE_TAG) or run.tags.get(MACHINE_TAG_BEFORE)
+        if hosts > 1 and _is_of_one_machine(server) and launched_on != processes.this_machine():
             return True  # the same address is another server here
         try:
             if not answers(server):

@@ -16,7 +16,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import (
-    PROCESS_TAG,
     end_runs_of_dead_processes,
     end_runs_of_this_process,
     open_instance,
@@ -26,7 +25,7 @@ from cc_pipeline.defs.internals import definitions_in, recorded_versions, shown_
 from cc_pipeline.defs.partitions import (
     CRAWL,
     DOMAIN,
-    KIND_TAG,
+    PROCESS_TAG,
     SOURCE_FILE,
     by_crawl,
     contiguous_ranges,
@@ -287,7 +286,7 @@ class Launcher:
         for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
-                yield self._run(job, shown, tags={**keys_tags(self._instance, some), KIND_TAG: "watch"}, config=config)
+                yield self._run(job, shown, tags=keys_tags(self._instance, some), config=config)
             except RunFailed as failed:
                 if not failed.failed:
                     raise

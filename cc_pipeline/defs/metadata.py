@@ -35,7 +35,9 @@ def checked_owners(named: Sequence[str]) -> list[str]:
 OWNERS = checked_owners(owners())
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
-_PREVIEW_TEXT = 80
+_PREVIEW_TEXT = 60
+#: Sentences do not break: the UI gives the width to addresses, which cannot, and each word beside them a line.
+_UNBROKEN: Final = str.maketrans(" ", "\N{NO-BREAK SPACE}")
 #: What Markdown gives a meaning; an underline inside of a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
@@ -101,7 +103,8 @@ def preview(table: pa.Table, columns: Sequence[str] | None = None) -> dg.Metadat
     """The first rows of ``table`` as a table of short texts."""
     shown = table.select([name for name in (columns or table.column_names) if name in table.column_names])
     rows = shown.slice(0, PREVIEW_ROWS).to_pylist()
-    return as_table(shown.column_names, [[_cut(row[name]) for name in shown.column_names] for row in rows])
+    cells = [[_cut(row[name]).translate(_UNBROKEN) for name in shown.column_names] for row in rows]
+    return as_table(shown.column_names, cells)
 
 
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:

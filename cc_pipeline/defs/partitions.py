@@ -22,11 +22,26 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 #: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl, or
 #: the name of one (``run_notes``). Such a run has no partition of Dagster's own, which would be one key, or a range.
 KEYS_TAG = "cc_pipeline/partitions"
-#: Tag that says why a run was asked for. ``watch``: a person, or a target that is new on the watch list; ``backfill``:
-#: what is missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
+#: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
+#: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
 KIND_TAG = "cc_pipeline/kind"
+#: How names of tags begin that the UI shows with a run, and not in lists of runs; and that it shows nowhere.
+_NOT_IN_LISTS, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
-LEFT_TAG = "cc_pipeline/left"
+LEFT_TAG = f"{_NOT_IN_LISTS}left"
+#: The job on a cluster that made a run's records and pages.
+JOB_TAG = f"{_NOT_IN_LISTS}spark_job"
+#: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
+#: the run, since a run that repeats another has the tags of that one.
+MADE_TAG = f"{_HIDDEN}made"
+#: Which state of the tables a run is to publish.
+STATE_TAG = f"{_HIDDEN}tables"
+#: Which process a run of the command line lives in: its mark (``processes.py``).
+PROCESS_TAG = f"{_HIDDEN}process"
+#: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
+MACHINE_TAG = f"{_HIDDEN}launched_on"
+#: The names of the last two in versions before, whose runs may still be under way.
+PROCESS_TAG_BEFORE, MACHINE_TAG_BEFORE = "cc_pipeline/process", "cc_pipeline/launched_on"
 
 #: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
 #: a backfill, goes to another one than the UI's own setting says.

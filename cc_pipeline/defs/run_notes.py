@@ -1,10 +1,10 @@
 """What runs note in the instance that no tag holds: their partitions, which of them they tried, their process.
 
 PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#7875): 200 hosts are longer. So a long list
-stands in the instance's table of names and texts under its digest, which the tag names.
+stands in the instance's table of names and texts under the begin of its digest, which the tag names.
 
-    tag   cc_pipeline/partitions: 200 partitions, 3f0c…
-    note  cc_pipeline/partitions/3f0c…: {"CRAWL": ["DOMAIN", …], …}
+    tag   cc_pipeline/partitions: 200 partitions, 3f0c9a1b
+    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["DOMAIN", …], …}
     note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
     note  cc_pipeline/worker/RUN: the mark of the process that executes it
 """
@@ -30,7 +30,9 @@ _SHORT: Final = 500
 _LIST: Final = "cc_pipeline/partitions/"
 _TRIED: Final = "cc_pipeline/tried/"
 _WORKER: Final = "cc_pipeline/worker/"
-_NAMED: Final = re.compile(r"[\d,]+ partitions, ([0-9a-f]{40})")
+_NAMED: Final = re.compile(r"[\d,]+ partitions, ([0-9a-f]{8,64})")
+#: Characters of a list's name, unless another list has it.
+_NAME: Final = 8
 
 
 def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, str]:
@@ -39,10 +41,17 @@ def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, st
     asked = by_crawl(keys)
     text = _text(asked)
     if len(text.encode()) > _SHORT:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:40]
-        note(instance, {_LIST + digest: text})
-        text = f"{sum(map(len, asked.values())):,} partitions, {digest}"
+        text = f"{sum(map(len, asked.values())):,} partitions, {_noted_as(instance, text)}"
     return {KEYS_TAG: text}
+
+
+def _noted_as(instance: dg.DagsterInstance, text: str) -> str:
+    """A name for a list, as short as can be, under which it is noted: people see it."""
+    whole = hashlib.sha256(text.encode()).hexdigest()
+    short = whole[:_NAME]
+    name = short if noted(instance, [_LIST + short]).get(_LIST + short, text) == text else whole
+    note(instance, {_LIST + name: text})
+    return name
 
 
 def keys_in(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str] | None:

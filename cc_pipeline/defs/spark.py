@@ -15,7 +15,7 @@ import dagster as dg
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
-from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG
 from cc_pipeline.defs.spark_launch import AGAIN, Messages, SparkSubmit, Start
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused, mailbox_in, s3_client
 from cc_pipeline.engines.spark.readiness import refuse_unready
@@ -27,8 +27,6 @@ from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Tag of a run: the job on a cluster that made its records and pages.
-JOB_TAG: Final = "cc_pipeline/spark_job"
 _CAPTURES: Final = "captures"
 #: The file in the home that a job has locked.
 _LOCK: Final = "spark.lock"

@@ -19,8 +19,8 @@ IN_CONTAINER: Final = "/srv/cc_pipeline"
 class Team:
     """What a team decides: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of an
     S3 server that is not AWS (else empty), ``region``, ``contact``; ``owner`` is the user and group id that the
-    containers run as, ``user:group``; not root's. ``hosts`` are the code servers (name and port) of several hosts that fetch, the
-    one that keeps the house first; empty for one."""
+    containers run as, ``user:group``; not root's. ``hosts`` are the code servers (name and port) of several hosts that
+    fetch, the one that keeps the house first; empty for one."""
 
     source: str
     lake: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,19 +84,24 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
 def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(
     home: Path, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
-    def preview(domain: str) -> str:
+    def preview(domain: str) -> set[bytes]:
+        """The longer texts of it, as Dagster writes them."""
         which = dg.AssetRecordsFilter(dg.AssetKey("page_text"), asset_partitions=[f"{NEW}|{domain}"])
         [record] = instance.fetch_materializations(which, limit=1).records
         assert record.asset_materialization is not None
-        return str(record.asset_materialization.metadata["preview"].value)
+        table = record.asset_materialization.metadata["preview"]
+        assert isinstance(table, dg.TableMetadataValue)
+        cells = [str(cell) for row in table.records for cell in row.data.values()]
+        return {json.dumps(cell[:40])[1:-1].encode() for cell in cells if len(cell) > 40}
 
-    others = preview("example.org")
-    texts = [text for part in preview("example.com").split("|") if len(text := part.strip()) > 40]
-    texts = [text for text in texts if text[:40] not in others]
-    assert texts
+    def holding(texts: set[bytes]) -> list[Path]:
+        files = [path for path in (home / "dagster").rglob("*") if path.is_file()]
+        return [path for path in files if any(text in path.read_bytes() for text in texts)]
+
+    texts = preview("example.com") - preview("example.org")
+    assert holding(texts)
     assert cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home).status == 0
-    files = [path for path in (home / "dagster").rglob("*") if path.is_file()]
-    assert not [(path, text) for path in files for text in texts if text[:40].encode() in path.read_bytes()]
+    assert not holding(texts)
     [record] = instance.get_asset_records([dg.AssetKey("page_text")])
     newest = record.asset_entry.last_materialization
     assert newest is not None

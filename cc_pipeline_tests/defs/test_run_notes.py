@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.internals import instance_in, note
 from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags
 from cc_pipeline.defs.run_notes import keys_in, keys_tags, note_tried, run_partitions, tried_in
 from cc_pipeline_tests.postgres import postgres_server
@@ -51,6 +52,18 @@ def of(instance: dg.DagsterInstance, tags: dict[str, str]) -> set[tuple[str, str
 
 def test_a_short_list_is_read_in_the_tag_itself(instance: dg.DagsterInstance) -> None:
     assert keys_tags(instance, ["A|x", "A|y", "B|x"]) == {KEYS_TAG: '{"A":["x","y"],"B":["x"]}'}
+
+
+def test_a_list_whose_short_name_another_one_has_gets_a_longer_one(instance: dg.DagsterInstance) -> None:
+    keys = [partition_key("A", f"site-{number}.example") for number in range(200)]
+    tags = keys_tags(instance, keys)
+    assert re.fullmatch("200 partitions, [0-9a-f]{8}", tags[KEYS_TAG])
+    assert keys_tags(instance, keys) == tags
+    note(instance, {f"{KEYS_TAG}/{tags[KEYS_TAG][-8:]}": '{"B":["another list"]}'})
+    longer = keys_tags(instance, keys)
+    assert longer != tags
+    assert keys_in(instance, longer) == keys
+    assert keys_in(instance, tags) == ["B|another list"]
 
 
 def test_other_runs_have_no_tag_of_keys(instance: dg.DagsterInstance) -> None:

@@ -260,7 +260,7 @@ def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
     lost = run(team, "python", "-c", LOST).split()[-1]
     run(team, "cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
     with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM run_tags WHERE key = 'cc_pipeline/process'")
+        cursor.execute("SELECT count(*) FROM run_tags WHERE key = '.dagster/cc_pipeline_process'")
         [(count,)] = cursor.fetchall()
         cursor.execute("SELECT status FROM runs WHERE run_id = %s", [lost])
         statuses = cursor.fetchall()

@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.internals import open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG
+from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG
 from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
 
 #: The assets over crawl × domain, from what is made last to what is made first: a run has made a partition when it has
@@ -31,9 +31,6 @@ UNFINISHED: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
-#: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
-#: the run, since a run that repeats another has the tags of that one.
-MADE_TAG: Final = "cc_pipeline/made"
 _RETRY_TAG: Final = "dagster/retry_number"
 #: A run that was created, writes no event and is not given to anybody for so long never will be: what created it failed
 #: or was killed. Writing what a run over a range plans takes minutes, but not without an event.

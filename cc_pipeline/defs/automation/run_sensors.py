@@ -16,7 +16,7 @@ from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
-from cc_pipeline.defs.partitions import KIND_TAG, range_of
+from cc_pipeline.defs.partitions import KIND_TAG, STATE_TAG, range_of
 from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.publish.publish import behind
@@ -40,8 +40,6 @@ conditions = dg.AutomationConditionSensorDefinition(
     default_status=dg.DefaultSensorStatus.STOPPED,
     minimum_interval_seconds=300,
 )
-#: Which state of the tables a run of the sensor is to show.
-_STATE_TAG = "cc_pipeline/tables"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -170,7 +168,7 @@ def publication(
     if not found.longer_than(minutes) and flight(instance).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
     # the same state of the tables is asked for again only after it failed, and not for ever
-    state = {_STATE_TAG: found.state}
+    state = {STATE_TAG: found.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish.name, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
     )
