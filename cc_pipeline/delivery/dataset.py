@@ -18,12 +18,18 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.documents.signals.presets import PRESETS, REPEATED_RUNS, TOP_RUNS, UNSPACED, failed, not_applied
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
 
-#: Gopher's rules (Rae and others 2021, appendix A): name, and what a page has to be. English only: ``stop_words``.
-GOPHER: Final = (
-    ("mean_word_length", "quality.mean_word_length BETWEEN 3 AND 10", "3 to 10 characters a word"),
+_UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
+#: Our own rules, after Gopher's and C4's, over the figures in ``page_text`` alone: name, and what a page has to be.
+FIGURES: Final = (
+    (
+        "mean_word_length",
+        f"language IN ({_UNSPACED}, 'kor') OR quality.mean_word_length BETWEEN 3 AND 10",
+        "3 to 10 characters a word (not of languages without spaces, nor Korean)",
+    ),
     ("symbols_per_word", "quality.symbols_per_word <= 0.1", "at most 0.1 symbols (# …) a word"),
     ("bullet_lines", "quality.bullet_lines <= 0.9", "at most 0.9 of the lines begin with a bullet"),
     ("ellipsis_lines", "quality.ellipsis_lines <= 0.3", "at most 0.3 of the lines end with an ellipsis"),
@@ -31,23 +37,20 @@ GOPHER: Final = (
     ("stop_words", "language <> 'eng' OR quality.stop_words >= 2", "at least two of eight stop words (English)"),
     ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
     ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
-    ("top_2gram", "quality.top_2gram <= 0.2", "at most 0.2 of the characters in the most frequent two words"),
-    ("top_3gram", "quality.top_3gram <= 0.18", "at most 0.18 in the most frequent three words"),
-    ("top_4gram", "quality.top_4gram <= 0.16", "at most 0.16 in the most frequent four words"),
-    ("duplicate_5grams", "quality.duplicate_5grams <= 0.15", "at most 0.15 in repeated runs of five words"),
-    ("duplicate_6grams", "quality.duplicate_6grams <= 0.14", "at most 0.14 in repeated runs of six words"),
-    ("duplicate_7grams", "quality.duplicate_7grams <= 0.13", "at most 0.13 in repeated runs of seven words"),
-    ("duplicate_8grams", "quality.duplicate_8grams <= 0.12", "at most 0.12 in repeated runs of eight words"),
-    ("duplicate_9grams", "quality.duplicate_9grams <= 0.11", "at most 0.11 in repeated runs of nine words"),
-    ("duplicate_10grams", "quality.duplicate_10grams <= 0.1", "at most 0.1 in repeated runs of ten words"),
-)  # fmt: skip
-#: C4's rules about whole pages (Raffel and others 2020, section 2.2). Those about lines would change texts.
-C4: Final = (
+    *(
+        (name, f"language IN ({_UNSPACED}) OR quality.{name} <= {most}", f"at most {most} of the characters in {runs}")
+        for name, most, runs in (
+            *((f"top_{size}gram", most, f"the most frequent {size} words") for size, most in TOP_RUNS),
+            *((f"duplicate_{size}grams", most, f"repeated runs of {size} words") for size, most in REPEATED_RUNS),
+        )
+    ),
     ("sentences", "quality.sentences >= 5", "at least five sentences"),
     ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
     ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
-)
-RULES: Final = {"gopher": GOPHER, "c4": C4}
+)  # fmt: skip
+#: What ``--rules`` names: ours, and the presets that are computed from a page's text.
+RULES: Final = ("figures", *PRESETS)
+_FUNCTION: Final = "failed_rules"
 _PLACE: Final = (*CAPTURE, "url")
 #: Sketches that are taken over at a time.
 _BATCH: Final = 16_384
@@ -104,6 +107,8 @@ class Sieved:
     by_language: dict[str, int] = field(default_factory=dict)
     by_domain: dict[str, int] = field(default_factory=dict)
     by_crawl: dict[str, int] = field(default_factory=dict)
+    #: By language, of those that came to the presets: rules without a threshold for it.
+    not_applied: dict[str, list[str]] = field(default_factory=dict)
     sql: str = ""
 
 
@@ -118,7 +123,9 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
     tests = [*_tests(recipe)]
-    failed = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
+    fails = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
+    presets = [rules for rules in recipe.rules if rules in PRESETS]
+    failures = _failures_of(connection, presets)
     first = " ".join(f"WHEN f{number} THEN {number}" for number in range(len(tests)))
     try:
         connection.execute(
@@ -126,15 +133,24 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             "LAST, url, crawl, warc_filename, warc_record_offset) - 1 AS rank, *, "
             f"CASE {first} ELSE {len(tests)} END AS step FROM (SELECT {place}, language, fetch_time, domain, "
             "quality.words AS words, md5(main_content) AS digest, content_minhash AS sketch, "
-            f"{failed} FROM (SELECT *, {language} AS language FROM ({pages})))"
+            f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {language} AS language FROM ({pages}))))"
         )
     except duckdb.BinderException as error:
         raise UserInputError(f"the published file has no figures to filter by: {error}") from None
+    finally:
+        if presets:
+            connection.remove_function(_FUNCTION)
     ask = connection.execute
     [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
     sieved = Sieved(count)
     took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    alone = ask(f"SELECT {', '.join(f'count_if(f{n})' for n in range(len(tests)))} FROM sieve.main.pages").fetchall()[0]
+    # a page without a main text fails no rule: it has none of the figures
+    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if ':' in each[0] else ''})" for n, each in enumerate(tests))
+    alone = ask(f"SELECT {counted} FROM sieve.main.pages").fetchall()[0]
+    spoken = ask("SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1")
+    for (code,) in spoken.fetchall():
+        if without := not_applied(presets, code):
+            sieved.not_applied[code] = without
     came = count
     for number, (name, _, wanted) in enumerate(tests):
         sieved.steps.append(Step(name, wanted, came, took.get(number, 0), alone[number]))
@@ -171,8 +187,27 @@ def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
         f"{recipe.min_words:,} to {recipe.max_words:,} words",
     )
     for rules in recipe.rules:
-        for name, sql, meaning in RULES[rules]:
-            yield f"{rules}: {name}", sql, meaning
+        if rules == "figures":
+            for name, sql, meaning in FIGURES:
+                yield f"{rules}: {name}", sql, meaning
+            continue
+        for rule in PRESETS[rules]:
+            name = f"{rules}: {rule.name}"
+            yield name, f"NOT list_contains(failures, {quoted(name)})", rule.meaning
+
+
+def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
+    """The expression that gives the names of the rules a page's text fails, null without a text."""
+    if not presets:
+        return "NULL::VARCHAR[]"
+    connection.create_function(  # type: ignore[call-overload]  # its stubs want objects for names
+        _FUNCTION,
+        lambda text, language: None if not text else sorted(failed(text, language, presets)),
+        ["VARCHAR", "VARCHAR"],
+        "VARCHAR[]",
+        null_handling="special",
+    )
+    return f"{_FUNCTION}(main_content, language)"
 
 
 def _drop_exact(connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int) -> int:
@@ -233,9 +268,12 @@ def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) 
     lines.append(f"| **left** | | {sieved.left:,} | | |")
     lines += ["", f"{sieved.left:,} of {sieved.pages:,} pages are left, with {sieved.words:,} words.", ""]
     lines.append(
-        "Of copies the one with the most words is kept, of equally long ones the newest. C4's rules about lines"
+        "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
     )
-    lines.append("are not applied: they would change texts. A page without a figure fails its filter.")
+    lines.append("lines that C4 would drop do not count, and stay. A page without a figure fails its filter.")
+    if sieved.not_applied:
+        lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
+        lines += [f"| {name} | {', '.join(each)} |" for name, each in sieved.not_applied.items()]
     for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
         lines += ["", f"| {title} | pages |", "|---|---|"]
         lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
@@ -254,6 +292,7 @@ def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) 
         "filters": [
             {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
         ],
+        "not_applied": sieved.not_applied,
         "left": sieved.left,
         "words": sieved.words,
         "languages": sieved.by_language,

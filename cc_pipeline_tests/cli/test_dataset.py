@@ -109,7 +109,7 @@ def test_a_data_set_is_handed_on_in_another_format(cli: Cli, home: Path, tmp_pat
 
 def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for words in (("-l", "klingon"), ("--rules", "fineweb"), ("--near", "0.2"), ("--min-words", 9, "--max-words", 3)):
+    for words in (("-l", "klingon"), ("--rules", "fineweb3"), ("--near", "0.2"), ("--min-words", 9, "--max-words", 3)):
         assert cli("dataset", *words, "--out", out, "--home", home).status == 1
     assert not out.exists()
     said = cli("dataset", "-l", "zho", "--min-words", 99_999, "--out", out, "--home", home)

@@ -40,7 +40,9 @@ def dataset(
     ] = None,
     min_words: Annotated[int, typer.Option("--min-words", min=0, help="Words of a main text at least.")] = 50,
     max_words: Annotated[int, typer.Option("--max-words", min=1, help="Words of a main text at most.")] = 100_000,
-    rules: Annotated[str, typer.Option("--rules", help="gopher, c4, or both with a comma; none.")] = "gopher,c4",
+    rules: Annotated[
+        str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
+    ] = "gopher,c4",
     near: Annotated[
         float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
     ] = 0.8,

@@ -168,25 +168,53 @@ static PyObject *repetition(PyObject *self, PyObject *text) {
     int kind = PyUnicode_KIND(text);
     const void *data = PyUnicode_DATA(text);
     Words all = {NULL, 0, 0};
-    uint64_t hash = FNV_START, characters = 0, alphabetic = 0;
-    uint32_t size = 0;
-    int letters = 0;
-    for (Py_ssize_t at = 0; at <= length; at++) {
-        Py_UCS4 c = at < length ? PyUnicode_READ(kind, data, at) : ' ';
-        if (Py_UNICODE_ISSPACE(c)) {
-            if (size) {
+    uint64_t characters = 0, alphabetic = 0;
+    Py_ssize_t at = 0;
+    for (;;) {
+        while (at < length && Py_UNICODE_ISSPACE(PyUnicode_READ(kind, data, at))) at++;
+        if (at >= length) break;
+        Py_ssize_t from = at;
+        uint64_t hash = FNV_START;
+        int letters = 0, unspaced = 0;
+        for (; at < length; at++) {
+            Py_UCS4 c = PyUnicode_READ(kind, data, at);
+            if (Py_UNICODE_ISSPACE(c)) break;
+            hash = (hash ^ c) * FNV_PRIME;
+            unspaced |= stands_alone(c);
+            if (!letters) letters = c < 0x80 ? Py_ISALPHA(c) != 0 : Py_UNICODE_ISALPHA(c) != 0;
+        }
+        if (!unspaced) {
+            if (append(&all, hash, (uint32_t)(at - from)) < 0) goto no_memory;
+            characters += (uint64_t)(at - from);
+            alphabetic += letters;
+            continue;
+        }
+        uint32_t size = 0;
+        letters = 0;
+        for (Py_ssize_t each = from; each <= at; each++) {
+            Py_UCS4 c = each < at ? PyUnicode_READ(kind, data, each) : ' ';
+            int alone = stands_alone(c), part = c < 0x80 ? Py_ISALNUM(c) != 0 : Py_UNICODE_ISALNUM(c);
+            if (size && (!part || alone)) {
                 if (append(&all, hash, size) < 0) goto no_memory;
                 characters += size;
                 alphabetic += letters;
+                size = 0;
             }
-            hash = FNV_START;
-            size = 0;
-            letters = 0;
-            continue;
+            if (!part) continue;
+            if (!size) {
+                hash = FNV_START;
+                letters = 0;
+            }
+            hash = (hash ^ c) * FNV_PRIME;
+            size++;
+            letters |= Py_UNICODE_ISALPHA(c) != 0;
+            if (alone) {
+                if (append(&all, hash, size) < 0) goto no_memory;
+                characters += size;
+                alphabetic += letters;
+                size = 0;
+            }
         }
-        hash = (hash ^ c) * FNV_PRIME;
-        size++;
-        if (!letters) letters = c < 0x80 ? Py_ISALPHA(c) != 0 : Py_UNICODE_ISALPHA(c) != 0;
     }
     int bits = 4;
     while (((size_t)1 << bits) < all.count * 2) bits++;

@@ -18,6 +18,7 @@ _ALONE = (
     *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF)),
     *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
 )
+_HAS_ALONE = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for first, last in _ALONE)))
 
 
 def _mixed(value: int) -> int:
@@ -67,28 +68,35 @@ def words_of(text: str) -> list[str]:
     return found
 
 
+def words(text: str) -> list[str]:
+    """What white space parts; where a part has characters of a script without spaces, ``words_of`` it."""
+    if text.isascii() or not _HAS_ALONE.search(text):
+        return text.split()
+    return [word for part in text.split() for word in (words_of(part) if _HAS_ALONE.search(part) else (part,))]
+
+
 def minhash(text: str) -> list[int] | None:
     """The least value of every function over all shingles, as signed 32 bits; ``None`` for a text without words."""
-    words = [_word_hash(word) for word in words_of(text)]
-    if not words:
+    hashes = [_word_hash(word) for word in words_of(text)]
+    if not hashes:
         return None
-    size = min(SHINGLE, len(words))
-    shingles = {_run_hash(words[at : at + size]) for at in range(len(words) - size + 1)}
+    size = min(SHINGLE, len(hashes))
+    shingles = {_run_hash(hashes[at : at + size]) for at in range(len(hashes) - size + 1)}
     least = [min(((run * factor + term) & _MASK) >> 32 for run in shingles) for factor, term in _NUMBERS]
     return [value - (1 << 32) if value >> 31 else value for value in least]
 
 
 def repetition(text: str) -> tuple[int, ...]:
-    """Words between white space, their characters, how many have a letter; then characters of the most frequent run of
-    2, 3, 4 words in all its places (0 where none repeats), and those in runs of 5 to 10 words that occurred before."""
-    words = text.split()
-    letters = sum(any(map(str.isalpha, word)) for word in words)
+    """How many ``words``, their characters, how many have a letter; then characters of the most frequent run of 2, 3, 4
+    words in all its places (0 where none repeats), and those in runs of 5 to 10 words that occurred before."""
+    found = words(text)
+    letters = sum(any(map(str.isalpha, word)) for word in found)
     return (
-        len(words),
-        sum(map(len, words)),
+        len(found),
+        sum(map(len, found)),
         letters,
-        *(_top(words, size) for size in TOP),
-        *(_twice(words, size) for size in TWICE),
+        *(_top(found, size) for size in TOP),
+        *(_twice(found, size) for size in TWICE),
     )
 
 

@@ -3,7 +3,8 @@ Gopher's and C4's rules, and fingerprints.
 
 Gopher: Rae and others 2021, "Scaling Language Models", appendix A. C4: Raffel and others 2020, "Exploring the Limits
 of Transfer Learning", section 2.2. Their thresholds are in docs/documents.md; nothing is decided here. Lines are
-those of ``main_content`` with anything on them, words are what white space parts, shares are of 0 to 1.
+those of ``main_content`` with anything on them, shares are of 0 to 1. Words are what white space parts; in scripts
+without spaces each letter is one, as ``content_minhash`` has it.
 """
 
 from __future__ import annotations
@@ -112,9 +113,14 @@ def quality(text: str | None) -> Quality | None:
         *shares,
         _sentences(text),
         sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
-        sum(len(line.split(None, _SHORT_LINE)) < _SHORT_LINE for line in lines) / len(lines),
+        sum(map(_is_short, lines)) / len(lines),
         sum("javascript" in line for line in lowered.split("\n")) if "javascript" in lowered else 0,
         text.count("{") + text.count("}"),
         lowered.count("lorem ipsum"),
     )
     return Quality._make(figures)
+
+
+def _is_short(line: str) -> bool:
+    # a line of many spaces needs no look at its script
+    return len(line.split(None, _SHORT_LINE)) < _SHORT_LINE and len(plain.words(line)) < _SHORT_LINE

@@ -1,0 +1,352 @@
+"""The filters that data sets are made with, under the names of those who published them: Gopher's two (Rae and others
+2021, table A1 and section A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own
+(Penedo and others 2024). Each as datatrove computes it, held against it by ``benchmarks.dataset_rules``.
+
+A rule was published for English. Where a language has no words between spaces, no end marks, or other words than
+English, it is not applied (``not_applied``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from cc_pipeline.documents.signals import plain
+
+#: ISO 639-3 codes of languages written without spaces; of these, and Korean, a line holds more than one of letters;
+#: of those without a mark at a sentence's end.
+UNSPACED: Final = frozenset(("zho", "jpn", "tha", "lao", "mya", "khm", "dzo", "bod"))
+_DENSE: Final = UNSPACED | {"kor"}
+_NO_MARKS: Final = frozenset(("tha", "lao", "bod", "dzo"))
+
+_STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
+_PUNCTUATION = frozenset(
+    "!\"#%&'()*+,-./:;<=>?@[\\]^_`{|}~\u00b4\u00ab\u00bb\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u2022"
+    "\u2501\u25ba\u2236\u3001\u3002\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\uff01\uff05\uff08\uff09\uff0c\uff0e"
+    "\uff11\uff1a\uff1b\uff1f\uff5e"
+) | {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}
+#: The program's list is longer by the sentence marks of scripts out of use.
+_ENDS = (
+    *(
+        ".",
+        "!",
+        "?",
+        "\u3002",
+        "\uff01",
+        "\uff1f",
+        "\uff0e",
+        "\uff61",
+        "\u061f",
+        "\u06d4",
+        "\u0964",
+        "\u0965",
+        "\u0589",
+    ),
+    *("\u104a", "\u104b", "\u1362", "\u1367", "\u17d4", "\u17d5", "\u2047", "\u2048", "\u2049", "\u203c"),
+)
+_C4_ENDS = (".", "?", "!", '"', "'")
+_ALL_ENDS = (*_C4_ENDS, *_ENDS, "\u201d", "\u300d", "\u300f")
+_CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
+_POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
+_LONGEST_WORD = 1_000
+#: Sizes of runs of words, and Gopher's thresholds.
+TOP_RUNS: Final = ((2, 0.2), (3, 0.18), (4, 0.16))
+REPEATED_RUNS: Final = ((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.1))
+
+#: Words of a part that has more than letters: English clitics, abbreviations, numbers with what stands in and behind
+#: them, runs of letters with the marks that stay inside, a run of points or dashes, a mark alone.
+_IN_PART = re.compile(
+    r"https?://\S*[^\s.,;:!?)\]\"'\u201d]|[^\W\d_]+(?=n['\u2019]t\b)|n['\u2019]t\b|['\u2019](?:s|re|ve|ll|d|m)\b"
+    r"|(?:[^\W\d_]\.){2,}|\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|vs|v|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\."
+    r"|\.{2,}|-{2,}|//+|\d+(?:[.,:/\u2013]\d+)*\w*"
+    r"|\w(?:\w|[.'\u2019](?!(?:s|re|ve|ll|d|m|t)\b)(?=[^\W\d_]{2}))*"
+    r"|[^\s\w!-/:-@\[-`{-~\u00ab\u00bb\u2010-\u2027]+|[^\s]"
+)
+_SENTENCE_END = re.compile(
+    r"(?:[!?]|(?<![.\u2026])(?<!\b[A-Z])(?<!\bMr)(?<!\bMrs)(?<!\bDr)(?<!\bMs)(?<!\bSt)(?<!\b[a-z]\.[a-z])(?<!\.[A-Z])\.)"
+    r"(?=[\"'\u2019\u201d)\]]*(?:\s|\Z))|[\u3002\uff01\uff1f\u0964\u061f\u06d4\u104b\u1362\u17d4]"
+)
+
+Split = Callable[[str], Sequence[str]]
+
+
+def split_words(text: str) -> list[str]:
+    """Words and marks, each mark a word, close to spaCy's rules for English; the letters of scripts without spaces."""
+    found: list[str] = []
+    for part in plain.words(text):
+        if part.isalpha():
+            found.append(part)
+        else:
+            found += _IN_PART.findall(part)
+    return found
+
+
+def _sentences(line: str) -> int:
+    ends = [*_SENTENCE_END.finditer(line)]
+    rest = line[ends[-1].end() :] if ends else line
+    return len(ends) + any(map(str.isalnum, rest))
+
+
+class Page:
+    """A text with what several rules count of it, each counted once."""
+
+    def __init__(self, text: str, language: str | None, split: Split = split_words) -> None:
+        self.text = text
+        self.language = language
+        self.words = split(text)
+        self.spoken = [word for word in self.words if not _PUNCTUATION.issuperset(word)]
+        self.lines = text.splitlines()
+        self.filled = [line for line in text.split("\n") if line.strip()]
+        self.c4: dict[int, _Lines] = {}
+
+    def share(self, count: float) -> float:
+        """By characters of the text."""
+        return count / (len(self.text) or 1)
+
+    def of_lines(self, wanted: Callable[[str], bool]) -> float:
+        return sum(map(wanted, self.lines)) / (len(self.lines) or 1)
+
+    def per_word(self, count: int) -> float:
+        return count / (len(self.words) or 1)
+
+
+class Rule(NamedTuple):
+    """``keeps`` says whether a page passes, ``meaning`` what it has to be. ``not_in`` are languages without a
+    threshold; with ``only_in`` all others are."""
+
+    name: str
+    meaning: str
+    keeps: Callable[[Page], bool]
+    not_in: frozenset[str] = frozenset()
+    only_in: frozenset[str] = frozenset()
+
+    def applies(self, language: str | None) -> bool:
+        """Whether there is a threshold for a text of this language."""
+        return language not in self.not_in and (not self.only_in or language in self.only_in)
+
+
+def _repeated(parts: Sequence[str]) -> tuple[int, int]:
+    """Parts that occurred before: how many, their characters."""
+    seen: set[str] = set()
+    count = characters = 0
+    for part in parts:
+        if part in seen:
+            count += 1
+            characters += len(part)
+        seen.add(part)
+    return count, characters
+
+
+def _top(page: Page, size: int) -> float:
+    """Characters of the most frequent run of words, spaces with them, in all its places; of several the first."""
+    words = page.words
+    runs = Counter(zip(*(words[at:] for at in range(size)), strict=False))
+    if not runs:
+        return 0
+    best, times = max(runs.items(), key=lambda each: each[1])
+    return page.share((sum(map(len, best)) + size - 1) * times)
+
+
+def _twice(page: Page, size: int) -> float:
+    seen: set[str] = set()
+    words, characters, at = page.words, 0, 0
+    while at <= len(words) - size:
+        run = "".join(words[at : at + size])
+        if run in seen:
+            characters += len(run)
+            at += size
+        else:
+            seen.add(run)
+            at += 1
+    return page.share(characters)
+
+
+def _paragraphs(page: Page) -> list[str]:
+    return re.split(r"\n{2,}", page.text.strip())
+
+
+def _gopher_lines(page: Page) -> list[str]:
+    return re.split(r"\n+", page.text)
+
+
+def _repetition(
+    parts_of: Callable[[Page], list[str]], most: float, most_characters: float
+) -> Iterator[Callable[[Page], bool]]:
+    def few(page: Page) -> bool:
+        parts = parts_of(page)
+        return _repeated(parts)[0] / len(parts) <= most
+
+    def short(page: Page) -> bool:
+        return page.share(_repeated(parts_of(page))[1]) <= most_characters
+
+    yield few
+    yield short
+
+
+def _mean_length(page: Page) -> float:
+    return sum(map(len, page.spoken)) / (len(page.spoken) or 1)
+
+
+_few_paragraphs, _short_paragraphs = _repetition(_paragraphs, 0.3, 0.2)
+_few_lines, _short_lines = _repetition(_gopher_lines, 0.3, 0.2)
+
+GOPHER: Final = (
+    Rule("words", "50 to 100,000 words", lambda p: 50 <= len(p.spoken) <= 100_000),
+    Rule("mean_word_length", "3 to 10 characters a word", lambda p: 3 <= _mean_length(p) <= 10, _DENSE),
+    Rule("hashes", "at most 0.1 # a word", lambda p: p.per_word(p.text.count("#")) <= 0.1),
+    Rule(
+        "ellipses",
+        "at most 0.1 ellipses a word",
+        lambda p: p.per_word(p.text.count("...") + p.text.count("\u2026")) <= 0.1,
+    ),
+    Rule(
+        "bullet_lines",
+        "at most 0.9 of the lines begin with a bullet",
+        lambda p: p.of_lines(lambda line: line.lstrip().startswith(("\u2022", "-"))) <= 0.9,
+    ),
+    Rule(
+        "ellipsis_lines",
+        "at most 0.3 of the lines end with an ellipsis",
+        lambda p: p.of_lines(lambda line: line.rstrip().endswith(("...", "\u2026"))) <= 0.3,
+    ),
+    Rule(
+        "alphabetic_words",
+        "at least 0.8 of the words and marks have a letter",
+        lambda p: p.per_word(sum(word.isalpha() or any(map(str.isalpha, word)) for word in p.words)) >= 0.8,
+    ),
+    Rule(
+        "stop_words",
+        "at least two of eight stop words",
+        lambda p: len(_STOP_WORDS.intersection(p.words)) >= 2,
+        only_in=frozenset(("eng",)),
+    ),
+    Rule("duplicate_paragraphs", "at most 0.3 of the paragraphs occurred before", _few_paragraphs),
+    Rule("duplicate_paragraph_characters", "at most 0.2 of the characters in such", _short_paragraphs),
+    Rule("duplicate_lines", "at most 0.3 of the lines occurred before", _few_lines),
+    Rule("duplicate_line_characters", "at most 0.2 of the characters in such", _short_lines),
+    *(
+        Rule(
+            f"top_{size}gram",
+            f"at most {most} of the characters in the most frequent {size} words",
+            lambda p, size=size, most=most: _top(p, size) <= most,  # type: ignore[misc]
+            UNSPACED,
+        )
+        for size, most in TOP_RUNS
+    ),
+    *(
+        Rule(
+            f"duplicate_{size}grams",
+            f"at most {most} in repeated runs of {size} words",
+            lambda p, size=size, most=most: _twice(p, size) <= most,  # type: ignore[misc]
+            UNSPACED,
+        )
+        for size, most in REPEATED_RUNS
+    ),
+)
+
+FINEWEB: Final = (
+    Rule(
+        "punctuated_lines",
+        "at least 0.12 of the lines end with an end mark",
+        lambda p: sum(line.endswith(_ENDS) for line in p.filled) / (len(p.filled) or 1) >= 0.12,
+        _NO_MARKS,
+    ),
+    Rule(
+        "short_lines",
+        "at most 0.67 of the lines have 30 characters or fewer",
+        lambda p: sum(len(line) <= 30 for line in p.filled) / (len(p.filled) or 1) <= 0.67,
+        _DENSE,
+    ),
+    Rule(
+        "duplicate_characters",
+        "at most 0.01 of the characters in lines that occurred before",
+        lambda p: _repeated(p.filled)[1] / (len(p.text.replace("\n", "")) or 1) <= 0.01,
+    ),
+    Rule(
+        "lines_per_word",
+        "at most 0.3 lines a word",
+        lambda p: p.per_word(p.text.count("\n")) <= 0.3,
+    ),
+)
+
+
+class _Lines(NamedTuple):
+    """What C4's look at the lines found, of those that it would keep: how many sentences, and what ends a page."""
+
+    sentences: int
+    lorem_ipsum: bool
+    curly_bracket: bool
+
+
+def _c4_lines(page: Page, least_words: int) -> _Lines:
+    found = page.c4.get(least_words)
+    if found is None:
+        found = page.c4[least_words] = _c4_look(page, least_words)
+    return found
+
+
+def _c4_look(page: Page, least_words: int) -> _Lines:
+    english = page.language == "eng"
+    ends = _C4_ENDS if english else _ALL_ENDS
+    count, lorem, bracket = 0, False, False
+    for raw in page.lines:
+        whole = raw.strip()
+        words = whole.split() if english else plain.words(whole)
+        if len(words) < least_words or (len(whole) > _LONGEST_WORD and any(len(w) > _LONGEST_WORD for w in words)):
+            continue
+        line = _CITATION.sub("", whole) if "[" in whole else whole
+        if page.language not in _NO_MARKS and (not line.endswith(ends) or line.endswith("...")):
+            continue
+        lowered = line.lower()
+        if "lorem ipsum" in lowered:
+            lorem = True
+        elif "javascript" in lowered:
+            pass
+        elif "{" in line:
+            bracket = True
+        elif not any(each in lowered for each in _POLICY):
+            count += _sentences(line)
+    return _Lines(count, lorem, bracket)
+
+
+def _c4(sentences: int, words: int) -> tuple[Rule, ...]:
+    def few(page: Page) -> bool:
+        return _c4_lines(page, words).sentences >= sentences
+
+    kept = f"lines with an end mark and {words} words"
+    return (
+        Rule("lorem_ipsum", f"no lorem ipsum in {kept}", lambda p: not _c4_lines(p, words).lorem_ipsum),
+        Rule("curly_bracket", f"no curly bracket in {kept}", lambda p: not _c4_lines(p, words).curly_bracket),
+        Rule("sentences", f"at least {sentences} sentences in {kept}", few, _NO_MARKS),
+    )
+
+
+#: By name. ``c4`` has datatrove's numbers, ``c4-tfds`` those of TensorFlow Datasets, where C4 was made.
+PRESETS: Final[dict[str, tuple[Rule, ...]]] = {
+    "gopher": GOPHER,
+    "fineweb": FINEWEB,
+    "c4": _c4(5, 3),
+    "c4-tfds": _c4(3, 5),
+}
+
+
+@cache
+def rules_of(preset: str, language: str | None) -> tuple[Rule, ...]:
+    """The rules of a preset that have a threshold for a language."""
+    return tuple(rule for rule in PRESETS[preset] if rule.applies(language))
+
+
+def failed(text: str, language: str | None, presets: Sequence[str], split: Split = split_words) -> set[str]:
+    """The rules a text fails, as ``preset: rule``."""
+    page = Page(text, language, split)
+    return {
+        f"{preset}: {rule.name}" for preset in presets for rule in rules_of(preset, language) if not rule.keeps(page)
+    }
+
+
+def not_applied(presets: Sequence[str], language: str | None) -> list[str]:
+    """The rules of presets without a threshold for a language, as ``preset: rule``."""
+    return [f"{preset}: {rule.name}" for preset in presets for rule in PRESETS[preset] if not rule.applies(language)]
