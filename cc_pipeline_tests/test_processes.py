@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from cc_pipeline import processes
-from cc_pipeline.processes import is_gone, started, this_process
+from cc_pipeline.processes import is_gone, lived_at, started, this_process
 
 
 def test_this_process_lives() -> None:
@@ -45,3 +46,9 @@ def test_nothing_is_known_where_the_system_does_not_say_which_machine_it_is(monk
 
 def test_a_process_that_never_was_did_not_start() -> None:
     assert started(2**22 + 1) == ""
+
+
+def test_a_process_that_began_later_is_another_one() -> None:
+    assert lived_at(os.getpid(), time.time())
+    assert not lived_at(os.getpid(), time.time() - 10**6)
+    assert not lived_at(2**22 + 1, time.time())

@@ -230,14 +230,11 @@ def _kill_one(home: Home, instance: dg.DagsterInstance, kind: str, before: Colle
     home.source.scene.held = ""
     home.start(*(name for name in KILLS[kind] if name in home.commands))
 
-    def done() -> bool:
-        runs = instance.get_runs()
-        return all(
-            any(run.status is dg.DagsterRunStatus.SUCCESS for run in runs if one in (run.run_id, run.root_run_id))
-            for one in ids
-        )
+    def ended() -> bool:
+        return all(run.is_finished for run in instance.get_runs(dg.RunsFilter(run_ids=list(ids))))
 
-    home.wait_until(done, f"what was under way when {kind} was killed is made")
+    # those that are tried again come behind all others in the queue
+    home.wait_until(ended, f"what was under way when {kind} was killed ends")
     return ids
 
 

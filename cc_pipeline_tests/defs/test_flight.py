@@ -11,7 +11,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight, left_failed, made_by
+from cc_pipeline.defs.automation.flight import FORGOTTEN, UNFINISHED, Flight, flight, left_failed, made_by, phantoms
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
@@ -217,3 +217,16 @@ def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance:
 def test_what_a_run_makes_is_in_the_order_of_what_is_made_last() -> None:
     selection = frozenset(map(dg.AssetKey, ("captures", "page_text", "records", "warehouse")))
     assert made_by(dg.DagsterRun("__ASSET_JOB", asset_selection=selection)) == ("page_text", "records", "captures")
+
+
+def test_a_run_that_nobody_queued_is_in_flight_for_a_while_only(instance: dg.DagsterInstance) -> None:
+    run = dg.DagsterRun("extract_domain", tags=keys_tags(["A|x"]))
+    instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
+    assert flight(instance) == Flight(frozenset(), {})
+    # one that writes what it plans goes on, however long that takes
+    instance.report_engine_event("planned", run)
+    assert flight(instance).pairs == {("A", "x")}
+    young = add(instance, keys_tags(["A|y"]), status=dg.DagsterRunStatus.NOT_STARTED)
+    assert flight(instance).pairs == {("A", "x"), ("A", "y")}
+    assert phantoms(instance) == []
+    assert young.status is dg.DagsterRunStatus.NOT_STARTED

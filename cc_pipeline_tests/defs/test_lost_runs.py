@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
 from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
 from cc_pipeline.defs import instance as instances
+from cc_pipeline.defs.automation.flight import FORGOTTEN
 from cc_pipeline.defs.instance import (
+    DAGSTER_YAML,
     MACHINE_TAG,
     PROCESS_TAG,
     SERVER_TAG,
@@ -18,6 +29,8 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
     silent_servers,
 )
+from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.world import closed_port
@@ -126,3 +139,71 @@ def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(
     assert found is not None
     assert found.status is dg.DagsterRunStatus.STARTED
     assert silent_servers(instance) == {}
+
+
+def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
+    found = instance.get_run_by_id(run_id)
+    assert found is not None
+    return found.status
+
+
+def test_a_process_outlives_its_server_and_counts(instance: dg.DagsterInstance) -> None:
+    gone, started = at(closed_port()), dg.DagsterRunStatus.STARTED
+    key = keys_tags(["CC-MAIN-2024-22|example.com"])
+    noted = instance.add_run(
+        dg.DagsterRun("extract_domain", tags={**key, SERVER_TAG: json.dumps(gone)}, status=started)
+    ).run_id
+    note_worker(instance, noted)
+    # before it notes itself it has said that it begins
+    begun, ended = (under_way(instance, gone, started) for _ in range(2))
+    told = import_module("dagster._core.events").EngineEventData.in_process
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    for run_id, pid in ((begun, os.getpid()), (ended, process.pid)):
+        instance.report_engine_event("Started", job_name="nothing", run_id=run_id, engine_event_data=told(pid))
+    assert end_runs_of_dead_processes(instance) == [ended]
+    assert partitions_under_way(instance, 1) == {"CC-MAIN-2024-22|example.com": noted}
+
+
+def created_long_ago(instance: dg.DagsterInstance, **tags: str) -> str:
+    run = dg.DagsterRun("nothing", tags=tags)
+    instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
+    return run.run_id
+
+
+def test_what_nobody_will_start_is_cancelled_and_not_tried_again(instance: dg.DagsterInstance) -> None:
+    nobodys = created_long_ago(instance)
+    ours = created_long_ago(instance, **{PROCESS_TAG: this_process()})
+    kept, left = (created_long_ago(instance, **{"dagster/backfill": name}) for name in ("open", "ended"))
+    for name, status in (("open", BulkActionStatus.REQUESTED), ("ended", BulkActionStatus.COMPLETED_SUCCESS)):
+        instance.add_backfill(
+            PartitionBackfill(name, status, False, tags={}, backfill_timestamp=0.0, asset_backfill_data=None)
+        )
+    assert sorted(end_runs_of_dead_processes(instance)) == sorted([nobodys, left])
+    assert {status_of(instance, one) for one in (nobodys, left)} == {dg.DagsterRunStatus.CANCELED}
+    # the daemon goes on with those of a backfill, and a command with its own
+    assert {status_of(instance, one) for one in (kept, ours)} == {dg.DagsterRunStatus.NOT_STARTED}
+
+
+def test_a_run_that_the_daemon_took_out_of_the_queue_and_gave_to_nobody_is_ended(instance: dg.DagsterInstance) -> None:
+    starting = dg.DagsterRunStatus.STARTING
+    old, new = under_way(instance, None, starting), under_way(instance, None, starting)
+    for run_id, ago in ((old, FORGOTTEN.total_seconds()), (new, 0.0)):
+        event = dg.DagsterEvent(dg.DagsterEventType.RUN_STARTING.value, "nothing", message="taken out")
+        instance.report_dagster_event(event, run_id, timestamp=datetime.now(UTC).timestamp() - ago)
+    assert end_runs_of_dead_processes(instance) == [old]
+
+
+def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
+    with instance_in(tmp_path) as instance:
+        gone, started = at(closed_port()), dg.DagsterRunStatus.STARTED
+        lost, lives = (under_way(instance, gone, started) for _ in range(2))
+        note_worker(instance, lives)
+        daemon = SimpleNamespace(instance=instance, create_request_context=lambda: None)
+        assert list(execute_run_monitoring_iteration(daemon, logging.getLogger(__name__))) == [None, None]
+        assert status_of(instance, lost) is dg.DagsterRunStatus.FAILURE
+        assert status_of(instance, lives) is started
+        found = instance.get_run_by_id(lost)
+        assert found is not None
+        assert found.tags["dagster/will_retry"] == "true"

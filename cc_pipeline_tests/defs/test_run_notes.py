@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import dagster as dg
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.automation import flight as flights
+from cc_pipeline.defs.automation.flight import Flight, flight
+from cc_pipeline.defs.automation.schedules import backfill_missing
+from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes
 from cc_pipeline.defs.internals import instance_in, note
+from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.run_notes import keys_in, keys_tags, note_tried, run_partitions, tried_in
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.defs.graph import execute
 from cc_pipeline_tests.postgres import postgres_server
+from cc_pipeline_tests.world import NEW, OLD, Bucket
 
 _SLUGS = st.text("abz.-_~09é", min_size=1, max_size=60)
 #: PostgreSQL refuses a tag above some 2,700 bytes.
@@ -94,23 +110,116 @@ def test_what_was_tried_is_of_the_run_that_said_so(instance: dg.DagsterInstance)
     assert tried_in(instance, ["one", "two", "three"]) == {"one": {("A", "x")}, "two": set()}
 
 
-@pytest.mark.process
-@pytest.mark.smoke
-@pytest.mark.xdist_group("dagster_process")
-def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: Path) -> None:
-    keys = [f"CC-MAIN-2024-{week}|{'x' * 47}{number:09}.com" for week in (18, 22) for number in range(100)]
+def long_names(crawl: str) -> list[str]:
+    """As many partitions as a run takes, with names of 60 characters that cannot be compressed."""
+    return [f"{crawl}|{hashlib.sha256(bytes([number])).hexdigest()[:56]}.com" for number in range(200)]
+
+
+@contextmanager
+def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance of a home whose state is in PostgreSQL, as that of a team."""
     with postgres_server() as server:
         named = {
             "scheme": "postgresql+psycopg2", "hostname": server.host, "port": server.port,
             "db_name": server.database, "username": server.user, "password": server.password,
         }  # fmt: skip
-        state = {"telemetry": {"enabled": False}, "storage": {"postgres": {"postgres_db": named}}}
-        (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(state), "utf-8")
-        with instance_in(tmp_path) as instance:
-            run = instance.add_run(dg.DagsterRun("extract_domain", tags=keys_tags(instance, keys)))
-            note_tried(instance, run.run_id, keys)
-            again = instance.get_run_by_id(run.run_id)
-            assert again is not None
-            assert keys_in(instance, again.tags) == keys
-            assert len(run_partitions(instance, [again])[run.run_id]) == 200
-            assert len(tried_in(instance, [run.run_id])[run.run_id]) == 200
+        pooled = {"module": "cc_pipeline.defs.pooled", "class": "PooledPostgresStorage"}
+        state = yaml.safe_load(DAGSTER_YAML)
+        state["storage"] = {"custom": {**pooled, "config": {"postgres_db": named}}}
+        (home / "dagster").mkdir(parents=True)
+        (home / "dagster/dagster.yaml").write_text(yaml.safe_dump(state), "utf-8")
+        with instance_in(home / "dagster") as instance:
+            yield instance
+
+
+@pytest.mark.process
+@pytest.mark.smoke
+@pytest.mark.xdist_group("dagster_process")
+def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: Path) -> None:
+    keys = long_names("CC-MAIN-2024-18")
+    with on_postgresql(tmp_path) as instance:
+        run = instance.add_run(dg.DagsterRun("extract_domain", tags=keys_tags(instance, keys)))
+        note_tried(instance, run.run_id, keys)
+        again = instance.get_run_by_id(run.run_id)
+        assert again is not None
+        assert keys_in(instance, again.tags) == keys
+        assert len(run_partitions(instance, [again])[run.run_id]) == 200
+        assert len(tried_in(instance, [run.run_id])[run.run_id]) == 200
+        its_retries_are_counted(instance, run)
+        a_run_whose_tags_were_refused_is_nobodys(instance, keys)
+
+
+def its_retries_are_counted(instance: dg.DagsterInstance, first: dg.DagsterRun) -> None:
+    """As the daemon makes them: it counts those that have the tag of the first."""
+    will_retry, run = [], first
+    for number in range(3):
+        if number:
+            of = {"dagster/root_run_id": first.run_id, "dagster/parent_run_id": run.run_id}
+            run = dg.DagsterRun(
+                "extract_domain", tags={**first.tags, **of}, root_run_id=first.run_id, parent_run_id=run.run_id
+            )
+            instance.add_run(run)
+        instance.report_run_failed(run)
+        failed = instance.get_run_by_id(run.run_id)
+        assert failed is not None
+        will_retry.append(failed.tags["dagster/will_retry"])
+    assert will_retry == ["true", "true", "false"]
+
+
+def a_run_whose_tags_were_refused_is_nobodys(instance: dg.DagsterInstance, keys: list[str]) -> None:
+    """PostgreSQL keeps a run whose tags it refuses. Dagster counts retries by a tag, so none of these: it would try
+    again for ever."""
+    refused = dg.DagsterRun("extract_domain", tags={KEYS_TAG: " ".join(keys)})
+    for _ in range(4):
+        with pytest.raises(OperationalError, match="index row"):
+            instance.add_run(refused)
+        kept = instance.get_run_by_id(refused.run_id)
+        assert kept is not None
+        assert kept.status is dg.DagsterRunStatus.NOT_STARTED
+        instance.report_run_failed(kept)
+        again = instance.get_run_by_id(refused.run_id)
+        assert again is not None
+        assert again.tags["dagster/will_retry"] == "true"
+        of = {"root_run_id": refused.root_run_id or refused.run_id, "parent_run_id": refused.run_id}
+        refused = dg.DagsterRun("extract_domain", tags=refused.tags, **of)
+    # so it is cancelled before it could fail: nothing tries that again
+    with pytest.raises(OperationalError):
+        instance.add_run(refused)
+    with mock.patch.object(flights, "FORGOTTEN", timedelta(0)):
+        assert not flight(instance).is_any
+        assert end_runs_of_dead_processes(instance) == [refused.run_id]
+    ended = instance.get_run_by_id(refused.run_id)
+    assert ended is not None
+    assert ended.status is dg.DagsterRunStatus.CANCELED
+    assert "dagster/will_retry" not in ended.tags
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("dagster_process")
+def test_a_command_a_schedule_and_a_backfill_make_as_many_long_names_on_postgresql(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    slugs = [key.partition("|")[2] for key in long_names(NEW)]
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", "all")
+    with on_postgresql(home) as instance, open_workspace(load_settings(source=str(bucket[0]), home=str(home))) as own:
+        with Launcher(own) as launcher:
+            launcher.harvest([NEW, OLD])
+            [run] = launcher.extract([NEW], [parse_target(slug) for slug in slugs])
+        assert len(left_in(instance, "page_metadata", NEW)) == 200
+        own.settings.watch_list_path.write_text("".join(f"{slug}\n" for slug in slugs), "utf-8")
+        with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: own}) as context:
+            asked = backfill_missing(context)
+        assert isinstance(asked, list)
+        of_tags = [dict(one.tags) for one in asked]
+        assert all(execute(instance, own, "extract_domain", tags=tags).success for tags in of_tags)
+        assert len(left_in(instance, "page_metadata", OLD)) == 200
+        # what Dagster makes of a backfill: a range, of which each partition is planned when the run is created
+        first, last = (partition_key(NEW, slug) for slug in (slugs[0], slugs[-1]))
+        assert execute(instance, own, "fetch_domain", tags={**range_tags(first, last), "dagster/backfill": "x"}).success
+        assert flight(instance) == Flight(frozenset(), {})
+        assert run.run_id in {one.run_id for one in instance.get_runs()}
+
+
+def left_in(instance: dg.DagsterInstance, asset: str, crawl: str) -> set[str]:
+    return {key for key in instance.get_materialized_partitions(dg.AssetKey(asset)) if key.startswith(f"{crawl}|")}
