@@ -9,7 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
@@ -30,6 +30,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stores.opening import is_loopback
+
+#: Host and port of a code server.
+Server: TypeAlias = tuple[str, int]
 
 #: Where Dagster's launcher notes the code server that a run was given to.
 SERVER_TAG = ".dagster/grpc_info"
@@ -52,8 +55,12 @@ concurrency:
 run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}
 # a run whose code server is being started stays in the queue, for ten minutes at most
 run_queue: {max_user_code_failure_retries: 60, user_code_failure_retry_delay: 10}
-# a run over a range writes what it plans before it starts: six events a partition
-run_monitoring: {enabled: true, start_timeout_seconds: 1800, free_slots_after_run_end_seconds: 60}
+run_monitoring:
+  enabled: true
+  poll_interval_seconds: 30
+  # a run over a range writes what it plans before it starts: six events a partition
+  start_timeout_seconds: 1800
+  free_slots_after_run_end_seconds: 60
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
 retention:
   sensor: {purge_after_days: {skipped: 7, failure: 30, success: -1}}
@@ -332,7 +339,7 @@ def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
     return silent
 
 
-def server_of(run: dg.DagsterRun) -> tuple[str, int] | None:
+def server_of(run: dg.DagsterRun) -> Server | None:
     """Host and port of the code server that a run was given to; ``None`` where no tag says so."""
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
@@ -357,3 +364,11 @@ def answers(server: Mapping[str, Any]) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return False
     return True
+
+
+def server_listens(server: Server) -> bool:
+    """Whether anything listens at the address of a code server, as far as can be told from here."""
+    try:
+        return answers({"host": server[0], "port": server[1]})
+    except OSError:
+        return False

@@ -9,14 +9,13 @@ from typing import Any
 import dagster as dg
 
 from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
-from cc_pipeline.defs.instance import answers, server_of
+from cc_pipeline.defs.instance import Server, server_listens, server_of
 from cc_pipeline.defs.internals import launcher_of, start_on, unreachable
 from cc_pipeline.defs.partitions import MACHINE_TAG
 from cc_pipeline.defs.watching import WatchingRunLauncher
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
 
-Server = tuple[str, int]
 _CONFIG = {
     "hosts": dg.Field(
         [{"host": dg.StringSource, "port": dg.IntSource}],
@@ -53,7 +52,7 @@ class SpreadingRunLauncher(WatchingRunLauncher):
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
         turn = self._in_turn(instance, run)
-        found = next((server for server in turn if _listens(server)), None)
+        found = next((server for server in turn if server_listens(server)), None)
         if found is None:
             raise unreachable(
                 f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}. Start the "
@@ -63,6 +62,9 @@ class SpreadingRunLauncher(WatchingRunLauncher):
         # another host is not tried after this one: it may have begun the run and answered too late
         start_on(instance, run, *found)
         self._run_ids.add(run.run_id)
+
+    def _keeper(self, run: dg.DagsterRun) -> Server | None:
+        return self.hosts[0]
 
     def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
         """The servers that may take a run, the one with the fewest runs first."""
@@ -82,10 +84,3 @@ def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
             f"dagster.yaml gives runs to {len(launcher.hosts)} hosts, which share the source's request budget, and "
             f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={len(launcher.hosts)} on each of them"
         )
-
-
-def _listens(server: Server) -> bool:
-    try:
-        return answers({"host": server[0], "port": server[1]})
-    except OSError:
-        return False

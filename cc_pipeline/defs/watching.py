@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
-from cc_pipeline.defs.instance import lives
+from cc_pipeline.defs.instance import Server, lives, server_listens, server_of
 from cc_pipeline.defs.internals import health
+
+#: Seconds that the code server has to be there before a lost run is told of. Dagster tries a failed run again at once
+#: or never, and a daemon that was started before the code server finds out within ten seconds that it is there.
+_SETTLED: Final = 30.0
+#: Seconds after which a lost run is told of though its code server has not come back.
+_GIVEN_UP: Final = 600.0
 
 
 class WatchingRunLauncher(dg.DefaultRunLauncher):
@@ -20,6 +27,11 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
     #: Hosts whose code servers runs are given to.
     host_count = 1
+
+    def __init__(self, inst_data: Any = None) -> None:
+        super().__init__(inst_data)
+        #: Since when a run is known to be lost, and a server to be there.
+        self._since: dict[str | Server, float] = {}
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> WatchingRunLauncher:
@@ -34,4 +46,18 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Whether a run that has started has a process: its own counts, not the server that started it. The daemon
         marks a run as failed, and tries it again, that surely has none."""
-        return health(found=lives(self._instance, run, self.host_count))
+        return health(found=lives(self._instance, run, self.host_count) or not self._can_be_tried_again(run))
+
+    def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
+        server, now = self._keeper(run), time.monotonic()
+        if server is None:
+            return True  # of `dagster dev`, which starts its code servers first
+        lost = self._since.setdefault(run.run_id, now)
+        if not server_listens(server):
+            self._since.pop(server, None)
+            return now - lost >= _GIVEN_UP
+        return now - self._since.setdefault(server, now) >= _SETTLED
+
+    def _keeper(self, run: dg.DagsterRun) -> Server | None:
+        """The code server that the daemon asks before it tries a run again."""
+        return server_of(run)

@@ -1,12 +1,16 @@
 """Restarts while a backfill and a schedule make partitions: what is killed, and what becomes of runs and partitions.
 
+    python -m cc_pipeline_tests.defs.restarts              every cell, and its table into docs/dagster.md
+
 Each kill (SIGKILL) hits some of the processes of an instance while a run of a backfill and one of ``backfill_missing``
-fetch; then they are started again. ``python -m cc_pipeline_tests.defs.restarts`` writes the table of docs/dagster.md.
+fetch; then they are started again.
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -45,6 +49,14 @@ KILLS: Final[Mapping[str, tuple[str, ...]]] = {
     f"{CODE} and {DAEMON}": (CODE, DAEMON),
     "all (the host)": (CODE, DAEMON, WEBSERVER, WORKERS),
 }
+#: The cells of each storage. In PostgreSQL the worst.
+CELLS: Final[Mapping[str, Sequence[str]]] = {
+    "SQLite": tuple(KILLS),
+    "PostgreSQL": tuple(kind for kind, names in KILLS.items() if len(names) > 1),
+}
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs/dagster.md"
+_BEGIN: Final = "<!-- made by python -m cc_pipeline_tests.defs.restarts -->"
+_END: Final = "<!-- end of what it made -->"
 #: Runs of each that may pass while no kill waits for them.
 _SPARE: Final = 2
 SPEC: Final = MiniCrawlSpec(pages=160, sites=2 * (len(KILLS) + _SPARE), crawls=(CrawlSpec(NEW),))
@@ -163,7 +175,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
 
 def _config(postgres: Postgres | None) -> dict[str, Any]:
     config = yaml.safe_load(DAGSTER_YAML)
-    # the daemon would look for lost workers every two minutes, and for the code server every ten seconds
+    # the daemon would look for lost workers every half a minute, and for the code server every ten seconds
     config["run_monitoring"]["poll_interval_seconds"] = 2
     config["run_queue"]["user_code_failure_retry_delay"] = 1
     # so that a run of both is under way
@@ -222,7 +234,6 @@ def _kill_one(home: Home, instance: dg.DagsterInstance, kind: str, before: Colle
         return {"dagster/backfill" in run.tags: run for run in mine}
 
     home.wait_until(lambda: len(fetching()) == 2, f"two runs fetch, to kill {kind}")
-    print(kind, time.strftime("%X"), flush=True)
     found = fetching()
     ids = (found[True].run_id, found[False].run_id)
     marks = workers_of(instance, ids)
@@ -292,3 +303,49 @@ def _wrongs(
     for run in runs:
         if "→" in _ended(instance, run):
             yield f"states of a run: {_ended(instance, run)}"
+
+
+def table(told: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[str]:
+    """The Markdown lines of what each storage's outcome told; storages that do the same share a line."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for kind in KILLS:
+        for storage, by_kind in told.items():
+            if kind in by_kind:
+                rows.setdefault((kind, *by_kind[kind]), []).append(storage)
+    head = ("killed, and started again", "state in", "a run of a backfill", "a run of `backfill_missing`")
+    lines = [head, ("---",) * len(head), *((kind, ", ".join(on), *ended) for (kind, *ended), on in rows.items())]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def read_table(page: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """What the table in ``page`` tells of each storage and kind."""
+    found = {}
+    for line in page.partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()[2:]:
+        kind, storages, of_backfill, of_schedule = (part.strip() for part in line.strip("|").split(" | "))
+        for storage in storages.split(", "):
+            found[storage, kind] = of_backfill, of_schedule
+    return found
+
+
+def outcome_on(storage: str, folder: Path) -> Outcome:
+    """All cells of a storage."""
+    with home_on(storage, folder) as home:
+        return kill_all_kinds(home, CELLS[storage])
+
+
+def main() -> None:
+    """Runs every cell and writes the table; ends with what was not as it has to be."""
+    told, wrongs = {}, []
+    for storage in CELLS:
+        with tempfile.TemporaryDirectory() as folder:
+            found = outcome_on(storage, Path(folder))
+        told[storage] = found.told
+        wrongs += [f"{storage}: {wrong}" for wrong in found.wrongs]
+    head, _, rest = DOCS.read_text("utf-8").partition(_BEGIN)
+    lines = [head + _BEGIN, *table(told), _END + rest.partition(_END)[2]]
+    DOCS.write_text("\n".join(lines), "utf-8")
+    sys.exit("\n".join(wrongs))
+
+
+if __name__ == "__main__":
+    main()

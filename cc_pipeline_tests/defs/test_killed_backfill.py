@@ -124,12 +124,10 @@ def test_a_killed_worker_and_a_killed_daemon_leave_nothing_undone(tmp_path: Path
         settings = load_settings({}, source=source.url, home=str(home))
         with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
             launcher.harvest([NEW])
-        # the daemon would look for lost workers every two minutes
+        # the daemon would look for lost workers every half a minute
         config = settings.dagster_home / "dagster.yaml"
-        monitored = config.read_text("utf-8").replace(
-            "run_monitoring: {", "run_monitoring: {poll_interval_seconds: 5, "
-        )
-        assert "poll_interval_seconds" in monitored
+        monitored = config.read_text("utf-8").replace("poll_interval_seconds: 30", "poll_interval_seconds: 5")
+        assert "poll_interval_seconds: 5" in monitored
         config.write_text(monitored, "utf-8")
         source.hits.clear()
         source.scene.latency = _LATENCY

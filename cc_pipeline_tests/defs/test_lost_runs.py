@@ -19,6 +19,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
 from cc_pipeline.defs import instance as instances
+from cc_pipeline.defs import watching
 from cc_pipeline.defs.automation.flight import FORGOTTEN
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
@@ -29,7 +30,7 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
     silent_servers,
 )
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.internals import instance_in, note
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.defs.graph import keys_tags
@@ -165,6 +166,10 @@ def test_a_process_outlives_its_server_and_counts(instance: dg.DagsterInstance) 
     assert partitions_under_way(instance, 1) == {"CC-MAIN-2024-22|example.com": noted}
 
 
+#: Prints the mark of its process.
+TELLS = "from cc_pipeline.processes import this_process; print(this_process())"
+
+
 def created_long_ago(instance: dg.DagsterInstance, **tags: str) -> str:
     run = dg.DagsterRun("nothing", tags=tags)
     instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
@@ -194,16 +199,46 @@ def test_a_run_that_the_daemon_took_out_of_the_queue_and_gave_to_nobody_is_ended
     assert end_runs_of_dead_processes(instance) == [old]
 
 
-def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(tmp_path: Path) -> None:
+def monitored(instance: dg.DagsterInstance) -> None:
+    daemon = SimpleNamespace(instance=instance, create_request_context=lambda: None)
+    assert {*execute_run_monitoring_iteration(daemon, logging.getLogger(__name__))} <= {None}
+
+
+def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
-    with instance_in(tmp_path) as instance:
-        gone, started = at(closed_port()), dg.DagsterRunStatus.STARTED
-        lost, lives = (under_way(instance, gone, started) for _ in range(2))
+    started, clock = dg.DagsterRunStatus.STARTED, [0.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    with instance_in(tmp_path) as instance, socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        here = {"host": "127.0.0.1", "port": server.getsockname()[1]}
+        lost, lives = (under_way(instance, here, started) for _ in range(2))
+        of_dev = under_way(instance, {"socket": "/no/such/socket"}, started)
         note_worker(instance, lives)
-        daemon = SimpleNamespace(instance=instance, create_request_context=lambda: None)
-        assert list(execute_run_monitoring_iteration(daemon, logging.getLogger(__name__))) == [None, None]
-        assert status_of(instance, lost) is dg.DagsterRunStatus.FAILURE
+        gone = under_way(instance, at(closed_port()), started)
+        for run_id in (lost, gone):
+            of_a_process_that_ended(instance, run_id)
+        # tried again at once or never, so not before the code server has come back, and the daemon knows it
+        for at_second, listening, ended in (
+            (0, False, {of_dev}),
+            (100, True, {of_dev}),
+            (120, False, {of_dev}),
+            (200, True, {of_dev}),
+            (229, True, {of_dev}),
+            (230, True, {of_dev, lost}),
+            (600, True, {of_dev, lost, gone}),
+        ):
+            clock[0] = at_second
+            monkeypatch.setattr(watching, "server_listens", lambda at, up=listening: up and at[1] == here["port"])
+            monitored(instance)
+            failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
+            assert {run.run_id for run in failed} == ended
+            assert {run.tags["dagster/will_retry"] for run in failed} == {"true"}
         assert status_of(instance, lives) is started
-        found = instance.get_run_by_id(lost)
-        assert found is not None
-        assert found.tags["dagster/will_retry"] == "true"
+
+
+def of_a_process_that_ended(instance: dg.DagsterInstance, run_id: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", TELLS], stdout=subprocess.PIPE, text=True) as process:
+        mark = process.communicate()[0].strip()
+    note(instance, {f"cc_pipeline/worker/{run_id}": mark})

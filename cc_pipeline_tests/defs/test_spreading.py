@@ -11,8 +11,8 @@ import pytest
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
 from cc_pipeline.defs import spreading
-from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG
-from cc_pipeline.defs.spreading import Server, SpreadingRunLauncher, refuse_alone
+from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server
+from cc_pipeline.defs.spreading import SpreadingRunLauncher, refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
 from cc_pipeline_tests.defs.graph import keys_tags
@@ -51,13 +51,8 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
         def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
             instance.add_run_tags(run.run_id, {SERVER_TAG: f'{{"host": "{host}", "port": {port}}}'})
 
-        def answers(server: dict[str, object]) -> bool:
-            if (server["host"], server["port"]) not in made.up:
-                raise TimeoutError
-            return True
-
         monkeypatch.setattr(spreading, "start_on", start_on)
-        monkeypatch.setattr(spreading, "answers", answers)
+        monkeypatch.setattr(spreading, "server_listens", lambda server: server in made.up)
         yield made
 
 

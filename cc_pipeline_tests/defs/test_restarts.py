@@ -1,0 +1,34 @@
+"""Whatever is killed and started again in the middle of a backfill and a schedule: each partition is made once, the
+states of runs are true, and nothing is asked for, or waits, for ever. docs/dagster.md has the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline_tests.defs.restarts import CELLS, DOCS, outcome_on, read_table, table
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.matrix,
+    pytest.mark.xdist_group("dagster_process"),
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.mark.parametrize("storage", CELLS)
+def test_any_restart_leaves_each_partition_made_once(storage: str, tmp_path: Path) -> None:
+    found = outcome_on(storage, tmp_path)
+    assert found.wrongs == ()
+    page = {kind: told for (on, kind), told in read_table(DOCS.read_text("utf-8")).items() if on == storage}
+    assert dict(found.told) == page, "python -m cc_pipeline_tests.defs.restarts writes the table anew"
+
+
+@pytest.mark.smoke
+def test_the_table_reads_back() -> None:
+    page = DOCS.read_text("utf-8")
+    told = read_table(page)
+    assert {(storage, kind) for storage, kinds in CELLS.items() for kind in kinds} == set(told)
+    by_storage = {on: {kind: ended for (one, kind), ended in told.items() if one == on} for on in CELLS}
+    assert "\n".join(table(by_storage)) in page
