@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import dagster as dg
+import yaml
 from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
@@ -131,6 +132,12 @@ def prepare_instance(settings: Settings) -> None:
 def _is_of_now(config: Path) -> bool:
     """Whether a ``dagster.yaml`` is there that is a person's own, or of this version."""
     return config.exists() and hashlib.sha256(config.read_bytes()).hexdigest() not in _YAML_OF_BEFORE
+
+
+def missing_in(settings: Settings) -> list[str]:
+    """Keys of our ``dagster.yaml`` that a person's own lacks and restarts need (docs/dagster.md)."""
+    config = yaml.safe_load((settings.dagster_home / "dagster.yaml").read_text("utf-8")) or {}
+    return [key for key in ("run_launcher", "run_queue") if key not in config]
 
 
 def workspace_file(settings: Settings) -> Path:

@@ -160,7 +160,13 @@ def migrate(
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
-    from cc_pipeline.defs.instance import BACKFILLS_WAIT, end_runs_of_gone_servers, prepare_instance, workspace_file
+    from cc_pipeline.defs.instance import (
+        BACKFILLS_WAIT,
+        end_runs_of_gone_servers,
+        missing_in,
+        prepare_instance,
+        workspace_file,
+    )
 
     settings = load_settings(home=home)
     prepare_instance(settings)
@@ -171,6 +177,9 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     if named and Path(named).expanduser().resolve() != settings.dagster_home:
         note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
+    if missing := missing_in(settings):
+        note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own and lacks {' and '.join(missing)}"
+        console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
     command = str(Path(sys.executable).with_name("dagster"))
     arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant
