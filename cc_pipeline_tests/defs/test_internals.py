@@ -1,12 +1,14 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import sqlalchemy
 from alembic.script import ScriptDirectory
+from dagster._core.launcher.base import RunLauncher
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
@@ -227,3 +229,14 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
     for _ in range(3):
         dg.materialize([table, sound], instance=instance)
     assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"
+
+
+def test_what_a_launcher_tells_and_how_postgresql_is_opened_is_where_it_was() -> None:
+    for found, status in ((True, "RUNNING"), (False, "NOT_FOUND")):
+        told = internals.health(found=found)
+        assert told.status.value == status, f"CheckRunHealthResult: {_MOVED}"
+    assert type(internals.unreachable("away")).__name__ == "DagsterUserCodeUnreachableError", _MOVED
+    assert "supports_check_run_worker_health" in vars(RunLauncher), _MOVED
+    for name in ("run_storage.run_storage", "event_log.event_log", "schedule_storage.schedule_storage"):
+        module = import_module(f"dagster_postgres.{name}")
+        assert callable(getattr(module, "create_pg_engine", None)), f"create_pg_engine of {name}: {_MOVED}"
