@@ -208,10 +208,16 @@ services:
     ports: ["127.0.0.1:3000:3000"]
     depends_on: {code: {condition: service_healthy}}
 
-  # exactly one
+  # exactly one; it tries a failed run again at once or never, so not before the code server is there
   daemon:
     <<: *ours
-    command: [dagster-daemon, run, -w, ${inside}/workspace.yaml]
+    command:
+      - sh
+      - -c
+      - >-
+        until dagster api grpc-health-check -h "$$$$CC_PIPELINE_CODE_HOST" -p "$$$$CC_PIPELINE_CODE_PORT";
+        do sleep 2; done;
+        exec dagster-daemon run -w ${inside}/workspace.yaml
     volumes: ["./dagster:${inside}/dagster", "./workspace.yaml:${inside}/workspace.yaml:ro"]
     depends_on: {code: {condition: service_healthy}}
     healthcheck: {test: [CMD, dagster-daemon, liveness-check], interval: 1m, start_period: 2m}

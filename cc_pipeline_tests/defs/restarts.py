@@ -32,7 +32,7 @@ from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.test_dagster_process import BIN, PATIENCE_SECONDS, Server, environment, free_port
+from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
 from cc_pipeline_tests.defs.test_killed_backfill import kill, kill_all
 from cc_pipeline_tests.defs.test_team import backfill, backfill_status
 from cc_pipeline_tests.faultserver import FaultServer
@@ -57,6 +57,8 @@ CELLS: Final[Mapping[str, Sequence[str]]] = {
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs/dagster.md"
 _BEGIN: Final = "<!-- made by python -m cc_pipeline_tests.defs.restarts -->"
 _END: Final = "<!-- end of what it made -->"
+#: For all that is left in the queue, on the slowest machine.
+_PATIENCE_SECONDS: Final = 600
 #: Runs of each that may pass while no kill waits for them.
 _SPARE: Final = 2
 SPEC: Final = MiniCrawlSpec(pages=160, sites=2 * (len(KILLS) + _SPARE), crawls=(CrawlSpec(NEW),))
@@ -127,7 +129,7 @@ class Home:
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         """Waits for ``true``; raises with the log where it does not come."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while not true():
             assert time.monotonic() < deadline, f"{what}\n{self.log.read_text('utf-8')[-6_000:]}"
             time.sleep(0.2)

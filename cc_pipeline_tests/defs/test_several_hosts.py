@@ -17,11 +17,10 @@ import yaml
 
 from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG
-from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving
-from cc_pipeline_tests.defs.test_team import fill_in, login, until_healthy
+from cc_pipeline_tests.defs.test_team import fill_in, login, on_this_machine, until_healthy
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.transport.test_budget import most_in_a_second
@@ -74,7 +73,7 @@ def hosts(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         shutil.copytree(homes[0], homes[1])
         services = yaml.safe_load((homes[0] / "compose.yaml").read_text("utf-8"))["services"]
         common = of_source | told | {"CC_PIPELINE_RATE": str(RATE), "CC_PIPELINE_WORKERS": "1"}
-        common |= {"AWS_EC2_METADATA_DISABLED": "true"}
+        common |= {"AWS_EC2_METADATA_DISABLED": "true", "PATH": f"{BIN}:{of_source['PATH']}"}
         envs = [common | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(home / "dagster")} for home in homes]
         for env, name in zip(envs, HOSTS, strict=True):
             env["CC_PIPELINE_CONTACT"] = name
@@ -82,8 +81,7 @@ def hosts(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
         def command(argument: list[str], port: int) -> list[str]:
             here = {"0.0.0.0": "127.0.0.1", "4000": str(port), "3000": str(port)}
-            program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(homes[0])) for part in argument]
-            return [str(BIN / program), *rest]
+            return on_this_machine(argument, homes[0], here)
 
         code = services["code"]
         for env, port in zip(envs, ports, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,7 @@ def state(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         )
         env = environment(bucket[0], folder) | told
         env |= {"CC_PIPELINE_HOME": str(folder), "DAGSTER_HOME": str(folder / "dagster")}
+        env |= {"CC_PIPELINE_CODE_HOST": "127.0.0.1", "PATH": f"{BIN}:{env['PATH']}"}
         env |= {"AWS_EC2_METADATA_DISABLED": "true", "CC_PIPELINE_WORKERS": "1"}
         yield State(folder, env, code_port, postgres, s3)
 
@@ -98,8 +99,7 @@ def team(state: State) -> Iterator[Team]:
     services = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
 
     def command(argument: list[str]) -> list[str]:
-        program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(folder)) for part in argument]
-        return [str(BIN / program), *rest]
+        return on_this_machine(argument, folder, here)
 
     with ExitStack() as running:
         # not the folder itself: a .env there would win over the environment of each process
@@ -112,6 +112,12 @@ def team(state: State) -> Iterator[Team]:
         until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
         assert code is not daemon
         yield Team(folder, env, ui, state.postgres, state.s3)
+
+
+def on_this_machine(argument: list[str], folder: Path, here: Mapping[str, str]) -> list[str]:
+    """A command of compose.yaml outside its container: its ``folder``, and what other words are ``here``."""
+    program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(folder)).replace("$$", "$") for part in argument]
+    return ["sh", *rest] if program == "sh" else [str(BIN / program), *rest]
 
 
 def fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
