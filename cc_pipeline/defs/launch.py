@@ -265,6 +265,9 @@ class Launcher:
         known = set(self._instance.get_dynamic_partitions(definition.name))
         new = [key for key in dict.fromkeys(keys) if key not in known]
         if definition is CRAWL:
+            # Dagster lists keys as they were added; to take one away and add it again would mend that for those of
+            # before, and change what ranges of runs and open backfills mean
+            new.sort()
             refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])

@@ -51,13 +51,20 @@ def column_schema(schema: pa.Schema, table: str = "") -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 field.name,
-                _cut(field.type),
+                _type(field.type),
                 description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
             for field in schema
         ]
     )
+
+
+def _type(of: pa.DataType) -> str:
+    """A type in a word or two: a column of the UI is as wide as the longest."""
+    if pa.types.is_list(of):
+        return f"list<{_type(of.value_type)}>"
+    return "struct" if pa.types.is_struct(of) else str(of)
 
 
 def table_metadata(name: str, schema: pa.Schema, *, lineage: bool = True) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class PartitionRun:
         for asset in self._assets if assets is None else assets:
             if self._listed and "|" in key:
                 plan_partition(self._context, asset, key)
-            why = _why(self._failed[-1].reason, self._context.run.run_id)
+            why = why_failed(self._failed[-1].reason, self._context.run.run_id)
             self._context.log_event(dg.AssetObservation(asset, partition=partition, metadata=why, tags=named))
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
@@ -216,7 +216,7 @@ def _named(key: str) -> tuple[str, dict[str, str]]:
     return dg.MultiPartitionKey({"crawl": crawl, "domain": domain}), named
 
 
-def _why(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
+def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
     """What a person reads on the page of a partition that failed, until it is made."""
     what, _, advice = (reason[:_REASON]).partition("\n")
     told: dict[str, dg.MetadataValue] = {

@@ -9,20 +9,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs.instance import prepare_files
+from cc_pipeline.defs.instance import open_instance, prepare_files
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.metadata import as_list, bars, plain, preview
+from cc_pipeline.defs.recording import why_failed
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
@@ -121,6 +128,7 @@ class Ui:
     server: Server
     port: int
     home: Path
+    source: str
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +141,7 @@ def ui(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]
     prepare_files(load_settings({}, source=str(bucket[0]), home=str(folder / "data")), folder)
     command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(home)]
     with serving(command, folder, environment(bucket[0], folder), port) as server:
-        yield Ui(server, port, home)
+        yield Ui(server, port, home, str(bucket[0]))
 
 
 @pytest.mark.process
@@ -212,6 +220,83 @@ def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> No
     runs_every_check(seen.tab, seen.server)
 
 
+@_needs_browser
+@pytest.mark.browser
+def test_text_of_a_stranger_is_shown_as_text_and_loads_nothing(ui: Ui, seen: Seen) -> None:
+    asked: list[str] = []
+    with listening(asked) as place:
+        run = tell_what_a_stranger_wrote(ui, seen.server, place)
+        partition = f"view=partitions&partition={NEW}%7C{SITE}"
+        pages = {
+            f"/assets/page_text?{partition}": ("preview", "notes", "rows", "failed because"),
+            "/assets/page_text": ("preview", "notes"),
+            "/assets/page_text?view=events": ("failed because",),
+            "/assets/page_text?view=checks&checkDetail=texts_are_there": ("Latest execution",),
+            f"/runs/{run}": ("RUN_FAILURE",),
+        }
+        for path, texts in pages.items():
+            seen.tab.open(path, *texts)
+            seen.tab.page.wait_for_load_state("networkidle")
+            assert "![x](" in seen.tab.reads(), path
+        assert not asked
+        # and it would be seen: the same as Markdown, as one of us may write it
+        record(ui, dg.AssetMaterialization("page_text", metadata={"ours": dg.MetadataValue.md(f"![x]({place}/ours)")}))
+        seen.tab.open("/assets/page_text", "ours")
+        wait_until(lambda: "/ours" in asked)
+
+
+@contextmanager
+def listening(asked: list[str]) -> Iterator[str]:
+    """A server of this machine that notes which paths it was ``asked`` for; its address."""
+
+    class Noting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Noting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
+    """The instance is told of a partition whose pages, notes and reasons of failure try to load a picture; gives the
+    id of a run that fails with such words."""
+    words = f"![x]({place}/markdown.png) <img src='{place}/html.png'> [![x]({place}/linked.png)]({place})"
+    run = server.launch("extract_domain", keys_tags([f"{NEW}|{words}"]))
+    partition = dg.MultiPartitionKey({"crawl": NEW, "domain": SITE})
+    shown = {
+        "preview": preview(pa.table({"title": [words], "main_content": [f"a\n{words}"]})),
+        "notes": as_list([words, f"two\n{words}"]),
+        "rows": bars({words: 3}),
+    }
+    record(ui, dg.AssetMaterialization("page_text", partition=partition, metadata=shown))
+    record(ui, dg.AssetObservation("page_text", partition=partition, metadata=why_failed(words, run)))
+    told = f"this could not be looked at: {words}\n{words}"
+    record(ui, dg.AssetCheckEvaluation(dg.AssetKey("page_text"), "texts_are_there", False, description=plain(told)))
+    assert server.wait_for(run) == "FAILURE"
+    return run
+
+
+def record(ui: Ui, event: dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation) -> None:
+    with open_instance(load_settings({}, source=ui.source, home=str(ui.home))) as instance:
+        instance.report_runless_asset_event(event)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def materialize(tab: Tab) -> str:
     """Adds the domain in the dialog of the job, launches, and waits for the run; the beginning of its id."""
     open_dialog(tab)
@@ -246,7 +331,7 @@ def sees_the_partition(tab: Tab, run: str, pages: int) -> None:
     tab.sees("rows written")
     text = tab.reads()
     assert run in text
-    assert re.search(rf"dagster/row_count\s+{pages}\b", text), text
+    assert re.search(rf"dagster/partition_row_count\s+{pages}\b", text), text
     assert f"https://{SITE}" in text or f"http://{SITE}" in text or f"www.{SITE}" in text
     tab.picture("ui-partition")
 

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.metadata import OWNERS, preview, table_metadata
+from cc_pipeline.defs.metadata import OWNERS, plain, preview, table_metadata
 from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
@@ -101,7 +101,7 @@ def _annotation(one: Known) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"parquet"},
         code_version=one.dataset.version[:16],
-        description=one.dataset.title or f"The dataset {name}, which was added to this home.",
+        description=plain(one.dataset.title) or f"The dataset {name}, which was added to this home.",
     )
     def annotation(config: AnnotationConfig, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
         dataset = known_datasets(workspace.settings)[name].dataset
