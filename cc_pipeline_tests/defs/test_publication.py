@@ -16,7 +16,7 @@ from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import execute, keys_tags
+from cc_pipeline_tests.defs.graph import definitions, execute, keys_tags
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 SITES = ("example.com", "example.org", "no-such.example")
@@ -97,6 +97,26 @@ def test_a_long_run_publishes_while_it_goes_on(
     monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda _: seen.append(publications(instance)))
     run(instance, workspace, "example.com", "example.org")
     assert seen == [1], "there was no file, so the first partition was published; then it was young"
+
+
+def test_a_publication_is_of_all_it_shows_also_of_what_was_recorded_after_it(
+    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "_LOOK_EVERY", 0.0)
+    run(instance, workspace, "example.com", "example.org")
+    assert published(workspace) == {"example.com", "example.org"}
+    newest = instance.get_latest_materialization_event(dg.AssetKey("warehouse"))
+    assert newest is not None
+    assert newest.asset_materialization is not None
+    noted = newest.asset_materialization.tags or {}
+    for asset in ("captures", "page_metadata"):
+        [last] = instance.fetch_materializations(dg.AssetKey(asset), limit=1).records
+        assert noted[f"dagster/input_event_pointer/{asset}"] == str(last.storage_id), "so the UI calls it in sync"
+    keys = [spec.key for one in definitions().asset_checks or () for spec in one.check_specs]
+    ours = [key for key in keys if key.asset_key.to_user_string() == "warehouse"]
+    checked = instance.event_log_storage.get_latest_asset_check_execution_by_key(ours)
+    assert {key.name: found.status.value for key, found in checked.items()} == {key.name: "SUCCEEDED" for key in ours}
+    assert all(found.event is not None and found.event.timestamp >= newest.timestamp for found in checked.values())
 
 
 def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, instance: dg.DagsterInstance) -> None:

@@ -18,7 +18,7 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.publish.publish import behind
+from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -43,11 +43,12 @@ class PublishWhileRunning:
     def __init__(self, context: dg.AssetExecutionContext, workspace: Workspace) -> None:
         self._context, self._workspace = context, workspace
         self._looked = time.monotonic()
+        self._early: Publication | None = None
 
     def between(self) -> None:
         """Publishes when the last publication is too old. Costs nothing most of the time."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
-            self._publish(at_end=False)
+            self._keep_up(at_end=False)
             self._looked = time.monotonic()
 
     def at_end(self) -> None:
@@ -57,23 +58,30 @@ class PublishWhileRunning:
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
             own = self._context.run.run_id
             self._context.instance.add_run_tags(own, {MADE_TAG: own})
-            self._publish(at_end=True)
+        self._keep_up(at_end=True)
 
-    def _publish(self, *, at_end: bool) -> None:
+    def _keep_up(self, *, at_end: bool) -> None:
         # what was made stays, however this ends: the next publication shows it
         try:
             found = behind(self._workspace)
-            if found is None:
-                return
-            old = found.longer_than(self._workspace.settings.publish_every)
-            if old or (at_end and not self._others_go_on()):
-                record(self._context.instance, merge_and_publish(self._workspace))
-                look_at_publication(self._context, self._workspace)
+            if found is not None and self._is_due(found, at_end=at_end):
+                self._early = merge_and_publish(self._workspace)
+                self._record(self._early)
+            elif found is None and at_end and self._early is not None:
+                # it showed partitions that were recorded after it, and would count as older than these
+                self._record(self._early)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
-    def _others_go_on(self) -> bool:
-        return flight(self._context.instance, but_made=True).is_any
+    def _is_due(self, found: Behind, *, at_end: bool) -> bool:
+        if at_end and of_a_command(self._context.run):
+            return False
+        old = found.longer_than(self._workspace.settings.publish_every)
+        return old or (at_end and not flight(self._context.instance, but_made=True).is_any)
+
+    def _record(self, publication: Publication) -> None:
+        record(self._context.instance, publication)
+        look_at_publication(self._context, self._workspace)
 
 
 def record(instance: dg.DagsterInstance, publication: Publication) -> None:
