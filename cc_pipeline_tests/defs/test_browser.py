@@ -26,7 +26,9 @@ import pytest
 from cc_pipeline.defs.instance import open_instance, prepare_files
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.metadata import as_list, bars, plain, preview
+from cc_pipeline.defs.partitions import KEYS_TAG, LOOK_TAG
 from cc_pipeline.defs.recording import why_failed
+from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.graph import keys_tags
@@ -218,6 +220,28 @@ def test_a_domain_is_added_and_materialized_by_clicking(bucket: Bucket, seen: Se
 def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> None:
     sees_the_lineage(seen.tab)
     runs_every_check(seen.tab, seen.server)
+
+
+@_needs_browser
+@pytest.mark.browser
+def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: Seen) -> None:
+    bad = "two words.com"
+    seen.server.add_partition("domain", bad)
+    run = seen.server.launch("extract_domain", keys_tags([f"{NEW}|{SITE}", f"{NEW}|{bad}"]))
+    assert seen.server.wait_for(run) == "FAILURE"
+    ours = {check for check in checks_of(seen.server) if check[0] in TABLES}
+    wrong = {name for (_, name), one in wait_for_checks(seen.server, run, ours).items()
+             if not one["evaluation"]["success"]}  # fmt: skip
+    assert wrong == {"none_left_failed"}
+    seen.tab.open(f"/assets/records?view=partitions&partition={NEW}%7C{bad}", "Failed (1)", run[:8])
+    seen.tab.click("View all historical events")
+    dialog = seen.tab.page.get_by_role("dialog").first
+    dialog.get_by_text(f"{NEW}|{bad}").nth(1).click()
+    dialog.get_by_text(f"'{bad}' is not a host name: it has a space").wait_for()
+    seen.tab.picture("ui-failed")
+    seen.tab.open("/runs", run[:8])
+    chips = {line for line in seen.tab.reads().splitlines() if line.startswith("cc_pipeline/")}
+    assert {chip.partition(":")[0] for chip in chips} == {KEYS_TAG, LOOK_TAG}, "what only programs read is hidden"
 
 
 @_needs_browser
