@@ -5,7 +5,7 @@ was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``ch
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -145,6 +145,8 @@ def _evaluation(
             found = check.verdict(workspace, scope)
         else:
             found = none_left_failed(context.instance, context.run.run_id, part.failed if part is not None else ())
+        if not slices and slices is not None and found.passed:
+            found = replace(found, message="nothing was committed since this last looked")
         verdict, note = noted(found, scope, before, now)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
         why = str(error) if isinstance(error, CcPipelineError) else repr(error)

@@ -32,6 +32,7 @@ _KEPT = 1_000
 #: Characters of a reason there.
 _REASON = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
+_MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
 #: Key of that metadata.
 FAILED = "failed partitions"
 _TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
@@ -218,12 +219,12 @@ def _named(key: str) -> tuple[str, dict[str, str]]:
 
 def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
     """What a person reads on the page of a partition that failed, until it is made."""
-    what, _, advice = (reason[:_REASON]).partition("\n")
-    told: dict[str, dg.MetadataValue] = {
+    what, _, advice = reason[:_REASON].partition("\n")
+    return {
         "failed because": dg.MetadataValue.text(what),
+        "what to do": dg.MetadataValue.text(advice or _MEND),
         "run": dg.MetadataValue.dagster_run(run_id),
     }
-    return told | ({"what to do": dg.MetadataValue.text(advice)} if advice else {})
 
 
 def _name(definition: dg.DynamicPartitionsDefinition) -> str:

@@ -60,8 +60,8 @@ def test_many_values_become_others_and_many_days_months_or_years() -> None:
 
 
 def test_bars_are_a_table_whose_longest_bar_is_the_most() -> None:
-    lines = bars({"a|b": 200, "c": 100, "d": 1}).splitlines()[2:]
-    assert lines[0].startswith("| a\\|b | 200 | ")
-    assert [line.count("█") for line in lines] == [24, 12, 0]
-    assert "▏" in lines[2], "what is there is seen"
-    assert bars({})
+    rows = [dict(record.data) for record in bars({"a|b": 200, "c": 100, "d": 1}).value.records]
+    assert [(row[""], row["rows"]) for row in rows] == [("a|b", 200), ("c", 100), ("d", 1)]
+    assert [str(row["share"]).count("█") for row in rows] == [24, 12, 0]
+    assert rows[2]["share"] == "▏", "what is there is seen"
+    assert not bars({}).value.records

@@ -22,6 +22,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from cc_pipeline.defs.instance import open_instance, prepare_files
 from cc_pipeline.defs.launch import Launcher
@@ -101,7 +102,11 @@ class Tab:
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.wait_for_timeout(1_000)  # what fades in or is being drawn
         self.page.get_by_text("Loading").first.wait_for(state="hidden")
-        self.page.screenshot(path=self._pictures / f"{name}.png")
+        path = self._pictures / f"{name}.png"
+        self.page.screenshot(path=path)
+        with Image.open(path) as shown:
+            small = shown.convert("RGB").quantize(256)
+        small.save(path, optimize=True)
 
 
 @contextmanager
@@ -240,6 +245,7 @@ def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: 
     dialog.get_by_text(f"'{bad}' is not a host name: it has a space").wait_for()
     seen.tab.picture("ui-failed")
     seen.tab.open("/runs", run[:8])
+    seen.tab.picture("ui-runs")
     chips = {line for line in seen.tab.reads().splitlines() if line.startswith("cc_pipeline/")}
     assert {chip.partition(":")[0] for chip in chips} == {KEYS_TAG, LOOK_TAG}, "what only programs read is hidden"
 

@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs import checks
+from cc_pipeline.defs import checks, looks
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
@@ -68,6 +68,20 @@ def results(
     found = all_results(workspace, instance, tags={} if partition is None else {"dagster/partition": partition})
     names = Counter(key.rpartition(":")[2] for key in found)
     return {key.rpartition(":")[2]: one for key, one in found.items() if names[key.rpartition(":")[2]] == 1}
+
+
+def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
+    sound: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise EnvironmentFault("![x](http://a.example/p.png) <img src=x>", "Look at page_text in __init__.py.")
+
+    monkeypatch.setattr(looks, "versions_of", broken)
+    said = results(sound, instance)["ledger_balances"].description or ""
+    assert said == (
+        "this could not be looked at: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
+        "Look at page_text in \\_\\_init\\_\\_.py."
+    )
 
 
 def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInstance, bucket: Bucket) -> None:
