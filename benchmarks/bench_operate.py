@@ -1,5 +1,5 @@
 """``make bench-operate``: what operating costs beside the work: runs over many partitions, scattered ones, runs with
-nothing to do, and the questions that every tick asks at 90,000 partitions.
+nothing to do, what history takes, and the questions that every tick asks at 90,000 partitions.
 
 Times are processor time of this process and its children (parsers), because on a machine that does other work as well
 wall times say nothing. The rival of a run is the stage functions alone on the same slices; a ratio below 1 says how
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import cc_pipeline.defs
 from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
+from cc_pipeline.defs.automation.history import forget
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import definitions_in
@@ -43,6 +44,8 @@ CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
 PARTS = ("runs", "large")
 #: Milliseconds of processor time that Dagster may cost for each asset and partition.
 _LIST_GOAL, _RANGE_GOAL = 40.0, 70.0
+#: Kilobytes of Dagster's SQLite files for each partition when old runs are gone.
+_HISTORY_GOAL = 32.0
 _IDLE_GOAL_SECONDS, _QUESTION_GOAL_SECONDS = 5.0, 2.0
 #: Of every so many targets one is asked for again, so that no two of them are neighbours.
 _EVERY = 16
@@ -158,6 +161,24 @@ def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
         )  # fmt: skip
         report.figure(f"{name}_run", processor, bare, unit="s", higher_is_better=False, note=note)
     _ask_again(report, bench, used_home)
+    _forget(report, used_home, partitions)
+
+
+def _forget(report: Report, settings: Settings, partitions: int) -> None:
+    """What Dagster's files take with every run there, when all of them have gone, and when nothing was left to go."""
+
+    def each() -> float:
+        files = [file for file in settings.dagster_home.rglob("*") if file.is_file()]
+        return sum(file.stat().st_size for file in files) / 1024 / partitions
+
+    def forgotten() -> float:
+        with open_instance(settings) as instance:
+            forget(instance, settings.history_days, now=datetime.now(UTC) + timedelta(days=1_000))
+        return each()
+
+    report.figure("history_before", each(), unit="KB", higher_is_better=False, note="of Dagster's, each partition")
+    report.figure("history_after", forgotten(), goal=_HISTORY_GOAL, unit="KB", higher_is_better=False)
+    report.figure("history_again", forgotten(), goal=_HISTORY_GOAL, unit="KB", higher_is_better=False)
 
 
 def _alone(workspace: Workspace, bench: Bench) -> None:

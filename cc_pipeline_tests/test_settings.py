@@ -95,6 +95,7 @@ _CHOSEN = {
     "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
     "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
+    "history_days": 30,
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ run_monitoring:
   free_slots_after_run_end_seconds: 60
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
 retention:
-  sensor: {purge_after_days: {skipped: 7, failure: 30, success: -1}}
+  sensor: {purge_after_days: {skipped: 7, failure: 30, success: 90}}
   schedule: {purge_after_days: 90}
 sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}

@@ -14,14 +14,15 @@ Nine private modules are imported, each for what the public names cannot do:
 
 Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
 without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
-the public interface can do. ``test_internals`` says which name an upgrade has moved.
+the public interface can do, and deleting, which is in ``internals_history.py``. ``test_internals`` says which name an
+upgrade has moved.
 """
 
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -186,79 +187,6 @@ def _read_revisions_once() -> None:
         return known[place]
 
     scripts.from_config = from_config
-
-
-@cache
-def _tables() -> tuple[Any, Any, Any]:
-    """Tables of the event log, with the columns that are used here: events, their tags, assets."""
-    import sqlalchemy as sql  # noqa: PLC0415  # 10 MB that a code server does not need
-
-    return (
-        sql.table(
-            "event_logs", *map(sql.column, ("id", "run_id", "event", "dagster_event_type", "asset_key", "partition"))
-        ),
-        sql.table("asset_event_tags", sql.column("event_id")),
-        sql.table("asset_keys", *map(sql.column, ("asset_key", "last_materialization", "cached_status_data"))),
-    )
-
-
-def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> int:
-    """Deletes what the instance recorded of partitions, with all metadata and previews; gives how many events.
-
-    The public way, ``instance.wipe_asset_partitions``, is not there for SQLite and PostgreSQL (1.13). An event is in
-    the file of its run and in the index of all assets; the newest one of an asset stands with the asset too. SQLite
-    overwrites what it deletes here, so that no text is left in its files.
-    """
-    storage: Any = instance.event_log_storage
-    events, tags, assets = _tables()
-    count = 0
-    wanted = sorted(keys)
-    for first in range(0, len(wanted), _KEYS_AT_ONCE):
-        mine = events.c.partition.in_(wanted[first : first + _KEYS_AT_ONCE])
-        with _overwriting(storage.index_connection()) as index:
-            chosen = events.select().with_only_columns(events.c.id, events.c.run_id, events.c.asset_key)
-            found = index.execute(chosen.where(mine)).fetchall()
-            for at in range(0, len(found), _KEYS_AT_ONCE):
-                ids = [row[0] for row in found[at : at + _KEYS_AT_ONCE]]
-                index.execute(tags.delete().where(tags.c.event_id.in_(ids)))
-        # the index last: it tells which runs there are, also after a kill
-        for run_id in sorted({row[1] for row in found if row[1]}):
-            with _overwriting(storage.run_connection(run_id)) as connection:
-                connection.execute(events.delete().where(mine))
-        with _overwriting(storage.index_connection()) as index:
-            index.execute(events.delete().where(mine))
-            for asset in sorted({row[2] for row in found if row[2]}):
-                newest = _newest_materialization(index, asset)
-                values = {"last_materialization": newest, "cached_status_data": None}
-                index.execute(assets.update().where(assets.c.asset_key == asset).values(**values))
-        count += len(found)
-    return count
-
-
-def _newest_materialization(index: Any, asset: str) -> str | None:
-    """What stands with an asset as its newest materialization."""
-    events, _, _ = _tables()
-    made = (events.c.asset_key == asset) & (events.c.dagster_event_type == "ASSET_MATERIALIZATION")
-    columns = events.select().with_only_columns(events.c.id, events.c.event)
-    newest = columns.where(made).order_by(events.c.id.desc()).limit(1)
-    row = index.execute(newest).first()
-    if row is None:
-        return None
-    return dg.serialize_value(dg.EventLogRecord(row[0], dg.deserialize_value(row[1], dg.EventLogEntry)))
-
-
-@contextmanager
-def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
-    """A connection of the event log; what is deleted in SQLite's is overwritten, in its write-ahead log too."""
-    with connecting as connection:
-        sqlite = connection.dialect.name == "sqlite"
-        if sqlite:
-            connection.exec_driver_sql("PRAGMA secure_delete=ON")
-        yield connection
-        engine = connection.engine
-    if sqlite:
-        with engine.connect() as again:
-            again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:

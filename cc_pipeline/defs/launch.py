@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
+from cc_pipeline.defs.automation.history import is_trimmed
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import (
     end_runs_of_dead_processes,
@@ -233,6 +234,14 @@ class Launcher:
         if self._workspace.settings.publish == "none":
             return None
         return self._run("publish", "")
+
+    def keep_up(self) -> Iterator[LaunchedRun]:
+        """Merges small files, publishes, deletes what was superseded a week ago; then deletes Dagster's old runs, in as
+        many runs as that takes. Raises ``RunFailed``."""
+        yield self._run("upkeep", "")
+        yield self._run("trim_history", "")
+        while not is_trimmed(self._instance):
+            yield self._run("trim_history", "")
 
     def publish_what_is_new(self) -> LaunchedRun | None:
         """Materializes ``warehouse``, unless ``cc.duckdb`` shows everything already: then no run is started."""

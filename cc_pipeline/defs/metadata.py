@@ -33,6 +33,8 @@ def checked_owners(named: Sequence[str]) -> list[str]:
 
 
 OWNERS = checked_owners(owners())
+#: How figures of several partitions together are named.
+GROUP: Final = "group "
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 60

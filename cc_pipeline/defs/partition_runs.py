@@ -12,6 +12,7 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.metadata import (
+    GROUP,
     PREVIEW_ROWS,
     as_list,
     figures,
@@ -130,9 +131,9 @@ def own_figures(report: StageReport, slug: str, table: str, table_rows: int) -> 
     if f"written:{table}" in own:
         values["rows written"] = own[f"written:{table}"]
     values |= {name: value for name, value in own.items() if ":" not in name}
-    group = "" if len(report.per_target) == 1 else "group "
+    group = "" if len(report.per_target) == 1 else GROUP
     if group:
-        values["group partitions"] = len(report.per_target)
+        values[f"{GROUP}partitions"] = len(report.per_target)
     if report.requests:
         values |= {f"{group}bytes read": report.bytes, f"{group}requests": report.requests}
     values[f"{group}seconds"] = round(report.seconds, 3)

@@ -20,6 +20,7 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.internals import note, noted
+from cc_pipeline.defs.internals_history import delete_notes, existing_runs, names_of_notes
 from cc_pipeline.defs.partitions import KEYS_TAG, between, by_crawl, partition_key, range_of
 from cc_pipeline.processes import this_process
 
@@ -146,6 +147,25 @@ def workers_of(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str,
     """The marks (``processes.py``) of the processes that execute runs, by the id of the run, for those noted."""
     notes = noted(instance, [_WORKER + run_id for run_id in runs])
     return {name.removeprefix(_WORKER): mark for name, mark in notes.items()}
+
+
+def delete_strays(
+    instance: dg.DagsterInstance, seen: Mapping[str, float], before: float, now: float
+) -> dict[str, float]:
+    """Deletes notes of runs that are gone, and lists that no run names any more.
+
+    A list is noted before its run is there. So only those go that are in ``seen`` (names, and when each was first seen
+    without a run) since ``before``; gives the others, to be ``seen`` the next time.
+    """
+    stray = []
+    for kind in (_TRIED, _WORKER):
+        of_runs = [name.removeprefix(kind) for name in names_of_notes(instance, kind)]
+        stray += [kind + run_id for run_id in {*of_runs} - existing_runs(instance, of_runs)]
+    values = {value for _, every in instance.get_run_tags([KEYS_TAG]) for value in every}
+    named = {_LIST + one[1] for one in map(_NAMED.fullmatch, values) if one}
+    unnamed = {name: seen.get(name, now) for name in names_of_notes(instance, _LIST) if name not in named}
+    delete_notes(instance, [*stray, *(name for name, since in unnamed.items() if since <= before)])
+    return {name: since for name, since in unnamed.items() if since > before}
 
 
 def _text(asked: Mapping[str, Sequence[str]]) -> str:

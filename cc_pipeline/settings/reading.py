@@ -54,6 +54,8 @@ _READERS: Final[dict[str, Callable[[Mapping[str, str], str], Any]]] = {
 #: The settings that are read so: all but places, and what lets somebody in there.
 _PLACES: Final = frozenset({"source", "home", "lake", "collinfo", "mirrors"})
 FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _PLACES and one.type in _READERS]
+#: Days of history that a home needs: schedules ask what failed in the last seven.
+_LEAST_HISTORY: Final = 8
 #: What belongs to one machine, what nobody else is to see, and what the text of the source says.
 _KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
 
@@ -95,6 +97,9 @@ def checked(settings: Settings) -> Settings:
     for name, amount in (("BACKFILL_HOURS", settings.backfill_hours), ("PUBLISH_EVERY", settings.publish_every)):
         if not 0 < amount < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {amount:g}")
+    if settings.history_days < _LEAST_HISTORY:
+        why = "schedules go by what failed in the last week"
+        raise UserInputError(f"{PREFIX}HISTORY_DAYS must be {_LEAST_HISTORY} or more: {why}")
     if not all(_HOST_PATTERN.fullmatch(host) for host in settings.redirects):
         # what stands there is not repeated: it may hold a password
         raise UserInputError(f"{PREFIX}REDIRECTS takes names of hosts, such as *.aws.cdn.example, and no addresses")

@@ -17,7 +17,7 @@ from cc_pipeline.defs import partitions
 from cc_pipeline.defs.automation.purging import purge_target_job
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals import forget_partitions
+from cc_pipeline.defs.internals_history import forget_partitions
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import UserInputError

@@ -22,6 +22,7 @@ SET = {
     "default_automation_condition_sensor",
     "failed_runs",
     "new_crawls",
+    "history",
     "path_lists",
     "publication",
     "source_breaker",

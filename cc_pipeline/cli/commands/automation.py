@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, show_table, warn
+from cc_pipeline.cli.output import console, progress_bars, show_table, warn
+from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings, load_settings
 
@@ -91,6 +92,22 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     console.print(price_in_words(settings, older))
     then = "The schedule backfill_missing does it, an hour of work at a time." if is_agreed(settings) else ""
     console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
+
+
+def upkeep(home: options.Home = None) -> None:
+    """Keep a home small: what the schedules weekly_upkeep and history do, for a home where nothing runs by itself.
+
+    Merges small files, publishes, and deletes files that were superseded a week ago; then deletes Dagster's runs that
+    are older than CC_PIPELINE_HISTORY_DAYS. What was extracted stays, and so does what Dagster knows of it.
+    """
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(home=home)
+    if not _is_home(settings):
+        return
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
+        step("upkeep", lambda: all_runs(launcher.keep_up()))
 
 
 def _is_home(settings: Settings) -> bool:
