@@ -10,4 +10,4 @@ from cc_pipeline.defs.internals import definitions_in
 @dg.definitions
 def defs() -> dg.Definitions:
     """All assets, checks, jobs, sensors, schedules and resources of cc_pipeline."""
-    return definitions_in(Path(__file__).parent / "defs", described=True)
+    return definitions_in(Path(__file__).parent / "defs")

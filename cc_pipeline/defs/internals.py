@@ -54,13 +54,13 @@ _VERSION_TAG = "dagster/data_version"
 _ASKED_BY_NAME = 2_000
 
 
-def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
-    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load.
+def definitions_in(folder: Path) -> dg.Definitions:
+    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load, but for the
+    component types that are installed beside them. Those are for the UI's pages about components. Describing them loads
+    every package that offers some: it takes longer than all definitions of ours, and 40 MB.
 
     That function looks for a ``pyproject.toml`` above the folder: an installed wheel has none there, or that of the
-    project whose virtual environment it was installed into. ``described``: with the component types that are installed
-    beside the definitions. Those are for the UI's pages about components. Describing them loads every package that
-    offers some, and takes longer than all definitions of ours.
+    project whose virtual environment it was installed into.
     """
     package = folder.parent
     module = import_module(f"{package.name}.{folder.name}")
@@ -69,7 +69,7 @@ def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         tree = dg.ComponentTree.from_module(module, project_root=package.parent)
-        return tree.build_defs(None if described else tree.defs_module_path)
+        return tree.build_defs(tree.defs_module_path)
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:

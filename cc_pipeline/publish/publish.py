@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from cc_pipeline import __version__
-from cc_pipeline.atomic import unfinished
+from cc_pipeline.atomic import unfinished, write_whole
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
@@ -84,6 +85,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             unpin(workspace.place, settings.home)
         elif shared:
             pin(workspace.place, settings.home, pinned)
+        with suppress(OSError, duckdb.Error):
+            _shown(settings)
         return published
 
 
@@ -156,15 +159,14 @@ def behind(workspace: Workspace) -> Behind | None:
     """
     if workspace.settings.publish == "none":
         return None
-    path, lake = workspace.settings.published_path, workspace.lake
+    settings, lake = workspace.settings, workspace.lake
     shown: dict[str, int] = {}
     since = None
     made: set[str | None] = set()
     try:
-        since = datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        with connect(path, read_only=True) as connection:
-            rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
-            shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
+        since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
+        rows = _shown(settings)
+        shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
     except (OSError, duckdb.Error):
         # no file, or one that nobody can read: another takes its place
         since = None
@@ -175,6 +177,23 @@ def behind(workspace: Workspace) -> Behind | None:
     if (now == shown and made == {made_as(workspace)}) or all(version < 0 for version in now.values()):
         return None
     return Behind(hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16], since)
+
+
+def _shown(settings: Settings) -> list[tuple[str, int, str | None]]:
+    """The tables that the published file shows, in which version, and as what it was made. That is kept in words too:
+    servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
+    path, kept = settings.published_path, settings.cache_path / "published.json"
+    found = path.stat()
+    mark = [found.st_ino, found.st_size, found.st_mtime_ns]
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        said = json.loads(kept.read_text("utf-8"))
+        if said["file"] == mark:
+            return [(name, version, how) for name, version, how in said["tables"]]
+    with connect(path, read_only=True) as connection:
+        rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
+    with suppress(OSError):
+        write_whole(kept, json.dumps({"file": mark, "tables": rows}))
+    return rows
 
 
 def clear_debris(settings: Settings) -> int:

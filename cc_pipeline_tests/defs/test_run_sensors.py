@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import ANY
 
 import dagster as dg
 import pytest
@@ -116,7 +118,9 @@ def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: P
     assert waits({}, WAIT="inf") == math.inf
 
 
-def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucket, tmp_path: Path) -> None:
+def test_the_published_file_is_behind_until_it_shows_every_version(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
     assert behind(workspace) is None, "there is nothing to show"
     harvest(workspace)
@@ -124,10 +128,15 @@ def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucke
     assert first is not None
     assert first.longer_than(10), "there is no file"
     publish(workspace)
-    assert behind(workspace) is None
-    extract(workspace, "example.org")
-    second = behind(workspace)
-    assert second is not None
+    with monkeypatch.context() as patch:
+        patch.setattr("cc_pipeline.publish.publish.connect", None)  # no server that asks need open it
+        assert behind(workspace) is None
+        extract(workspace, "example.org")
+        second = behind(workspace)
+        assert second is not None
+    for lost in ("", "[]", "{"):  # nor does the answer hang on what was kept in words
+        (workspace.settings.cache_path / "published.json").write_text(lost)
+        assert behind(workspace) == replace(second, since=ANY)
     assert second.state != first.state
     assert not second.longer_than(10)
     publish(workspace)
