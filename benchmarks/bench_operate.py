@@ -1,9 +1,12 @@
 """``make bench-operate``: what operating costs beside the work: runs over many partitions, scattered ones, runs with
-nothing to do, what history takes, and the questions that every tick asks at 90,000 partitions.
+nothing to do, what history takes, the questions that every tick asks at 90,000 partitions, and the servers over a home
+of 48,000.
 
 Times are processor time of this process and its children (parsers), because on a machine that does other work as well
 wall times say nothing. The rival of a run is the stage functions alone on the same slices; a ratio below 1 says how
-much dearer the run is. ``FULL=1`` takes 500 targets × 3 crawls, and 90,000 partitions of which 5,000 are made.
+much dearer the run is. ``FULL=1`` takes 500 targets × 3 crawls, 90,000 partitions of which 5,000 are made, and 48,000
+that are all made (``servers``): to write these takes half an hour, so ``--built FOLDER`` keeps them, or takes those
+that are there.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,8 @@ from typing import Any
 import dagster as dg
 
 import cc_pipeline.defs
+from benchmarks.many_partitions import fill
+from benchmarks.operate_servers import bench_servers
 from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
@@ -36,12 +41,12 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-PARTS = ("runs", "large")
+PARTS = ("runs", "large", "servers")
 #: Milliseconds of processor time that Dagster may cost for each asset and partition.
 _LIST_GOAL, _RANGE_GOAL = 40.0, 70.0
 #: Kilobytes of Dagster's SQLite files for each partition when old runs are gone.
@@ -55,18 +60,20 @@ _ASKED = sized(2, 20)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """``targets`` of each of three crawls; ``defined`` crawl × domain partitions of which ``made`` are made."""
+    """``targets`` of each of three crawls; ``defined`` crawl × domain partitions of which ``made`` are made; ``whole``
+    ones that are all made."""
 
     targets: int
     crawls: int
     defined: tuple[int, int]
     made: int
+    whole: tuple[int, int]
 
 
 SIZES = sized(
-    Sizes(targets=4, crawls=1, defined=(2, 5), made=5),
-    Sizes(targets=40, crawls=2, defined=(30, 300), made=500),
-    Sizes(targets=500, crawls=3, defined=(90, 1_000), made=5_000),
+    Sizes(targets=4, crawls=1, defined=(2, 5), made=5, whole=(1, 3)),
+    Sizes(targets=40, crawls=2, defined=(30, 300), made=500, whole=(12, 40)),
+    Sizes(targets=500, crawls=3, defined=(90, 1_000), made=5_000, whole=(120, 400)),
 )
 
 
@@ -230,10 +237,8 @@ def _runs(settings: Settings) -> int:
 def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
     """Questions to an instance with many partitions, of which some are made, some failed, and some are under way."""
     settings = load_settings({}, source=str(folder / "nothing"), home=str(folder / "large"))
-    crawls = [f"CC-MAIN-{2010 + number // 12}-{number % 12 + 10}" for number in range(sizes.defined[0])]
-    domains = [f"site-{number:05d}.example" for number in range(sizes.defined[1])]
-    settings.watch_list_path.parent.mkdir(parents=True, exist_ok=True)
-    settings.watch_list_path.write_text("".join(f"{domain}\n" for domain in domains), "utf-8")
+    crawls, domains = _named(*sizes.defined)
+    _watch(settings, domains)
     instance = open_instance(settings)
     report.setting |= {"defined": sizes.defined[0] * sizes.defined[1], "made": sizes.made}
     try:
@@ -246,6 +251,35 @@ def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
         _ask_dagster(report, instance)
     finally:
         instance.dispose()
+
+
+def bench_whole(report: Report, folder: Path, sizes: Sizes, built: Path | None) -> None:
+    """The servers over a home whose partitions are all made and watched."""
+    root = built or folder / "whole"
+    settings = load_settings({}, source=str(root / "bucket"), home=str(root / "home"), crawls=("all",))
+    crawls, domains = _named(*sizes.whole)
+    if not settings.home.exists():
+        ensure(root / "bucket", DEMO)
+        _watch(settings, domains)
+        instance = open_instance(settings)
+        with open_workspace(settings) as workspace:
+            fill(workspace, instance, crawls, domains)
+        instance.dispose()
+    report.setting |= {"whole": len(crawls) * len(domains)}
+    bench_servers(report, settings, folder)
+
+
+def _named(crawls: int, domains: int) -> tuple[list[str], list[str]]:
+    """Names of as many crawls, the oldest first, and domains."""
+    return (
+        [f"CC-MAIN-{2013 + number // 12}-{number % 12 + 10}" for number in range(crawls)],
+        [f"site-{number:05d}.example" for number in range(domains)],
+    )
+
+
+def _watch(settings: Settings, domains: Sequence[str]) -> None:
+    settings.watch_list_path.parent.mkdir(parents=True, exist_ok=True)
+    settings.watch_list_path.write_text("".join(f"{domain}\n" for domain in domains), "utf-8")
 
 
 def _record(instance: dg.DagsterInstance, crawls: Sequence[str], domains: Sequence[str], made: int) -> None:
@@ -302,17 +336,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
     parser.add_argument("--targets", type=int, help="other than the default or FULL=1 have")
+    parser.add_argument("--built", type=Path, help="where the home of the servers is, or is to be kept")
     given = parser.parse_args()
     sizes = SIZES
     parts = given.parts or PARTS
     report = Report("operate" if len(parts) == len(PARTS) else f"operate-{'-'.join(parts)}")
     if given.targets:
-        sizes = Sizes(given.targets, sizes.crawls, sizes.defined, sizes.made)
+        sizes = replace(sizes, targets=given.targets)
     with tempfile.TemporaryDirectory(prefix="bench-operate-") as folder:
         if "runs" in parts:
             bench_runs(report, Path(folder), sizes)
         if "large" in parts:
             bench_large(report, Path(folder), sizes)
+        if "servers" in parts:
+            bench_whole(report, Path(folder), sizes, given.built)
     print(f"# written to {report.write()}")
 
 
