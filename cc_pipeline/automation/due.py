@@ -146,11 +146,13 @@ def decide_crawls(
 @dataclass(frozen=True, slots=True)
 class Due:
     """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
-    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``."""
+    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``. Before
+    the time ``until`` no other is due, whatever it is then (``None``: never)."""
 
     stale: frozenset[str]
     due: frozenset[str]
     waiting: frozenset[str]
+    until: datetime | None = None
 
 
 def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
@@ -169,15 +171,20 @@ def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
         or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
     }
     by_time: dict[bool, set[str]] = {True: set(), False: set()}
+    times: list[datetime] = []
     for slice_ in crawl_plan.asked.slices:
         note = crawl_plan.standings[slice_].asked
         if note is not None and note.unsettled > note.given_up:
-            by_time[due_at(note.rounds, note.silent_runs, note.asked_at) <= now].add(slice_.whole.target)
-        elif note is not None and (look_again := looked_for_at(note)) is not None and look_again <= now:
-            by_time[True].add(slice_.whole.target)
+            times.append(due_at(note.rounds, note.silent_runs, note.asked_at))
+            by_time[times[-1] <= now].add(slice_.whole.target)
+        elif note is not None and (look_again := looked_for_at(note)) is not None:
+            times.append(look_again)
+            if look_again <= now:
+                by_time[True].add(slice_.whole.target)
     # a set is asked for again when any of its parts is to be
     due, waiting = by_time[True], by_time[False] - by_time[True]
-    return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting))
+    until = min((one for one in times if one > now), default=None)
+    return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting), until)
 
 
 @dataclass(frozen=True, slots=True)

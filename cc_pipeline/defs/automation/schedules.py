@@ -1,9 +1,8 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions, which ships stopped; and turning it, and the
 other sensors and schedules that keep a home up to date by themselves, on and off."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,12 +16,12 @@ from cc_pipeline.automation.due import (
     Bounds,
     Pace,
     decide_backfill,
-    due_of,
     pace_of,
     select_crawls,
     spoken,
 )
-from cc_pipeline.automation.reparse import is_agreed, outdated, price_in_words
+from cc_pipeline.automation.outlook import Outlook, outlook
+from cc_pipeline.automation.reparse import is_agreed, price_in_words
 from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
@@ -31,8 +30,6 @@ from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, partition_key
 from cc_pipeline.defs.run_notes import Pair, keys_tags
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.run import look
-from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
@@ -134,7 +131,7 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     fetches = workspace.lake.read("fetches", columns=["target", "planned"])
     under_way = flight(instance)
     failed = left_failed(instance, now=now)
-    found = _found(workspace, runnable, [target.slug for target in targets], now)
+    found = outlook(workspace, runnable, [target.slug for target in targets], now)
     wanted = _wanted(found, chosen, recorded(instance, "page_metadata"), failed)
     if is_agreed(settings):
         wanted += sorted(((one.crawl, one.target) for one in found.older), reverse=True)
@@ -180,35 +177,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(slots=True)
-class _Found:
-    """What stands of watched targets in all crawls that were looked at; see ``Due``. ``older`` are pages of an older
-    parser by partition."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    stale: set[Pair] = field(default_factory=set)
-    due: set[Pair] = field(default_factory=set)
-    waiting: set[Pair] = field(default_factory=set)
-    older: Counter[Slice] = field(default_factory=Counter)
-
-
-def _found(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> _Found:
-    """What the plan says of ``slugs`` in ``crawls``; one look a crawl."""
-    found = _Found()
-    with workspace.lake.still():
-        for crawl in crawls if slugs else ():
-            # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
-            seen = look(workspace, crawl, slugs, look_for_bytes=False)
-            of_crawl = due_of(seen, now)
-            found.pairs += [(crawl, slug) for slug in slugs]
-            found.stale |= {(crawl, slug) for slug in of_crawl.stale}
-            found.due |= {(crawl, slug) for slug in of_crawl.due}
-            found.waiting |= {(crawl, slug) for slug in of_crawl.waiting}
-            found.older.update(outdated(workspace.settings, {s: seen.standings[s] for s in seen.asked.slices}))
-    return found
-
-
-def _wanted(found: _Found, chosen: Collection[str], done: Collection[Pair], failed: Collection[Pair]) -> list[Pair]:
+def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], failed: Collection[Pair]) -> list[Pair]:
     """What is not recorded in the ``chosen`` crawls, and behind it what is to be made again in any: what is stale or
     due, and what ``failed`` when it was made anew; each newest crawl first."""
     missing = [pair for pair in found.pairs if pair[0] in chosen and pair not in done]

@@ -1,0 +1,124 @@
+"""What stands of all that is watched, for the schedule: looked at when something changed, and where it is much in a
+process of its own, since what a look at 48,000 partitions holds is more than a server should.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.automation.due import Pair, due_of
+from cc_pipeline.automation.reparse import outdated
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extraction.plan import options_of
+from cc_pipeline.extraction.run import look
+from cc_pipeline.index.btree.files import ABOUT
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
+
+#: From so many partitions a process of its own looks at them.
+_APART: Final = 5_000
+#: They are looked at again after so long in any case.
+_BELIEVED: Final = timedelta(days=1)
+_ANSWER: Final = f"from {__name__} import main; main()"
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What stands of targets in crawls; see ``Due``. ``older`` are pages of an older parser by partition. Before
+    ``until`` time alone changes none of it."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    stale: set[Pair] = field(default_factory=set)
+    due: set[Pair] = field(default_factory=set)
+    waiting: set[Pair] = field(default_factory=set)
+    older: Counter[Slice] = field(default_factory=Counter)
+    until: datetime = _NEVER
+
+
+#: What this process was told last of a home, and in which state.
+_last: dict[Path, tuple[object, Outlook]] = {}
+
+
+def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
+    """What the plan says of ``slugs`` in ``crawls``: as this process was told last, while nothing changed.
+
+    Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.run.look`.
+    """
+    settings = workspace.settings
+    with workspace.lake.still():
+        state = (list(crawls), list(slugs), *_state(workspace))
+        before = _last.get(settings.home)
+        if before is not None and before[0] == state and now < before[1].until:
+            return before[1]
+        apart = len(crawls) * len(slugs) >= _APART
+        found = _told(settings, crawls, slugs, now) if apart else _looked(workspace, crawls, slugs, now)
+    found.until = min(found.until, now + _BELIEVED)
+    _last[settings.home] = state, found
+    return found
+
+
+def _state(workspace: Workspace) -> tuple[object, ...]:
+    """All that decides what is to be done of given slices, but for the time."""
+    lake, settings = workspace.lake, workspace.settings
+    handles = [lake.open(spec) for spec in lake.specs.values()]
+    built = sorted((settings.home / "url-index").glob(f"*/{ABOUT}"))
+    return (
+        settings,
+        options_of(settings),
+        [None if handle is None else handle.version() for handle in handles],
+        [(path, path.stat().st_mtime_ns) for path in built],
+    )
+
+
+def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
+    """One look a crawl."""
+    found = Outlook()
+    for crawl in crawls if slugs else ():
+        # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
+        seen = look(workspace, crawl, slugs, look_for_bytes=False)
+        of_crawl = due_of(seen, now)
+        found.pairs += [(crawl, slug) for slug in slugs]
+        found.stale |= {(crawl, slug) for slug in of_crawl.stale}
+        found.due |= {(crawl, slug) for slug in of_crawl.due}
+        found.waiting |= {(crawl, slug) for slug in of_crawl.waiting}
+        found.until = min(found.until, of_crawl.until or found.until)
+        found.older.update(outdated(workspace.settings, {s: seen.standings[s] for s in seen.asked.slices}))
+    return found
+
+
+def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
+    question = pickle.dumps((settings, list(crawls), list(slugs), now))
+    done = subprocess.run([sys.executable, "-c", _ANSWER], input=question, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise EnvironmentFault(
+            f"a process that looked at what is due ended with status {done.returncode}: {said[-500:]}",
+            "The next tick looks again; where that is so each time, look at this machine's memory.",
+        )
+    answer = pickle.loads(done.stdout)
+    if isinstance(answer, CcPipelineError):
+        raise answer
+    assert isinstance(answer, Outlook)
+    return answer
+
+
+def main() -> None:
+    """Answers the question on standard input."""
+    settings, crawls, slugs, now = pickle.load(sys.stdin.buffer)
+    answer: Outlook | CcPipelineError
+    try:
+        with open_workspace(settings) as workspace, workspace.lake.still():
+            answer = _looked(workspace, crawls, slugs, now)
+    except CcPipelineError as fault:
+        answer = fault
+    pickle.dump(answer, sys.stdout.buffer)
