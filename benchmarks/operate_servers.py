@@ -61,7 +61,7 @@ class _Process:
     def used(self) -> float:
         """Seconds of processor time, with that of what it started."""
         fields = [Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split() for number in self._every()]
-        return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
+        return sum(sum(map(int, one[11:15])) for one in fields) / os.sysconf("SC_CLK_TCK")
 
     def peak(self) -> float:
         """The most megabytes that were resident at a time, without those of runs that it started."""
@@ -124,6 +124,7 @@ def bench_servers(report: Report, settings: Settings, folder: Path) -> None:
         "CC_PIPELINE_HOME": str(settings.home),
         "CC_PIPELINE_CRAWLS": "all",
         "DAGSTER_HOME": str(settings.dagster_home),
+        "DAGSTER_GRPC_TIMEOUT_SECONDS": str(int(_PATIENCE)),
         "PYTHONPATH": os.pathsep.join([str(without.parent), str(Path(__file__).resolve().parents[1])]),
     }
     ports = _free_port(), _free_port()
@@ -136,9 +137,13 @@ def bench_servers(report: Report, settings: Settings, folder: Path) -> None:
         code = stack.enter_context(_started([*served, "--location-name", LOCATION], environment, logs["code"]))
         _until_there(ports[0], code, logs["code"])
         listened = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(ports[1]), "-w", str(workspace)]
+        # a home that grew by itself has Dagster's summaries of its partitions: the first server makes them
+        with _started(listened, environment, logs["web"]) as first:
+            _until_there(ports[1], first, logs["web"])
+            _nodes(report, "asset_nodes_ever", ports[1], first, None)
         web = stack.enter_context(_started(listened, environment, logs["web"]))
         _until_there(ports[1], web, logs["web"])
-        _nodes(report, ports[1], web)
+        _nodes(report, "asset_nodes_cold", ports[1], web, _GOALS["nodes"])
         report.figure("code_server_loaded", code.peak(), unit="MB", higher_is_better=False, note="before any tick")
         _ticks(report, ports[1], code)
         _daemon(report, settings, stack, environment, workspace, logs["daemon"])
@@ -148,7 +153,7 @@ def bench_servers(report: Report, settings: Settings, folder: Path) -> None:
         )  # fmt: skip
 
 
-def _nodes(report: Report, port: int, web: _Process) -> None:
+def _nodes(report: Report, figure: str, port: int, web: _Process, goal: float | None) -> None:
     seconds, used = [], []
     for _ in range(3):
         started, before = time.perf_counter(), web.used()
@@ -157,7 +162,7 @@ def _nodes(report: Report, port: int, web: _Process) -> None:
         used.append(web.used() - before)
     made = max((node["partitionStats"] or {}).get("numMaterialized", 0) for node in nodes)
     report.figure(
-        "asset_nodes_cold", seconds[0], goal=_GOALS["nodes"], unit="s", higher_is_better=False,
+        figure, seconds[0], goal=goal, unit="s", higher_is_better=False,
         note=f"wall time, {used[0]:.1f} s of processor; {len(nodes)} assets, {made:,} partitions made; "
         f"then {seconds[1]:.2f} and {seconds[2]:.2f} s",
     )  # fmt: skip
