@@ -196,4 +196,6 @@ def _of_run(context: Context, workspace: Workspace, unit: Unit) -> list[Slice] |
 def _of_part(workspace: Workspace, unit: Unit, part: _Part) -> list[Slice] | None:
     if unit == "partition":
         return part_slices(workspace, [Slice(*key.split("|", 1)) for key in part.made])
+    if unit == "crawl":
+        return [Slice(crawl) for crawl in part.made]
     return [Slice("", slug) for slug in part.made] if unit == "file" else None

@@ -116,5 +116,12 @@ def test_other_crawls_are_harvested_and_count_as_such(server: FaultServer, tmp_p
     try:
         assert instance.get_materialized_partitions(dg.AssetKey("row_groups")) == {NEW}
         assert instance.get_materialized_partitions(dg.AssetKey("index_footers")) == {OLD, NEW}
+        names = {"index_manifest": "as_the_catalog_expects", "row_groups": "coverage"}
+        keys = [dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name in names.items()]
+        checked = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        assert {key.name: found.status.value for key, found in checked.items()} == {
+            "as_the_catalog_expects": "SUCCEEDED",
+            "coverage": "FAILED",
+        }, "though the step behind them failed"
     finally:
         instance.dispose()

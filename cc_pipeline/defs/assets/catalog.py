@@ -7,6 +7,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
+from cc_pipeline.defs.looks import look_at_made
 from cc_pipeline.defs.metadata import (
     OWNERS,
     as_list,
@@ -203,6 +204,10 @@ def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
         # the failure of one crawl is not that of the others in the run
         for crawl in sorted(set(context.partition_keys) - {gaps.crawl for gaps in refused}):
             context.log_event(dg.AssetMaterialization("row_groups", partition=crawl))
+        # what came of all of them is in the catalog
+        of_index = ("index_manifest", "index_footers", "row_groups")
+        for found in look_at_made(context, workspace, of_index, context.partition_keys, ()):
+            context.log_event(found)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
 
