@@ -121,7 +121,7 @@ def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Pat
 def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = table_files.write_table
 
-    def broken(*given: object) -> object:
+    def broken(*given: object, **_: object) -> object:
         real(*given)
         raise EnvironmentFault("the disk is full", "Free some")
 
