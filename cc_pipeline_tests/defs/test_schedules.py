@@ -256,6 +256,21 @@ def test_a_bad_line_is_named_and_the_others_are_asked_for(backfill: Backfill) ->
     assert "line 2: '..'" in reason(backfill.tick())
 
 
+def test_a_tick_that_was_interrupted_asks_for_the_rest_under_other_run_keys(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_PARTITIONS_PER_RUN", "1")
+    first = backfill.tick()
+    backfill._ticks -= 1
+    assert [one.run_key for one in backfill.tick()] == [one.run_key for one in first]
+    for request in first[:3]:
+        backfill.began(dict(request.tags))
+    backfill._ticks -= 1
+    again = backfill.tick()
+    assert [one.run_key for one in again] == [one.run_key for one in first[3:]]
+    assert len({one.run_key for one in first}) == len(first)
+
+
 def test_requests_of_different_ticks_have_different_run_keys(backfill: Backfill) -> None:
     first, second = backfill.tick(), backfill.tick()
     assert isinstance(first, list)

@@ -1,6 +1,7 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions, which ships stopped; and turning it, and the
 other sensors and schedules that keep a home up to date by themselves, on and off."""
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -170,7 +171,7 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
         return dg.SkipReason("; ".join([rest if every else "no partition is missing", *said]))
     context.log.info(rest)
     tick = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
-    return [_request(context.instance, f"{tick}:{number}", run, rest) for number, run in enumerate(decision.runs)]
+    return [_request(context.instance, tick, run, rest) for run in decision.runs]
 
 
 def _now() -> datetime:
@@ -187,10 +188,12 @@ def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], fai
     return missing + again
 
 
-def _request(instance: dg.DagsterInstance, run_key: str, run: AskedRun, rest: str) -> dg.RunRequest:
-    keys = keys_tags(instance, (partition_key(*pair) for pair in run.pairs))
+def _request(instance: dg.DagsterInstance, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
+    keys = [partition_key(*pair) for pair in run.pairs]
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
-    return dg.RunRequest(run_key=run_key, tags=keys | said)
+    # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
+    digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
+    return dg.RunRequest(run_key=f"{tick}:{digest}", tags=keys_tags(instance, keys) | said)
 
 
 def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy: float) -> str:
