@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,8 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def postgres_server() -> Iterator[Postgres]:
-    """Runs a server with an empty database until the block is left.
+def postgres_server(environment: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+    """Runs a server with an empty database until the block is left, with more variables in its ``environment``.
 
     The server refuses to be root, so for root it runs as ``nobody``. Skips the test where there is no server, or no way
     to be somebody else.
@@ -63,7 +63,8 @@ def postgres_server() -> Iterator[Postgres]:
     found = programs()
     if found is None:
         pytest.skip("no PostgreSQL here: install Debian's package postgresql (initdb and postgres are looked for)")
-    become = _unprivileged()
+    # variables are set behind what changes the user: a library that they name would be loaded twice, as two users
+    become = [*_unprivileged(), "env", *(f"{name}={value}" for name, value in (environment or {}).items())]
     # not below pytest's folders, which are their owner's alone
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
@@ -71,7 +72,7 @@ def postgres_server() -> Iterator[Postgres]:
         data, secret = folder / "data", folder / "secret"
         data.mkdir()
         secret.write_text(_PASSWORD, "utf-8")
-        if become:
+        if os.getuid() == 0:
             shutil.chown(data, "nobody")
         made = subprocess.run(
             [*become, found / "initdb", "-D", data, "-U", "dagster", "-A", "scram-sha-256", f"--pwfile={secret}",
