@@ -28,6 +28,8 @@ from cc_pipeline.workspace.workspace import Workspace, open_workspace
 _APART: Final = 5_000
 #: They are looked at again after so long in any case.
 _BELIEVED: Final = timedelta(days=1)
+#: Seconds that such a process may take: less than a tick may (``defs/instance.py``).
+_PATIENCE: Final = 540
 _ANSWER: Final = f"from {__name__} import main; main()"
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -98,7 +100,14 @@ def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
 
 def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
     question = pickle.dumps((settings, list(crawls), list(slugs), now))
-    done = subprocess.run([sys.executable, "-c", _ANSWER], input=question, capture_output=True, check=False)
+    asked = [sys.executable, "-c", _ANSWER]
+    try:
+        done = subprocess.run(asked, input=question, capture_output=True, check=False, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired as late:
+        raise EnvironmentFault(
+            f"a process that looked at what is due took more than {_PATIENCE} s",
+            "Watch fewer targets or crawls, or let automation run where less else runs.",
+        ) from late
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise EnvironmentFault(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from click import Parameter
 
 _HELP: Final = (
-    "In CSV, put ' before text that begins with =, +, -, @, a tab or a carriage return, so that no spreadsheet "
+    "In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no spreadsheet "
     "runs it. Without it the text is exact."
 )
 _given = [False]

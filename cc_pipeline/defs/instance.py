@@ -78,9 +78,13 @@ CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
 DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
 # a backfill waits for a code server that is being started
 {flag}=${{{flag}:-1}}
+# seconds that a tick of a schedule may take
+{ticks}=${{{ticks}:-600}}
 """
 #: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
 BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
+#: A tick of ``backfill_missing`` may look at 100,000 partitions on a busy machine; Dagster's own limit is a minute.
+TICKS_TAKE: Final = "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS"
 _OF_BEFORE = (
     re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n"),
     re.compile(
@@ -113,9 +117,9 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     env = folder / ".env"
     before = env.read_text("utf-8") if env.exists() else None
     if before is None:
-        wanted[env] = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT)
+        wanted[env] = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
     elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
-        wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT)
+        wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
     for path, text in wanted.items():
         path.write_text(text, "utf-8")
     return list(wanted)
@@ -259,6 +263,9 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
     if not of_a_command(run):
         gone = processes.is_gone(worker)
         lives = _has_server(instance, run, hosts) if gone is None else not gone
+        if gone is None and worker and hosts > 1 and not lives:
+            # of another host: it goes on there when its server is killed, and says so by its events
+            lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
     mark = _mark(run)
     number, _, since = mark.partition("-")

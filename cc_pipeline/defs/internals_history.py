@@ -222,7 +222,13 @@ def _of_no_run(text: str, short: Shortening) -> str:
     event = events.DagsterEvent(_MADE, _NO_RUN, event_specific_data=events.StepMaterializationData(kept))
     anew = entry._replace(run_id=_NO_RUN, job_name=_NO_RUN, step_key=None, user_message="", dagster_event=event)
     # these stay for ever, so they are written without blanks
-    return json.dumps(json.loads(dg.serialize_value(anew)), separators=(",", ":"), ensure_ascii=False)
+    plain = json.loads(dg.serialize_value(anew))
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which only escaped can be written
+        return json.dumps(plain, separators=(",", ":"))
+    return text
 
 
 def _superseded(checks: Any) -> Any:
@@ -408,10 +414,14 @@ def _vacuumed(index: Any, table: str, *, full: bool) -> int:
     if not _pays(free, size):
         return 0
     index.exec_driver_sql(f"SET lock_timeout = '{_PATIENCE}s'")
-    with suppress(DBAPIError):
+    try:
         index.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {table}")
-        return free
-    return 0
+    except DBAPIError:
+        return 0
+    finally:
+        # the connection is used again
+        index.exec_driver_sql("RESET lock_timeout")
+    return free
 
 
 def _pays(free: int, size: int) -> bool:

@@ -106,9 +106,10 @@ def look_at_made(
 
 def look_at_publication(context: dg.AssetExecutionContext, workspace: Workspace) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
-    instance, result = context.instance, left_failed_result(context.instance)
+    instance = context.instance
     for check in _CHECKS.get("warehouse", ()):
         instance.report_runless_asset_event(_evaluation(context, workspace, check, {}))
+    result = left_failed_result(instance)
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             dg.AssetKey("warehouse"),

@@ -9,7 +9,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML
+from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, TICKS_TAKE
 
 #: Where the folder lies inside the containers.
 IN_CONTAINER: Final = "/srv/cc_pipeline"
@@ -41,6 +41,7 @@ def team_files(team: Team) -> Mapping[str, str]:
         "code_host": team.hosts[0][0] if team.hosts else "127.0.0.1",
         "code_port": str(team.hosts[0][1] if team.hosts else 4000),
         "flag": BACKFILLS_WAIT,
+        "ticks": TICKS_TAKE,
         "bucket": bucket,
         "prefix": prefix.strip("/") or "compute-logs",
         "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
@@ -150,6 +151,7 @@ PGPASSWORD=
 
 # a backfill waits for a code server that is being started
 ${flag}=1
+${ticks}=600
 # where webserver and daemon find the code server
 CC_PIPELINE_CODE_HOST=${code_host}
 CC_PIPELINE_CODE_PORT=${code_port}

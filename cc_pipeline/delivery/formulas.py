@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 #: Characters at the beginning of a cell that make a formula of it, the last two by what comes behind them.
-_BEGINNINGS: Final = "=+-@\t\r"
+_BEGINNINGS: Final = "=+-@\t\r\n"
 _IN_SQL: Final = " || ".join(f"chr({ord(character)})" for character in _BEGINNINGS)
 #: What a README says of rows whose texts are such.
-GUARDED: Final = "text that begins with =, +, -, @, a tab or a carriage return has a ' before it (--guard-formulas)"
+GUARDED: Final = "text that begins with =, +, -, @, a tab or the end of a line has a ' before it (--guard-formulas)"
 
 
 def harmless(text: str) -> str:

@@ -46,7 +46,7 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
 
 def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days), up to the
-    newest checkpoint of that age; gives how many.
+    newest checkpoint behind which none of them is; gives how many.
 
     What the table says stays, the digests of slices among it: the checkpoint has it all. Versions before it can be read
     no more, so that nothing is deleted while any in ``keep`` is. Raises ``EnvironmentFault``.
@@ -59,7 +59,10 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     try:
         before = _log_entries(lake, table)
         old = datetime.now(UTC) - _LOG_KEPT
-        whole = [one for one in before.checkpoints if one in before.entries and before.entries[one] < old]
+        # what the library deletes ends at the newest checkpoint that is not behind the first young entry: one that is
+        # young itself, where everything before it is old
+        young = [version for version, written in before.entries.items() if written >= old]
+        whole = [version for version in before.checkpoints if version <= min(young, default=handle.version())]
         if not whole or any(version < max(whole) for version in keep):
             return 0
         handle.cleanup_metadata()

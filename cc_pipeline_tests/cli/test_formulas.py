@@ -18,8 +18,8 @@ from cc_pipeline_tests.cli.conftest import Cli, World
 
 #: Cells as they are, and as they are made harmless; numbers are no text.
 CELLS = {
-    "=1+1": "'=1+1", "+a": "'+a", "-a": "'-a", "@a": "'@a", "\ta": "'\ta", "\ra": "'\ra", "": "", "'=a": "'=a",
-    "a=1": "a=1", " =a": " =a", "é": "é",
+    "=1+1": "'=1+1", "+a": "'+a", "-a": "'-a", "@a": "'@a", "\ta": "'\ta", "\ra": "'\ra", "\na": "'\na", "": "",
+    "'=a": "'=a", "a=1": "a=1", " =a": " =a", "é": "é",
 }  # fmt: skip
 QUERY = "SELECT unnest([{}]) AS text, -1 AS number".format(
     ", ".join("'{}'".format(cell.replace("'", "''")) for cell in CELLS)

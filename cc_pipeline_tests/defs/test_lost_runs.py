@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_ite
 
 from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs import watching
+from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import FORGOTTEN
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
@@ -106,6 +107,21 @@ def test_an_address_of_loopback_is_that_of_its_own_machine(instance: dg.DagsterI
     assert end_runs_of_dead_processes(instance, 2) == [here]
     # nobody else can have made it where there is one host
     assert end_runs_of_dead_processes(instance, 1) == [theirs]
+
+
+def test_a_worker_of_another_host_outlives_its_server_while_it_says_something(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = under_way(instance, at(closed_port()), dg.DagsterRunStatus.STARTED)
+    instance.add_run_tags(run, {MACHINE_TAG: this_machine()})
+    monkeypatch.setattr("cc_pipeline.defs.run_notes.this_process", lambda: "7-1-1-00000000")
+    note_worker(instance, run)
+    found = instance.get_run_by_id(run)
+    assert found is not None
+    instance.report_engine_event("a group is done", found)
+    assert end_runs_of_dead_processes(instance, 2) == []
+    monkeypatch.setattr(flights, "FORGOTTEN", timedelta(0))
+    assert end_runs_of_dead_processes(instance, 2) == [run]
 
 
 class Spreads:

@@ -82,6 +82,16 @@ def test_nothing_goes_while_it_is_young_or_named(lake: Lake) -> None:
     assert lake.pin("records", 150).version == 150
 
 
+def test_a_young_checkpoint_of_a_quiet_table_takes_no_version_that_is_named(lake: Lake) -> None:
+    log = Path(lake.address("records")) / "_delta_log"
+    newest = max(int(path.name.partition(".")[0]) for path in log.glob("*.checkpoint.parquet"))
+    age(lake, newest - 1)
+    assert clean_log(lake, "records", keep=[newest - 1]) == 0
+    assert Lake(lake.root, [SPEC]).pin("records", newest - 1).version == newest - 1
+    assert clean_log(lake, "records", keep=[newest]) > 0
+    assert Lake(lake.root, [SPEC]).pin("records", newest).version == newest
+
+
 def test_a_lake_goes_on_behind_a_cleaned_log(lake: Lake) -> None:
     age(lake, COMMITS)
     assert clean_log(lake, "records") > 0

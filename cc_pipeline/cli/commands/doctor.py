@@ -162,6 +162,7 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.defs.instance import (
         BACKFILLS_WAIT,
+        TICKS_TAKE,
         end_runs_of_gone_servers,
         missing_in,
         prepare_instance,
@@ -186,7 +187,8 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
-        status = serve([command, *arguments], settings.dagster_home, {BACKFILLS_WAIT: "1", **os.environ, **told})
+        waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
+        status = serve([command, *arguments], settings.dagster_home, {**waits, **os.environ, **told})
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)

@@ -16,7 +16,7 @@ import dagster as dg
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.internals import note, noted, open_backfills
+from cc_pipeline.defs.internals import note, noted, open_backfill_ids
 from cc_pipeline.defs.internals_history import (
     delete_backfills,
     delete_run,
@@ -73,7 +73,6 @@ def forget(
     To be called in a run (see ``internals_history``). After ``seconds`` it leaves the other runs to the next call.
     """
     now = now or datetime.now(UTC)
-    until = time.monotonic() + seconds
     before = now - timedelta(days=days)
     old = _old(before, now - 2 * timedelta(days=days))
     last = _last(instance)
@@ -85,8 +84,10 @@ def forget(
     runs = kept = 0
     total = sum(instance.get_runs_count(each) for each in old)
     held: set[str] = set()
-    busy = {one.id for one in open_backfills(instance)}
+    busy = open_backfill_ids(instance)
     done = False
+    # from here: each call deletes some runs, however long the rest took
+    until = time.monotonic() + seconds
     while not done and time.monotonic() < until:
         progress.report("old runs", runs, total, "")
         oldest = _oldest(instance, old, _RUNS_AT_ONCE + len(held))
@@ -100,7 +101,9 @@ def forget(
         runs += len(some)
     superseded = delete_superseded(instance, before, pointed)
     strays = delete_strays(instance, last.get("strays", {}), (now - _STRAY).timestamp(), now.timestamp())
-    freed = give_back(instance, alone=instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) <= 1)
+    # measuring what is free reads whole tables
+    alone = bool(runs or superseded) and instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) <= 1
+    freed = give_back(instance, alone=alone)
     note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done, "strays": strays})})
     return Forgotten(runs, kept, superseded, backfills, freed, done)
 
