@@ -16,7 +16,6 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import shortened
 from cc_pipeline.defs.internals import (
-    OpenBackfill,
     instance_in,
     note,
     noted,
@@ -50,7 +49,7 @@ def test_runs_under_way_and_those_of_open_backfills_stay(
     ]
     instance.add_run(dg.DagsterRun("any", status=dg.DagsterRunStatus.SUCCESS))
     with monkeypatch.context() as patch:
-        patch.setattr(history, "open_backfills", lambda _: [OpenBackfill("open", {})])
+        patch.setattr(history, "open_backfill_ids", lambda _: {"open"})
         assert forgotten(instance).runs == 1
     assert instance.get_runs_count() == 3 + 12 + 1
     assert forgotten(instance).runs == len(of_backfill) + 1
