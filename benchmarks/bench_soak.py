@@ -29,11 +29,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+import yaml
 
 from benchmarks.report import Report, sized
 from benchmarks.soak_clock import Clock, missing, new_clock
 from benchmarks.soak_location import is_bad
-from cc_pipeline.defs.instance import DAGSTER_YAML
+from cc_pipeline.defs.instance import BACKFILLS_WAIT
+from cc_pipeline.defs.team import Team as WrittenTeam
+from cc_pipeline.defs.team import team_files
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.test_dagster_process import free_port
@@ -308,16 +311,17 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
     truth = ensure(folder / "hidden", MiniCrawlSpec(pages=4 * sizes.sites, sites=sizes.sites, crawls=tuple(crawls)))
     (folder / "bucket").mkdir()
     with postgres_server(clock.environment()) as postgres:
+        port = free_port()
         env = dict(os.environ) | clock.environment() | postgres.environment | {
             "CC_PIPELINE_SOURCE": str(folder / "bucket"), "CC_PIPELINE_HOME": str(home),
             "DAGSTER_HOME": str(home / "dagster"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1",
             "CC_PIPELINE_HISTORY_DAYS": str(HISTORY), "PYTHONPATH": str(ROOT), "NO_COLOR": "1",
+            "CC_PIPELINE_CODE_HOST": "127.0.0.1", "CC_PIPELINE_CODE_PORT": str(port), BACKFILLS_WAIT: "1",
         }  # fmt: skip
-        port = free_port()
         (home / "dagster").mkdir(parents=True)
-        (home / "dagster" / "dagster.yaml").write_text(DAGSTER_YAML + _STORAGE, "utf-8")
+        for name, text in instance_files().items():
+            (home / name).write_text(text, "utf-8")
         (home / "domains.txt").write_text("".join(f"{site}\n" for site in truth.domains()), "utf-8")
-        (home / "workspace.yaml").write_text(_WORKSPACE.format(port), "utf-8")
         team = Team(home, env, port)
         made = Soak(sizes, folder, clock, team, Database(postgres), random.Random(seed), truth.domains())
         made.publish()
@@ -332,21 +336,12 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
             team.stop()
 
 
-_STORAGE = """\
-storage:
-  postgres:
-    postgres_db:
-      scheme: postgresql+psycopg2
-      hostname: {env: PGHOST}
-      port: {env: PGPORT}
-      db_name: {env: PGDATABASE}
-      username: {env: PGUSER}
-      password: {env: PGPASSWORD}
-"""
-_WORKSPACE = """\
-load_from:
-  - grpc_server: {{host: 127.0.0.1, port: {}, location_name: cc_pipeline}}
-"""
+def instance_files() -> dict[str, str]:
+    """``dagster.yaml`` and ``workspace.yaml`` as ``init --team`` writes them, but that what runs print stays here."""
+    written = team_files(WrittenTeam("", "", "s3://none/none", "", "us-east-1", "", "1:1"))
+    config = yaml.safe_load(written["dagster/dagster.yaml"])
+    del config["compute_logs"]
+    return {"dagster/dagster.yaml": yaml.safe_dump(config), "workspace.yaml": written["workspace.yaml"]}
 
 
 def main() -> int:
