@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
-from cc_pipeline.defs.looks import look_at_made
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full

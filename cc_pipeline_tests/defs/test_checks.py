@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs import checks, looks
+from cc_pipeline.defs.checks import looks, of_tables
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
@@ -20,7 +20,7 @@ from cc_pipeline_tests.defs.graph import definitions, keys_tags
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
-CHECKS = [one for one in vars(checks).values() if isinstance(one, dg.AssetChecksDefinition)]
+CHECKS = [one for one in vars(of_tables).values() if isinstance(one, dg.AssetChecksDefinition)]
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 
 
@@ -209,5 +209,5 @@ def test_every_table_has_a_check_that_runs_alone_and_none_blocks() -> None:
     assert made - checked == {"repaired_statistics"}
     for check in CHECKS:
         # the check of runs looks at no table
-        assert check.can_subset or check is checks.partitions_left_failed
+        assert check.can_subset or check is of_tables.partitions_left_failed
         assert all(spec.description and not spec.blocking for spec in check.check_specs)

@@ -15,7 +15,7 @@ import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
-from cc_pipeline.defs.left_failed import left_failed_result
+from cc_pipeline.defs.checks.left_failed import left_failed_result
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace

@@ -6,8 +6,8 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
+from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.looks import look_at_made
 from cc_pipeline.defs.metadata import (
     OWNERS,
     as_list,

@@ -12,8 +12,8 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.automation.flight import flight
+from cc_pipeline.defs.checks.looks import look_at_publication
 from cc_pipeline.defs.instance import of_a_command
-from cc_pipeline.defs.looks import look_at_publication
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG
 from cc_pipeline.errors import CcPipelineError

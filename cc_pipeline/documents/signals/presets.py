@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from cc_pipeline.documents.signals import plain
@@ -164,6 +164,14 @@ def _twice(page: Page, size: int) -> float:
     return page.share(characters)
 
 
+def _top_within(page: Page, size: int, most: float) -> bool:
+    return _top(page, size) <= most
+
+
+def _twice_within(page: Page, size: int, most: float) -> bool:
+    return _twice(page, size) <= most
+
+
 def _paragraphs(page: Page) -> list[str]:
     return re.split(r"\n{2,}", page.text.strip())
 
@@ -231,7 +239,7 @@ GOPHER: Final = (
         Rule(
             f"top_{size}gram",
             f"at most {most} of the characters in the most frequent {size} words",
-            lambda p, size=size, most=most: _top(p, size) <= most,  # type: ignore[misc]
+            partial(_top_within, size=size, most=most),
             UNSPACED,
         )
         for size, most in TOP_RUNS
@@ -240,7 +248,7 @@ GOPHER: Final = (
         Rule(
             f"duplicate_{size}grams",
             f"at most {most} in repeated runs of {size} words",
-            lambda p, size=size, most=most: _twice(p, size) <= most,  # type: ignore[misc]
+            partial(_twice_within, size=size, most=most),
             UNSPACED,
         )
         for size, most in REPEATED_RUNS

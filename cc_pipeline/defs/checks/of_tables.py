@@ -10,8 +10,8 @@ from cc_pipeline.checks import tables as checks
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.assets.facts import ADDED, asset_of
-from cc_pipeline.defs.left_failed import LEFT_FAILED, left_failed_result
-from cc_pipeline.defs.looks import Check, Verdict, definitions
+from cc_pipeline.defs.checks.left_failed import LEFT_FAILED, left_failed_result
+from cc_pipeline.defs.checks.looks import Check, Verdict, definitions
 from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE
 from cc_pipeline.pagefiles.verdicts import EXPORTS, exports_verdict, faults_verdict, files_read_verdict

@@ -13,8 +13,8 @@ import dagster as dg
 
 from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.defs.checks.left_failed import LEFT_FAILED, left_failed_result, none_left_failed
 from cc_pipeline.defs.internals import last_evaluation
-from cc_pipeline.defs.left_failed import LEFT_FAILED, left_failed_result, none_left_failed
 from cc_pipeline.defs.metadata import plain
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of
 from cc_pipeline.defs.run_notes import run_partitions
