@@ -16,6 +16,7 @@ from cc_pipeline.errors import UserInputError
 
 _WEB: Final = frozenset({"http", "https"})
 _SCHEMES: Final = _WEB | {"s3"}
+_PORTS: Final = {"http": 80, "https": 443}
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 #: What a query may hold as it is: all printable ASCII that does not end a request's target.
 _QUERY: Final = "%/?:@!$&'()*+,;=-._~[]|{}^`\\\""
@@ -106,6 +107,13 @@ def host_of(address: str) -> str:
     """The host (or bucket) of an address in lower case; empty for a path and for what is no address."""
     parts = _parts(address) if "://" in address else None
     return (parts.hostname or "").rstrip(".") if parts is not None else ""
+
+
+def server_of(address: str) -> tuple[str, int | None]:
+    """The host as :func:`host_of`, and the port: two addresses of one server are equal in both."""
+    parts = _parts(address) if "://" in address else None
+    port = parts.port if parts is not None else None
+    return host_of(address), port or _PORTS.get(scheme_of(address))
 
 
 def scheme_of(address: str) -> str:

@@ -42,16 +42,16 @@ _NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "clas
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
 #: Keys, or ids of events, that one statement names.
-_KEYS_AT_ONCE = 400
+KEYS_AT_ONCE = 400
 #: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
 _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
 #: Metadata with which an output of an asset is no event of it.
 _NO_EVENT = "__source_asset_observation__"
 #: The tag in which Dagster keeps the data version of a record.
-_VERSION_TAG = "dagster/data_version"
+VERSION_TAG = "dagster/data_version"
 #: Above so many partitions all of an asset's are read, which is one simple question.
-_ASKED_BY_NAME = 2_000
+ASKED_BY_NAME = 2_000
 
 
 def definitions_in(folder: Path) -> dg.Definitions:
@@ -199,8 +199,8 @@ def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str
     """The texts that stand under ``names``, for those that have one."""
     wanted = sorted(names)
     found: dict[str, str] = {}
-    for first in range(0, len(wanted), _KEYS_AT_ONCE):
-        found |= instance.daemon_cursor_storage.get_cursor_values({*wanted[first : first + _KEYS_AT_ONCE]})
+    for first in range(0, len(wanted), KEYS_AT_ONCE):
+        found |= instance.daemon_cursor_storage.get_cursor_values({*wanted[first : first + KEYS_AT_ONCE]})
     return found
 
 
@@ -465,10 +465,10 @@ def recorded_versions(instance: dg.DagsterInstance, asset: str, keys: Collection
     found = storage.get_latest_tags_by_partition(
         dg.AssetKey(asset),
         dg.DagsterEventType.ASSET_MATERIALIZATION,
-        [_VERSION_TAG],
-        asset_partitions=list(keys) if len(keys) <= _ASKED_BY_NAME else None,
+        [VERSION_TAG],
+        asset_partitions=list(keys) if len(keys) <= ASKED_BY_NAME else None,
     )
-    return {key: tags[_VERSION_TAG] for key, tags in found.items()}
+    return {key: tags[VERSION_TAG] for key, tags in found.items()}
 
 
 @contextmanager

@@ -23,13 +23,12 @@ from typing import Any, Final, TypeAlias
 
 import dagster as dg
 
-#: Keys, or ids of events, that one statement names.
-_KEYS_AT_ONCE: Final = 400
+from cc_pipeline.defs.internals import KEYS_AT_ONCE, VERSION_TAG
+
 _MADE: Final = "ASSET_MATERIALIZATION"
 _PLANNED: Final = "ASSET_MATERIALIZATION_PLANNED"
 #: What Dagster has in the place of a run's id where an event is of none.
 _NO_RUN: Final = ""
-_VERSION_TAG: Final = "dagster/data_version"
 _POINTER_TAG: Final = "dagster/input_event_pointer/"
 #: Metadata, and what of it stays when its run goes.
 Shortening: TypeAlias = Callable[[Mapping[str, dg.MetadataValue]], Mapping[str, dg.MetadataValue]]
@@ -163,7 +162,7 @@ def take_out_what_counts(
             chosen = events.select().with_only_columns(events.c.id, events.c.event).where(events.c.id.in_(some))
             texts = {place: _of_no_run(text, short) for place, text in index.execute(chosen).fetchall()}
             values = {"event": sql.case(texts, value=events.c.id), "run_id": _NO_RUN, "step_key": None}
-            index.execute(tags.delete().where(tags.c.event_id.in_(some), tags.c.key != _VERSION_TAG))
+            index.execute(tags.delete().where(tags.c.event_id.in_(some), tags.c.key != VERSION_TAG))
             index.execute(events.update().where(events.c.id.in_(some)).values(**values))
     with storage.index_connection() as index:
         index.execute(assets.update().where(assets.c.last_run_id.in_(runs)).values(last_run_id=_NO_RUN))
@@ -429,8 +428,8 @@ def _pays(free: int, size: int) -> bool:
 
 
 def _several(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for first in range(0, len(keys), _KEYS_AT_ONCE):
-        yield keys[first : first + _KEYS_AT_ONCE]
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        yield keys[first : first + KEYS_AT_ONCE]
 
 
 def _naive(moment: datetime) -> datetime:

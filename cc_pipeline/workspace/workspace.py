@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, server_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
@@ -314,9 +314,9 @@ def open_transport(
 
 def open_named(settings: Settings, root: str) -> Transport:
     """A transport to a place that a file names, and no setting: to no address of this machine or of a private network,
-    but for the hosts of the source and its mirrors. Raises as :func:`open_transport`."""
-    known = {host_of(place) for place in settings.sources}
-    return open_transport(settings, root, NO_ACCESS, public_only=host_of(root) not in known)
+    but for the servers of the source and its mirrors. Raises as :func:`open_transport`."""
+    known = {server_of(place) for place in settings.sources}
+    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in known)
 
 
 def open_lake(settings: Settings) -> Lake:

@@ -216,6 +216,9 @@ def test_a_file_may_not_name_an_address_of_this_machine_or_a_private_network(tmp
     at_home = workspace_of(f"http://{host}/bucket", tmp_path / "mine").settings
     add_dataset(at_home, file)
     open_named(at_home, f"http://{host}/a").close()
+    # and at no other server of that host
+    with pytest.raises(UserInputError, match="this machine or a private network"):
+        open_named(at_home, f"http://{host.removesuffix(':9')}:10/a")
 
 
 def test_what_a_name_stands_for_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
