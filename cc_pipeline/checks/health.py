@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
@@ -33,6 +35,8 @@ _LOW_DISK = 5_000_000_000
 #: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 _NAMED = 5
+#: Seconds: whoever leased within a day still does.
+_LEASED_LATELY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +312,12 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
-    if settings.hosts > 1:
-        yield _share(settings)
+    if settings.leases:
+        yield _leases(settings)
+    else:
+        yield from _leased_by_others()
+        if settings.hosts > 1:
+            yield _share(settings)
     states = budget_state(settings.budget_path)
     if not states:
         yield Finding("ok", "budget", f"no request was sent from this home yet; limits: {_limits(settings)}")
@@ -326,8 +334,36 @@ def _share(settings: Settings) -> Finding:
         "note",
         "budget",
         f"{text}; with so many hosts, more requests than that may be under way",
-        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that.",
+        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that; or {PREFIX}LEASES=yes.",
     )
+
+
+def _leased_by_others() -> Iterator[Finding]:
+    """Others lease what the source allows in all, and this home sends its share besides."""
+    ago = None
+    if is_named():
+        with closing(PostgresLedger(makes=False)) as ledger, suppress(LeasesAway, CcPipelineError):
+            ago = ledger.last_used()
+    if ago is not None and ago < _LEASED_LATELY:
+        yield Finding(
+            "bad",
+            "budget",
+            f"this home does not lease its requests, and others do: from {where()}, {ago / 60:,.0f} minutes ago. "
+            "Together they send more than the source allows",
+            f"Set {PREFIX}LEASES to the same on all hosts.",
+        )
+
+
+def _leases(settings: Settings) -> Finding:
+    text = f"leased from {where()}: {_allowed(limits_of(settings))}, for all that ask it"
+    with closing(PostgresLedger()) as ledger:
+        try:
+            return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
+        except LeasesAway as away:
+            why, advice = f"it does not answer: {away}", "Start it. Nothing is fetched meanwhile."
+        except CcPipelineError as error:
+            why, advice = str(error), ""
+    return Finding("bad", "budget", f"{text}; {why}", advice)
 
 
 def _allowed(limits: SourceLimits) -> str:

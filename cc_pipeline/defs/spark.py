@@ -126,7 +126,10 @@ def _only_job(home: Path) -> Iterator[int]:
 
 
 def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
-    """While a job may fetch, its workers have their shares of the budget that all processes of this home have."""
+    """While a job may fetch, its workers have their shares of the budget that all processes of this home have; where
+    requests are leased, all of them ask for theirs."""
+    if workspace.settings.leases:
+        return nullcontext()
     hosts = set(workspace.transport.hosts)
     if any(crawl.startswith(LOCAL) for crawl, _ in asked):
         # files that a person named lie anywhere

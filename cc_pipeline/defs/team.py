@@ -84,8 +84,10 @@ run_launcher:
 """
 _SERVER = "      - {{host: {}, port: {}}}\n"
 _HOSTS = """\
-# each host sends its even share of the requests: the same number on all of them
+# the same on all hosts: how many there are, and that they lease the requests they send from the database below. With
+# "no" each sends its even share, whether the others work or not
 CC_PIPELINE_HOSTS={}
+CC_PIPELINE_LEASES=yes
 """
 
 _DAGSTER_YAML = """\

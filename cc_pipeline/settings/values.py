@@ -45,7 +45,8 @@ class Settings:
     ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none`` where another home
     publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on ``spark``;
     ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at the same
-    time at most. ``hosts`` is how many hosts share the source's budget: each sends its even share.
+    time at most. ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
+    what all of them lease from one PostgreSQL.
     """
 
     source: str
@@ -63,6 +64,7 @@ class Settings:
     spark_master: str = ""
     spark_workers: int = 0
     hosts: int = 1
+    leases: bool = False
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False
     backfill_per_tick: int = 2_000

@@ -1,6 +1,7 @@
 """The budget of requests, a file that all processes of a home share: slots by host, pauses, refusals, and what is lent
 to workers elsewhere. Common Crawl blocks machines and not processes: homes on one machine that ask the same source each
-have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``."""
+have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``, or by leases (``leases.py``): then slots and
+places are those of a database, and the rest stays here."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import LONGEST_WAIT
+from cc_pipeline.transport.leases import LEASED_LIFE, LOOK_AGAIN, Leases
 from cc_pipeline.transport.outage import OUTAGES_TABLE, Closed, OutagePolicy, Outages
 from cc_pipeline.transport.rates import KEPT, PACES_TABLE, Pace, SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import CLOCK_JUMP, REFUSALS_TABLE, SHORT_PAUSE, RefusalPolicy, Refusals
@@ -29,6 +31,8 @@ _LEASE_SECONDS = 0.05
 _PATIENCE = 30.0
 #: Seconds after which a process that did not renew its share counts as gone.
 _HOLDER_LIFE = 10.0
+#: Seconds between two looks whether there is a place, of a process that has none.
+_FULL_HOUSE = 0.2
 _TABLES = """
 create table if not exists hosts (
   host text primary key, rate real, concurrency integer,
@@ -58,7 +62,8 @@ class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
     ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
-    can be earned. ``sample`` is the key of an object that came from the host within a week."""
+    can be earned. ``sample`` is the key of an object that came from the host within a week. A slot is void ``life``
+    seconds after it was due."""
 
     start: float
     spacing: float
@@ -66,6 +71,7 @@ class Lease:
     asks: bool = False
     earns: bool = False
     sample: str = ""
+    life: float = SLOT_LIFE
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -111,12 +117,16 @@ class Budget:
         limits: SourceLimits,
         refusals: RefusalPolicy | None = None,
         outage: OutagePolicy | None = None,
+        leases: Leases | None = None,
     ) -> None:
-        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing."""
+        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing. With
+        ``leases`` all hosts that have them share ``limits``, and this home's processes are some among others."""
         self.host = host
         self.limits = limits
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
+        self._leases = leases
+        self.full_house = _FULL_HOUSE if leases is None else LOOK_AGAIN
         self._refusals = Refusals(self._db, host, refusals or RefusalPolicy())
         self._outages = None if outage is None else Outages(self._db, host, outage)
         self._pace = None if limits.rate is None else Pace(self._db, host, limits)
@@ -133,10 +143,12 @@ class Budget:
         """Gives back what this process holds."""
         self._db.execute("delete from holders where holder = ?", (self._holder,))
         self._db.close()
+        if self._leases is not None:
+            self._leases.close()
 
     def lease(self, wanted: int) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
-        telling, or is out."""
+        telling, or is out. Raises as ``Leases`` do."""
         with self._exclusive():
             now = time.time()
             next_slot, refusal = self._row("next_slot, last_refusal")
@@ -156,12 +168,19 @@ class Budget:
                 next_slot = now
             # those elsewhere have as much each as is left here
             pace = self._pace.rate
+            earns = pace < self._pace.most
             rate = pace / (1 + self._lent(now))
             spacing = slot_spacing(rate)
             count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
-            self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        return Lease(start, spacing, count, asks, pace < self._pace.most, sample)
+            if self._leases is None:
+                self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
+        if self._leases is not None:
+            # other processes of the home need not wait for the database with this one
+            ahead, spacing, count = self._leases.slots(1 if asks else wanted, pace, max(0.0, pause_until - now))
+            start = time.time() + ahead
+        life = SLOT_LIFE if self._leases is None else LEASED_LIFE
+        return Lease(start, spacing, count, asks, earns, sample, life)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -169,8 +188,9 @@ class Budget:
         The call renews the claim to that share.
         The sum of all processes' shares never exceeds the limit. A share shrinks as soon as its process learns of
         another process, and grows only by what others have given back. When there are more processes than the limit
-        allows requests, some wait until another one is done.
+        allows requests, some wait until another one is done. Raises as ``Leases`` do.
         """
+        leased = None if self._leases is None else self._leases.renew(in_flight)
         now = time.time()
         with self._exclusive():
             self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))
@@ -181,6 +201,8 @@ class Budget:
             limit, lent = self.limits.concurrency, self._lent(now)
             limit = max(1, limit - lent * shared_among(self.limits, lent + 1).concurrency)
             share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted)))
+            # the file shows those of this home all the same
+            share = share if leased is None else leased
             self._db.execute(
                 "insert into holders values (?, ?, ?, ?, ?) on conflict (host, holder) do update "
                 "set granted = excluded.granted, expires = excluded.expires",

@@ -15,8 +15,9 @@ from typing import ParamSpec, TypeVar
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.budget import SLOT_LIFE, Budget
+from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding
+from cc_pipeline.transport.leases import LOOK_AGAIN, LeasesAway
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
 from cc_pipeline.transport.rates import SUCCESSES
 from cc_pipeline.transport.refusals import RefusalPolicy
@@ -25,8 +26,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Seconds between two renewals of this process's share of the concurrent requests.
 _RENEWAL = 1.0
-#: Seconds until the next renewal when this process has no share yet, because other processes have all of it.
-_FULL_HOUSE = 0.2
 
 
 #: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
@@ -88,6 +87,8 @@ class Gate:
         # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
         self._refused_at = 0.0
         self._waited_since = 0.0
+        # since when the database of leases does not answer
+        self._away_since = 0.0
         # until when it was said to refuse, and when that was said first
         self._closed_until = self._seen_at = 0.0
         self._asked_for_less = False
@@ -235,21 +236,27 @@ class Gate:
         try:
             budget = await self._the_budget()
             while self._waiting:
-                await self._renew(budget)
-                room = self._granted - self._in_flight
-                if room <= 0:
-                    await self._wait_for_room()
-                    continue
-                wanted = min(room, len(self._waiting))
-                free = budget.limits.rate is None and not budget.limits.shared and self._outage is None
-                if free and not self._refused_at and not self._asked_for_less:
-                    # for a place that no other process counts against, and that is well
-                    for _ in range(wanted):
-                        self._release()
-                else:
-                    await self._pass_on_lease(budget, wanted)
+                try:
+                    await self._pass_on(budget)
+                except LeasesAway as away:
+                    await self._wait_for_leases(budget.host, away)
         except Exception as error:
             self._refuse_all(error)
+
+    async def _pass_on(self, budget: Budget) -> None:
+        await self._renew(budget)
+        room = self._granted - self._in_flight
+        if room <= 0:
+            await self._wait_for_room(budget)
+            return
+        wanted = min(room, len(self._waiting))
+        free = budget.limits.rate is None and not budget.limits.shared and self._outage is None
+        if free and not self._refused_at and not self._asked_for_less:
+            # for a place that no other process counts against, and that is well
+            for _ in range(wanted):
+                self._release()
+        else:
+            await self._pass_on_lease(budget, wanted)
 
     async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
         asked = time.time()
@@ -259,6 +266,9 @@ class Gate:
             # what came before is known then to whoever gives leases
             await asyncio.wait([self._reporter])
         lease = await self._ask(budget.lease, wanted)
+        if self._away_since:
+            self._away_since = 0.0
+            progress.report(progress.WAITING, 0)
         if isinstance(lease, Closed):
             await self._wait_for(lease, budget.host)
             return
@@ -280,7 +290,7 @@ class Gate:
                 await asyncio.sleep(delay)
             now = time.time()
             # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
-            late = now - due > SLOT_LIFE and not lease.asks
+            late = now - due > lease.life and not lease.asks
             if lease.spacing and (late or time.monotonic() < self._pause_until):
                 continue  # a missed slot is void, or the place has asked for a pause meanwhile
             if self._refused_at >= asked and not lease.asks:
@@ -311,6 +321,19 @@ class Gate:
             look_again = min(_LOOK_AGAIN, policy.soon) if is_over else _LOOK_AGAIN
             await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
 
+    async def _wait_for_leases(self, host: str, away: LeasesAway) -> None:
+        """Waits a moment for the database that gives leases, as patiently as for a host that refuses. Nothing is sent
+        meanwhile: other hosts may have what would be this one's share."""
+        now = time.time()
+        self._away_since = min(self._away_since or now, now)
+        self._renewed = 0.0
+        text = f"the database that requests are leased from does not answer ({away}), so nothing is sent to {host}"
+        if self._refusals.gives_up(now - self._away_since, LOOK_AGAIN):
+            self._refuse_all(EnvironmentFault(text, "Run it again when it answers; cc-pipeline doctor asks it."))
+            return
+        progress.report(progress.WAITING, round(LOOK_AGAIN), None, f"{text}; tried every second")
+        await asyncio.sleep(LOOK_AGAIN)
+
     def _release(self, *, asks: bool = False) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
@@ -325,12 +348,12 @@ class Gate:
             if not turn.done():
                 turn.set_exception(error)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, budget: Budget) -> None:
         self._room.clear()
         if self._granted > self._in_flight:
             return
         try:
-            await asyncio.wait_for(self._room.wait(), _FULL_HOUSE if not self._in_flight else _RENEWAL)
+            await asyncio.wait_for(self._room.wait(), budget.full_house if not self._in_flight else _RENEWAL)
         except TimeoutError:
             self._renewed = 0.0
 

@@ -294,6 +294,7 @@ def open_transport(
             concurrency=settings.concurrency,
             rate=settings.rate,
             hosts=settings.hosts,
+            leases=settings.leases,
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
@@ -337,7 +338,8 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 def limits_of(settings: Settings) -> SourceLimits:
     """What the request budget allows this host at the source, once it has earned its rate."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
-    return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
+    chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
+    return chosen if settings.leases else shared_among(chosen, settings.hosts)
 
 
 def export_prefix(crawl: str, slug: str) -> str:

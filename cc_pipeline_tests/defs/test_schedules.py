@@ -22,6 +22,7 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
 from cc_pipeline.extraction.fetch_counts import Shortfall
+from cc_pipeline.extraction.located import Summed
 from cc_pipeline.extraction.lookup_notes import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
@@ -78,9 +79,8 @@ class Backfill:
 
         versions = {Slice(NEW, slug): version for slug, version in targets.versions(lake, slugs).items()}
         located = {slice_: located_from(NEW, version, "parquet", "") for slice_, version in versions.items()}
-        captures = lake.specs["captures"].schema.empty_table()
-        noted = {slice_: Found(captures, "parquet", "", version, None, None) for slice_, version in versions.items()}
-        commit_lookups(workspace, located, noted)
+        noted = {slice_: Found("parquet", "", version, None) for slice_, version in versions.items()}
+        commit_lookups(workspace, located, noted, dict.fromkeys(located, Summed()))
         commit(LOCATE, located)
         fetched = {slice_: fetched_from(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
         none = dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds"), 0)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,12 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.budget import Budget, Lease
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.mirrored import branch_of
-from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
@@ -227,9 +228,14 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
     assert [fault.key for fault in faults] == [key_of(7)], faults
 
 
+def _void_at_once(given: Lease | Closed) -> Lease | Closed:
+    return replace(given, life=-1.0) if isinstance(given, Lease) else given
+
+
 def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits, policy = SourceLimits(rate=1_000.0, concurrency=4), OutagePolicy(first=0.0)
-    monkeypatch.setattr("cc_pipeline.transport.gate.SLOT_LIFE", -1.0)
+    lease = Budget.lease
+    monkeypatch.setattr(Budget, "lease", lambda *given: _void_at_once(lease(*given)))
 
     async def asked() -> None:
         gate = Gate(lambda: Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy), policy)

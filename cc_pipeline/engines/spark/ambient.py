@@ -62,9 +62,9 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
     settings = settings_here(sent, home)
-    # one share stays at home, where runs may go on beside the job
-    # nor does a cluster wait for as long as a person
+    # a cluster does not wait for as long as a person
     wait = None if settings.wait is None else min(settings.wait, WAIT)
+    # one share stays at home, where runs may go on beside the job; of leases whoever asks has some
     workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
     take_over(settings.budget_path, closed)
     _clear(home / "scratch")

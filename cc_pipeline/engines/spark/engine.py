@@ -185,7 +185,8 @@ def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
 class SparkEngine:
     """Fetches and parses in the tasks of a Spark application, whose driver this process is.
 
-    ``workers`` is how many executors there may be at most: each sends its even share of the source's budget.
+    ``workers`` is how many executors there may be at most: each sends its even share of the source's budget, or what it
+    leases of it, where the settings say so.
     ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
     has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
     of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
@@ -209,7 +210,8 @@ class SparkEngine:
         refuse_impolite(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        refuse_crowded(self.spark_context, self.workers)
+        if not workspace.settings.leases:
+            refuse_crowded(self.spark_context, self.workers)
         _refuse_files_here(asked)
         storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
         left = Left(storage, crawl, asked.places, asked.scratch)

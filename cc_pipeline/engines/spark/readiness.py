@@ -149,13 +149,13 @@ def _refusal(host: str, port: int) -> str | None:
 
 
 def _crowd(settings: Settings) -> Iterator[Finding]:
-    """More workers than requests at the same time: each sends one all the same."""
+    """More workers than requests at the same time: each sends one all the same, where none waits for a lease."""
     limits = limits_of(settings)
-    if settings.spark_workers >= limits.concurrency:
+    if settings.spark_workers >= limits.concurrency and not settings.leases:
         yield Finding(
             "note",
             _TOPIC,
             f"{settings.spark_workers:,} workers, and the home, each have a request under way, and the source's "
             f"budget is {limits.concurrency:,} at the same time",
-            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}.",
+            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or lease requests: {PREFIX}LEASES.",
         )
