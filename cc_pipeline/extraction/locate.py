@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.located import Answer, Located
 from cc_pipeline.extraction.lookup_notes import (
     Found,
     Known,
@@ -23,26 +24,30 @@ from cc_pipeline.extraction.lookup_notes import (
     in_commits,
     in_passes,
     index_complete,
+    keep_rows,
+    keep_what_stays,
     what_is_known,
-    with_what_stays,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
-from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.index.lookup import IndexSources, look_up
+from cc_pipeline.index.locator import UNION, Into, LookupResult
+from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
 from cc_pipeline.indexing.crawls import has_cluster
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.records.range_plan import FetchPrice, price_of
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Captures that are written at a time.
+#: Captures that are written at a time, and their bytes, whichever is reached first. The writer holds 16 times that.
 _ROWS_AT_ONCE = 20_000
+_BYTES_AT_ONCE = 4 << 20
+#: The index to ask, and for which subsets.
+_Question: TypeAlias = tuple[str, tuple[str, ...]]
 _STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
 #: The version of an index that never changes: the B-tree of 2012 at the source.
 _PUBLISHED = "published"
@@ -70,12 +75,14 @@ def captures_of(
     *,
     subsets: Sequence[str] | None = None,
     via: str | None = None,
+    into: Into | None = None,
 ) -> LookupResult:
-    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error."""
+    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error; they
+    may go ``into`` something as they are found."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
     chosen = settings.subsets if subsets is None else subsets
-    return look_up(crawl, chosen, targets, sources, via=via or settings.via)
+    return look_up(crawl, chosen, targets, sources, via=via or settings.via, into=into)
 
 
 def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:
@@ -157,6 +164,7 @@ class _Spent:
     requests: int = 0
     bytes: int = 0
     stayed: int = 0
+    outside: int = 0
     notes: dict[str, None] = field(default_factory=dict)
 
 
@@ -179,31 +187,64 @@ def _locate(
     for some in in_passes(workspace, [*versions]):
         progress.report("locate", done, len(versions), crawl)
         known = what_is_known(workspace, some, [s for s in some if by[s]], renamed & some.keys())
-        found = {s: _as_before(one, versions[s], standings[s]) for s, one in known.items() if one.asked is None}
-        for (via, subsets), asking in _questions(workspace, known, by).items():
-            targets = {slice_.defined: target for slice_ in asking if (target := known[slice_].asked) is not None}
-            answer = captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via)
-            spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
-            spent.notes |= dict.fromkeys(answer.notes)
-            for slice_ in asking:
-                index = indexes[crawl, slice_.subset]
-                found[slice_] = _found(slice_, known[slice_], answer, len(subsets) > 1, versions[slice_], index)
-        # where members were carried over, the rows of all of them were
-        again = {s: one for s, one in found.items() if standings[s].located is not None and known[s].kept is None}
-        kept, stayed = with_what_stays(workspace, known, again)
-        found, spent.stayed = found | kept, spent.stayed + stayed
-        spent.notes |= dict.fromkeys(_members_went(known, standings))
-        for together in in_commits({s: located_from(crawl, versions[s], found[s].by, found[s].index) for s in some}):
-            mine = {slice_: found[slice_] for slice_ in together}
-            commit_lookups(workspace, together, mine)
-            rows = {slice_: one.captures for slice_, one in mine.items()}
-            spent.rows += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, rows)})
+        with workspace.scratch_folder("locate") as scratch:
+            located = Located(scratch)
+            kept = keep_rows(workspace, known, located)
+            found = {s: _as_before(versions[s], standings[s]) for s, one in known.items() if one.asked is None}
+            for question, asking in _questions(workspace, known, by).items():
+                answer = _ask(workspace, crawl, question, {s: known[s] for s in asking}, located)
+                spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
+                spent.notes |= dict.fromkeys(answer.notes)
+                found |= {s: _found(s, answer, versions[s], indexes[crawl, s.subset]) for s in asking}
+            # where members were carried over, the rows of all of them were
+            again = {s: one for s, one in found.items() if standings[s].located is not None and known[s].kept is None}
+            keep_what_stays(workspace, known, again, located)
+            spent.notes |= dict.fromkeys(_members_went(kept, standings))
+            _commit(workspace, crawl, known, found, located, spent)
         done += len(some)
     if versions:
         progress.report("locate", done, len(versions), crawl)
+    if spent.outside:
+        spent.notes |= dict.fromkeys(outside_notes(spent.outside))
     if spent.stayed:
         spent.notes[_STAYED.format(n=spent.stayed, crawl=crawl)] = None
     return spent
+
+
+def _ask(
+    workspace: Workspace, crawl: str, question: _Question, known: Mapping[Slice, Known], located: Located
+) -> LookupResult:
+    """Has the captures of some slices, asked of one index, put into ``located``."""
+    via, subsets = question
+    takers: dict[str, list[Slice]] = {}
+    for slice_ in known:
+        takers.setdefault(slice_.defined, []).append(slice_)
+
+    def take(slug: str, rows: pa.Table) -> None:
+        for slice_ in takers[slug]:
+            mine = rows.filter(pc.equal(rows["subset"], slice_.subset)) if len(subsets) > 1 else rows
+            located.add(slice_, known[slice_].not_kept(mine))
+
+    targets = {slice_.defined: one.asked for slice_, one in known.items() if one.asked is not None}
+    return captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via, into=take)
+
+
+def _commit(
+    workspace: Workspace,
+    crawl: str,
+    known: Mapping[Slice, Known],
+    found: Mapping[Slice, Found],
+    located: Located,
+    spent: _Spent,
+) -> None:
+    """Commits what was found, so many slices at a time."""
+    made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
+    for together in in_commits(made_from):
+        rows, summed = located.of({s: found[s].answer for s in together}, {s: known[s].target for s in together})
+        commit_lookups(workspace, together, found, summed)
+        spent.rows += LOCATE.commit(workspace.lake, together, {"captures": partial(_large, rows)})
+        spent.stayed += sum(one.stayed for one in summed.values())
+        spent.outside += sum(one.outside for one in summed.values())
 
 
 def _carried_by(workspace: Workspace, stands: Standing, index: Index) -> str | None:
@@ -221,63 +262,55 @@ def _only_renamed(version: str, stands: Standing) -> bool:
 
 def _questions(
     workspace: Workspace, known: Mapping[Slice, Known], by: Mapping[Slice, str | None]
-) -> dict[tuple[str, tuple[str, ...]], list[Slice]]:
+) -> dict[_Question, list[Slice]]:
     """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
     same: dict[tuple[str, str, str], list[Slice]] = {}
     for slice_, one in known.items():
         if one.asked is not None:
             via = (one.kept is not None and by[slice_]) or workspace.settings.via
             same.setdefault((via, slice_.defined, one.asked.version), []).append(slice_)
-    questions: dict[tuple[str, tuple[str, ...]], list[Slice]] = {}
+    questions: dict[_Question, list[Slice]] = {}
     for (via, _, _), asking in same.items():
         questions.setdefault((via, tuple(sorted(slice_.subset for slice_ in asking))), []).extend(asking)
     return questions
 
 
-def _found(slice_: Slice, known: Known, answer: LookupResult, mixed: bool, version: str, index: Index) -> Found:
-    new = answer.captures[slice_.defined]
-    captures = known.with_new(new.filter(pc.equal(new["subset"], slice_.subset)) if mixed else new)
+def _large(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+    """Large batches: the writer's threads share batches, and keep order within one alone."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in rows.batches():
+        waiting.append(batch)
+        count, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
+        if count >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _found(slice_: Slice, answer: LookupResult, version: str, index: Index) -> Found:
     gaps = answer.gaps
     if gaps is not None and slice_.subset not in {subset for subset, _, _ in gaps.by_subset}:
         gaps = None
     by = answer.index or ""
-    seen = index.version_of(by, answer.index_version)
-    return Found(captures, by, seen, version, known.counted(captures), gaps)
+    how = Answer(united=by == UNION, segments=answer.segments)
+    return Found(by, index.version_of(by, answer.index_version), version, gaps, how)
 
 
-def _as_before(known: Known, version: str, stands: Standing) -> Found:
+def _as_before(version: str, stands: Standing) -> Found:
     """Of a set that only lost members, or a slice with keys of before: nothing was asked."""
     assert stands.lookup is not None, "it was carried over"
-    captures = known.with_new(None)
-    return Found(captures, stands.lookup.located_by, stands.lookup.index, version, known.counted(captures), None)
+    return Found(stands.lookup.located_by, stands.lookup.index, version, None)
 
 
-def _members_went(known: Mapping[Slice, Known], standings: Mapping[Slice, Standing]) -> Iterator[str]:
-    for slice_, one in known.items():
+def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]) -> Iterator[str]:
+    for slice_, count in kept.items():
         before = standings[slice_].lookup
-        if one.rows is not None and before is not None and (went := before.captures - one.rows.num_rows) > 0:
+        if before is not None and (went := before.captures - count) > 0:
             yield (
                 f"{went:,} captures of members that {slice_.whole.target} no longer has were taken out of "
                 f"{slice_.crawl}"
             )
-
-
-def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Rows of the table ``captures`` in its order; no second table of them is made."""
-    column = CAPTURES_SCHEMA.get_field_index("target")
-    waiting: list[pa.Table] = []
-    for slice_ in sorted(found):
-        captures = found[slice_]
-        order = pc.sort_indices(captures, [(name, "ascending") for name in CAPTURE_ORDER[1:]])
-        for start in range(0, captures.num_rows, _ROWS_AT_ONCE):
-            part = captures.take(order.slice(start, _ROWS_AT_ONCE))
-            named = part.add_column(column, CAPTURES_SCHEMA.field(column), pa.repeat(slice_.target, part.num_rows))
-            waiting.append(named.select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA))
-            if sum(one.num_rows for one in waiting) >= _ROWS_AT_ONCE:
-                yield from pa.concat_tables(waiting).combine_chunks().to_batches()
-                waiting = []
-    if waiting:
-        yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
 def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:

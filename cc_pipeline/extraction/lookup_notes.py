@@ -4,7 +4,7 @@ carried over, so that only new members of a set are asked for."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,51 +14,49 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.located import Answer, Located, Summed, urls
 from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import BOTH, KINDS
-from cc_pipeline.index.lookup import united
 from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import definitions
-from cc_pipeline.records.range_plan import price_of
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
 _MEMBERS_AT_ONCE: Final = 16_384
 _SLICES_AT_ONCE: Final = 256
-#: Rows whose URLs are Python's own texts at a time.
-_AS_TEXTS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look-up gave of a slice: its ``captures``, ``by`` which index (of which version), for which version of its
-    definition, the captures of each member of a set, and the holes it was located over."""
+    """How a slice was looked up: ``by`` which index (of which version), for which version of its definition, the holes
+    it was located over, and what there is to know of its rows."""
 
-    captures: pa.Table
     by: str
     index: str
     definition: str
-    members: Mapping[str, int] | None
     gaps: IndexGaps | None
+    answer: Answer = field(default_factory=Answer)
 
 
-def commit_lookups(workspace: Workspace, made_from: Mapping[Slice, str], found: Mapping[Slice, Found]) -> None:
-    """Writes down how these slices were looked up, before their captures are committed with the digests
-    ``made_from``."""
+def commit_lookups(
+    workspace: Workspace, made_from: Mapping[Slice, str], found: Mapping[Slice, Found], summed: Mapping[Slice, Summed]
+) -> None:
+    """Writes down how these slices were looked up, and what their captures sum up to, before these are committed with
+    the digests ``made_from``."""
     now = datetime.now(UTC)
     rows = {
-        slice_: {**_row(slice_, one), "made_from": made_from[slice_], "looked_up_at": now}
-        for slice_, one in found.items()
+        slice_: {**_row(slice_, found[slice_], summed[slice_]), "made_from": digest, "looked_up_at": now}
+        for slice_, digest in made_from.items()
     }
     note_slices(workspace.lake, "lookups", rows, but="looked_up_at")
 
 
-def _row(slice_: Slice, found: Found) -> dict[str, object]:
-    gaps, price = found.gaps, price_of(found.captures)
+def _row(slice_: Slice, found: Found, summed: Summed) -> dict[str, object]:
+    gaps, price, members = found.gaps, summed.price, summed.members
     lacking = () if gaps is None else [row for row in gaps.by_subset if row[0] == slice_.subset]
     return {
         "located_by": found.by,
@@ -67,8 +65,8 @@ def _row(slice_: Slice, found: Found) -> dict[str, object]:
         "index_files": None if gaps is None else sum(expected for _, _, expected in lacking),
         "unread_files": sum(unread for _, unread, _ in lacking),
         "unread": [] if gaps is None else [path for path, _ in gaps.files],
-        "captures": found.captures.num_rows,
-        "members": None if found.members is None else [{"member": m, "captures": n} for m, n in found.members.items()],
+        "captures": summed.rows,
+        "members": None if members is None else [{"member": m, "captures": n} for m, n in members.items()],
         "definition": found.definition,
         "index_version": found.index,
         "record_bytes": price.record_bytes,
@@ -124,33 +122,16 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the rows of ``kept``
-    members that the table has already."""
+    """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the members whose rows
+    are ``kept``, as the table has them."""
 
     target: Target
     asked: Target | None
     kept: MemberIndex | None = None
-    rows: pa.Table | None = None
 
-    def with_new(self, new: pa.Table | None) -> pa.Table:
-        """The captures of the target, from those of what was asked for (``None``: nothing was). None is there twice."""
-        if self.kept is None or self.rows is None:
-            assert new is not None, "all was asked for"
-            return new
-        if new is None:
-            return self.rows
-        return pa.concat_tables([self.rows, new.filter(_mask(self.kept, new, wanted=False))])
-
-    def counted(self, captures: pa.Table) -> dict[str, int] | None:
-        """How many of ``captures`` each member of a set has; ``None`` for other targets."""
-        if self.target.kind != "set":
-            return None
-        index = MemberIndex(self.target.members)
-        counts = [0] * len(self.target.members)
-        for url, host in _urls(captures):
-            for number in index.of(url or "", host):
-                counts[number] += 1
-        return {member.written: count for member, count in zip(self.target.members, counts, strict=True)}
+    def not_kept(self, new: pa.Table) -> pa.Table:
+        """Those of the captures found that are not kept already."""
+        return new if self.kept is None else new.filter(_mask(self.kept, new, wanted=False))
 
 
 def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
@@ -192,33 +173,35 @@ def what_is_known(
         for slice_, members in before.items()
     }
     kept |= {slice_: MemberIndex([targets[slice_]]) for slice_ in as_before if targets[slice_].kind != "set"}
-    rows = _rows(workspace, kept)
     found = {}
     for slice_, target in targets.items():
         found[slice_] = Known(target, target)
         if slice_ in kept:
             new = tuple(member for member in target.members if member.written not in before.get(slice_, ()))
-            found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_], rows[slice_])
+            found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_])
     return found
 
 
-def with_what_stays(
-    workspace: Workspace, known: Mapping[Slice, Known], found: Mapping[Slice, Found]
-) -> tuple[dict[Slice, Found], int]:
-    """The answers for slices of one crawl that were located before, with the captures there that they may not take
-    away, and how many these are: only an index that named a capture, asked again and whole, can say that there is none.
-    A capture that two name is as the one has it that tells more."""
-    now, stayed = dict(found), 0
+def keep_rows(workspace: Workspace, known: Mapping[Slice, Known], located: Located) -> dict[Slice, int]:
+    """Has the rows of kept members carried over; how many, of each slice that has such members."""
+    kept = {slice_: one.kept for slice_, one in known.items() if one.kept is not None}
+    count = dict.fromkeys(kept, 0)
+    for slice_, rows in _rows(workspace, kept):
+        located.add(slice_, rows)
+        count[slice_] += rows.num_rows
+    return count
+
+
+def keep_what_stays(
+    workspace: Workspace, known: Mapping[Slice, Known], found: Mapping[Slice, Found], located: Located
+) -> None:
+    """Has the captures kept that the answers for slices of one crawl, located before, may not take away: only an index
+    that named a capture, asked again and whole, can say that there is none."""
     for others in {_not_asked(one) for one in found.values()}:
         mine = [slice_ for slice_, one in found.items() if _not_asked(one) == others]
         takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in mine}
-        for slice_, before in _rows(workspace, takers, others).items():
-            if before.num_rows:
-                one = found[slice_]
-                every = united(*(_named_by(kind, rows) for kind in KINDS for rows in (one.captures, before)))
-                now[slice_] = replace(one, captures=every, members=known[slice_].counted(every))
-                stayed += every.num_rows - one.captures.num_rows
-    return now, stayed
+        for slice_, before in _rows(workspace, takers, others):
+            located.add(slice_, before, before=True)
 
 
 def _not_asked(found: Found) -> tuple[str, ...]:
@@ -227,29 +210,23 @@ def _not_asked(found: Found) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind not in asked)
 
 
-def _named_by(kind: str, captures: pa.Table) -> pa.Table:
-    return captures.filter(pc.equal(captures["located_by"], kind))
-
-
 def _rows(
     workspace: Workspace, kept: Mapping[Slice, MemberIndex], located_by: Sequence[str] = KINDS
-) -> dict[Slice, pa.Table]:
+) -> Iterator[tuple[Slice, pa.Table]]:
     """The captures of slices of one crawl that any of their ``kept`` members takes (and that these indexes named)."""
     own = {slice_.target: slice_ for slice_ in kept}
     where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": located_by}
-    found: dict[Slice, list[pa.Table]] = {slice_: [] for slice_ in kept}
+    came: dict[str, pa.Array] = {}
     # batch by batch: a slice may be a million captures, and most of them may be those of members that went
     for batch in stream_rows(workspace.lake, "captures", where):
         rows = pa.Table.from_batches([batch])
         for target in rows["target"].unique().to_pylist():
+            slice_ = own[target]
+            if slice_.crawl not in came:
+                came[slice_.crawl] = came_by_old_keys(workspace.lake, slice_.crawl, [*own])
             mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
-            found[own[target]].append(mine.filter(_mask(kept[own[target]], mine)))
-    nothing = workspace.lake.specs["captures"].schema.empty_table().drop_columns("target")
-    came = {crawl: came_by_old_keys(workspace.lake, crawl, [*own]) for crawl in where["crawl"]}
-    return {
-        slice_: _with_todays_keys(pa.concat_tables([nothing, *tables]), came[slice_.crawl])
-        for slice_, tables in found.items()
-    }
+            mine = mine.filter(_mask(kept[slice_], mine))
+            yield slice_, _with_todays_keys(mine, came[slice_.crawl])
 
 
 def _with_todays_keys(captures: pa.Table, came: pa.Array) -> pa.Table:
@@ -259,9 +236,4 @@ def _with_todays_keys(captures: pa.Table, came: pa.Array) -> pa.Table:
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
     """For each capture whether any member of ``index`` takes it (or, unless ``wanted``, none)."""
-    return pa.array([bool(index.of(url or "", host)) == wanted for url, host in _urls(captures)], pa.bool_())
-
-
-def _urls(captures: pa.Table) -> Iterator[tuple[str | None, str | None]]:
-    for batch in captures.select(["url", "url_host_name"]).to_batches(max_chunksize=_AS_TEXTS):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return pa.array([bool(index.of(url or "", host)) == wanted for url, host in urls(captures)], pa.bool_())

@@ -141,7 +141,7 @@ def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice
         return []
     subsets = {slice_.subset for slice_ in own}
     first = stage.digest_name(Slice(own[0].crawl, slug))
-    named = [name for name in workspace.lake.digest_names(stage.main_table) or () if name.startswith(first)]
+    named = workspace.lake.digest_names(stage.main_table, first, but=GONE) or ()
     found = [slice_ for slice_ in map(stage.slice_of, named) if slice_ is not None]
     others = [one for one in found if one.whole.target == slug and one not in own and one.subset in subsets]
     here = stage.made_from(workspace.lake, others)

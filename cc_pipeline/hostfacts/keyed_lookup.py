@@ -230,7 +230,7 @@ class KeyedLookup:
             _check(cost.bytes, most_bytes, rows + more_rows, size + more_bytes)
 
         def rows_of(some: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
-            answers = read_rows(reader, [self._wanted(each) for each in some], indexes, cost, check)
+            answers = list(read_rows(reader, [self._wanted(each) for each in some], indexes, cost, check))
             return [(each.path, self._table(each, one)) for each, one in zip(some, answers, strict=True)]
 
         def promising(some: Sequence[_Candidate]) -> list[_Candidate]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,19 @@ KINDS: Final = ("parquet", "zipnum", "btree")
 _ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
+#: Takes captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
+Into: TypeAlias = Callable[[str, pa.Table], None]
+
+
 class Takers:
     """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are
-    (default: in an index sorted by SURT keys)."""
+    (default: in an index sorted by SURT keys). Captures go ``into`` what takes them, or are kept."""
 
     def __init__(
-        self, targets: Sequence[Target], ranges_of: Callable[[Target], Sequence[KeyRange]] = attrgetter("ranges")
+        self,
+        targets: Sequence[Target],
+        ranges_of: Callable[[Target], Sequence[KeyRange]] = attrgetter("ranges"),
+        into: Into | None = None,
     ) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
@@ -51,14 +58,19 @@ class Takers:
         self._index = MemberIndex([one for one, _ in members])
         self.ranges = RangeSet(keys for ranges in self._ranges for keys in ranges)
         self._found: list[list[pa.Table]] = [[] for _ in targets]
+        self._into = into
 
     def of(self, key: bytes, url: str, host: str | None) -> list[int]:
         """Numbers of the targets that a row with this key and URL is for, each once."""
         found: list[int] = []
         for member in self._index.of(url, host):
             owner = self._owners[member]
-            if owner not in found and any(key in keys for keys in self._ranges[member]):
-                found.append(owner)
+            if owner in found:
+                continue
+            for keys in self._ranges[member]:
+                if key in keys:
+                    found.append(owner)
+                    break
         return found
 
     def give(self, rows: pa.Table, takers: Sequence[Sequence[int]]) -> None:
@@ -68,14 +80,20 @@ class Takers:
             return
         if len(pairs) == rows.num_rows and pairs[0][0] == pairs[-1][0] and len({taker for taker, _ in pairs}) == 1:
             # all is one target's: no copy is made
-            self._found[pairs[0][0]].append(rows)
+            self._keep(pairs[0][0], rows)
             return
         order = np.asarray(pairs, dtype=np.int64)
         order = order[np.argsort(order[:, 0], kind="stable")]
         taken = rows.take(pa.array(order[:, 1]))
         first = np.flatnonzero(np.concatenate(([True], order[1:, 0] != order[:-1, 0])))
         for start, end in zip(first.tolist(), [*first[1:].tolist(), len(order)], strict=True):
-            self._found[int(order[start, 0])].append(taken.slice(start, end - start))
+            self._keep(int(order[start, 0]), taken.slice(start, end - start))
+
+    def _keep(self, number: int, rows: pa.Table) -> None:
+        if self._into is None:
+            self._found[number].append(rows)
+        else:
+            self._into(self._slugs[number], rows)
 
     def captures(self) -> dict[str, pa.Table]:
         """What each target was given, by slug."""
@@ -112,7 +130,8 @@ class LookupResult:
     for choosing it, in words; both are ``None`` in a locator's own answer. ``index_version`` is what identifies it,
     where only asking it tells. ``unanswered`` are the filters that the
     index could not apply. ``gaps`` are the index files that it was to read and could not, where that is allowed.
-    ``notes`` are sentences for a person.
+    ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
+    names count if they are of one of these (``None``: of any).
     """
 
     captures: Mapping[str, pa.Table]
@@ -125,20 +144,24 @@ class LookupResult:
     unanswered: tuple[str, ...] = ()
     gaps: IndexGaps | None = None
     index_version: str = ""
+    segments: frozenset[str] | None = None
 
 
 class Locator(Protocol):
     """Finds the captures of targets in one crawl.
 
     ``subsets`` are names of ``SUBSETS``. A locator that cannot tell subsets apart (the 2012 B-tree) serves
-    ``warc`` only. Faults raise (``DataFault``, ``EnvironmentFault``): an answer is complete or an error.
+    ``warc`` only. Faults raise (``DataFault``, ``EnvironmentFault``): an answer is complete or an error. Captures that
+    go ``into`` something as they are found are not in the answer; before an error they are part of none.
     """
 
     name: str
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice: ...
 
-    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult: ...
+    def locate(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+    ) -> LookupResult: ...
 
 
 class NoSuchIndex(UserInputError):

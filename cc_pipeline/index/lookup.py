@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
-from cc_pipeline.index.locator import UNION, Locator, LookupPrice, LookupResult, choose, weight
+from cc_pipeline.index.locator import UNION, Into, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.kept_page_indexes import KeptIndexes
@@ -61,9 +62,12 @@ class UnionLocator:
             (*one.notes, *other.notes),
         )
 
-    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
-        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
-        more, less = (index.locate(crawl, subsets, targets) for index in (self._zipnum, self._tree))
+    def locate(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+    ) -> LookupResult:
+        """Every capture of every target, per slug; what goes ``into`` something is given as each of both names it.
+        Raises ``DataFault`` and ``EnvironmentFault``."""
+        more, less = (index.locate(crawl, subsets, targets, into) for index in (self._zipnum, self._tree))
         return LookupResult(
             {slug: united(found, less.captures[slug]) for slug, found in more.captures.items()},
             more.requests + less.requests,
@@ -116,8 +120,12 @@ def look_up(
     via: str = "auto",
     filters: Filters | None = None,
     most_bytes: int | None = None,
+    into: Into | None = None,
 ) -> LookupResult:
     """The captures of every target in ``crawl``: complete, or an error is raised.
+
+    A target may have more than fit memory: then they go ``into`` something as they are found, ``filters`` are not
+    applied, and what ``UNION`` answers has captures twice that both indexes name.
 
     In the result, ``index`` and ``why`` say which index answered. ``unanswered`` names the ``filters`` that the index
     could not apply; they have to be applied again after the fetch. ``notes`` say the same to a person, and what the
@@ -134,12 +142,18 @@ def look_up(
             raise UserInputError(
                 f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
             )
-        result = locator.locate(crawl, subsets, targets)
+        named: set[str] = set()
+        result = locator.locate(crawl, subsets, targets, None if into is None else partial(_noting, into, named))
         notes = (f"index: {why}", *indexes.notes, *result.notes)
         captures = dict(result.captures)
-        if crawl == CRAWL_2012 and locator.name in ("btree", UNION):
-            captures, note = _of_valid_segments(captures, sources.transport)
-            notes += note
+        named.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
+        segments = None
+        if crawl == CRAWL_2012 and "btree" in named:
+            segments, note = _valid_segments(sources.transport)
+            counting = {slug: of_segments(table, segments) for slug, table in captures.items()}
+            outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
+            captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
+            notes += (*note, *outside_notes(outside))
     left: set[str] = set()
     if filters is not None:
         for slug, table in captures.items():
@@ -157,6 +171,7 @@ def look_up(
         unanswered=unanswered,
         gaps=gaps,
         index_version=indexes.versions.get(locator.name, ""),
+        segments=segments,
     )
 
 
@@ -329,28 +344,35 @@ def _marks(path: Path | None) -> list[Mark]:
     return []
 
 
-def _of_valid_segments(
-    captures: dict[str, pa.Table], transport: Transport
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Drops captures that the tree alone names, of segments that the crawl's own list does not name: their files were
-    never completed."""
+def _noting(into: Into, named: set[str], slug: str, rows: pa.Table) -> None:
+    """Hands ``rows`` on, and notes the indexes that named them."""
+    named.update(pc.unique(rows["located_by"]).to_pylist())
+    into(slug, rows)
+
+
+def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[str, ...]]:
+    """The segments that the crawl of 2012 itself names (files of others were never completed), and notes."""
     key = segments_key(CRAWL_2012)
-    others = {slug: pc.not_equal(table["located_by"], "btree") for slug, table in captures.items()}
-    if all(pc.all(mask).as_py() for mask in others.values()):
-        return captures, ()
     try:
         segments = transport.read_parsed(key, lambda data: parse_valid_segments(data, key))
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
-        return captures, (f"there is no {key}: captures of all segments are taken",)
-    valid = pa.array([str(segment) for segment in segments], pa.string())
-    kept = {
-        slug: table.filter(pc.or_(others[slug], pc.is_in(table["warc_segment"], valid)))
-        for slug, table in captures.items()
-    }
-    lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
-    return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()
+        return None, (f"there is no {key}: captures of all segments are taken",)
+    return frozenset(map(str, segments)), ()
+
+
+def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None) -> pa.Array | pa.ChunkedArray:
+    """For each of ``captures`` whether it counts: those that a tree alone names are to be of one of ``segments``."""
+    if segments is None:
+        return pa.array([True] * captures.num_rows, pa.bool_())
+    others = pc.not_equal(captures["located_by"], "btree")
+    return pc.or_(others, pc.is_in(captures["warc_segment"], pa.array(sorted(segments), pa.string())))
+
+
+def outside_notes(count: int) -> tuple[str, ...]:
+    """What there is to say of so many captures of other segments."""
+    return (f"{count} captures of segments outside {segments_key(CRAWL_2012)} are left out",) if count else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_slugs, whole_slu
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.extraction import locate, parsed_pages
+from cc_pipeline.extraction import locate, located, parsed_pages
 from cc_pipeline.extraction import lookup_notes as carried
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
@@ -326,7 +326,7 @@ def test_captures_of_members_that_stay_are_never_read_as_one_table(
     masked: list[int] = []
     mask = carried._mask
     monkeypatch.setattr(home.lake, "read", lambda table, *given: (whole.append(table), plain(table, *given))[1])
-    monkeypatch.setattr(carried, "_AS_TEXTS", 2)
+    monkeypatch.setattr(located, "_AS_TEXTS", 2)
     monkeypatch.setattr(
         carried, "stream_rows", lambda *given: (part for one in stream_rows(*given) for part in in_slices(one))
     )

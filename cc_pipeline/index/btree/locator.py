@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
-from cc_pipeline.index.locator import LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 
 #: Bytes a list of files may have when unpacked; 90,000 names of a crawl are about 13 MB.
 _MOST_BYTES = 512 << 20
@@ -93,6 +94,8 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
 _SIDE_BY_SIDE = 8
 #: Neighbouring ranges that one of them reads, one after the other.
 _NEIGHBOURS = 64
+#: Items of such a stretch that are read ahead.
+_AHEAD = 16_384
 #: Rows turned into a table at a time.
 _ROWS = 50_000
 
@@ -136,13 +139,15 @@ class BTreeLocator:
         size = HEADER.size + blocks * self.tree.layout.block_size
         return LookupPrice(1, 0, blocks + 3, size, self._notes(subsets))
 
-    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+    def locate(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+    ) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         source = self.tree.source
         reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
-        takers = Takers(targets, _ranges_of)
+        takers = Takers(targets, _ranges_of, into)
         if set(subsets) & set(self.subsets):
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 self._take(takers, self._items(pool, takers.ranges), subsets)
@@ -172,8 +177,10 @@ class BTreeLocator:
             for scan in scans:
                 yield from scan.result()
 
-    def _scan(self, ranges: Sequence[KeyRange]) -> list[Item]:
-        return [item for keys in ranges for item in self.tree.scan(keys)]
+    def _scan(self, ranges: Sequence[KeyRange]) -> Iterator[Item]:
+        """Items of ``ranges``: the first ones are read now, those beyond as they are drawn."""
+        items = chain.from_iterable(map(self.tree.scan, ranges))
+        return chain(list(islice(items, _AHEAD)), items)
 
     def _take(self, takers: Takers, items: Iterable[Item], subsets: Sequence[str]) -> None:
         rows: list[Mapping[str, Any]] = []

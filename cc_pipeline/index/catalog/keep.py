@@ -7,7 +7,8 @@ on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,10 +36,13 @@ _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _KNOWN: Final = f"({_LOW} IS NOT NULL AND {_HIGH} IS NOT NULL)"
 
+#: Files that a merge has open at the same time: each takes memory, of which a merge has little.
+_MOST_OPEN: Final = 12
 #: Crawls that may change before all are merged again, which takes some 0.1 s a crawl.
 MOST_UNMERGED: Final = 9
-#: Of them, those not yet in the file of recent ones: a question about all crawls asks so many files beside the two.
-MOST_LOOSE: Final = 2
+#: Files that a question about all crawls asks at most: each takes as long as a crawl's own. One that is added is merged
+#: with the recent ones for that, which takes a second at most.
+MOST_ASKED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +79,45 @@ def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str]) -> None:
     """
     here = merged_crawls(path)
     kept = [crawl for crawl, digest in crawls.items() if here.get(crawl) == digest]
+    own = [crawl_file(folder, crawl) for crawl in crawls if crawl not in kept]
     # one thread: each has buffers of its own, and sorting a slice takes less time than reading it
-    with building(path, threads=1) as con:
-        sources = []
+    with _few_files(path, own) as files, building(path, threads=1) as con:
+        sources = _attached(con, files)
         if kept:
             con.execute(f"ATTACH '{quoted(path)}' AS before (READ_ONLY)")
             gone = ", ".join(f"'{crawl}'" for crawl in here if crawl not in kept)
-            sources.append(_Source("before", f"crawl NOT IN ({gone})" if gone else "true"))
-        for number, crawl in enumerate(crawl for crawl in crawls if crawl not in kept):
-            con.execute(f"ATTACH '{quoted(crawl_file(folder, crawl))}' AS crawl_{number} (READ_ONLY)")
-            sources.append(_Source(f"crawl_{number}", "true"))
+            sources.insert(0, _Source("before", f"crawl NOT IN ({gone})" if gone else "true"))
         _merge(con, sources)
         describe(con)
         con.execute("CREATE TABLE merged (crawl VARCHAR, made_from VARCHAR)")
         if crawls:
             con.executemany("INSERT INTO merged VALUES (?, ?)", [list(one) for one in sorted(crawls.items())])
+
+
+@contextmanager
+def _few_files(path: Path, files: Sequence[Path]) -> Iterator[Sequence[Path]]:
+    """Files with the rows of ``files``, few enough to be open together; those made for it go when the block ends."""
+    made: list[Path] = []
+    try:
+        while len(files) > _MOST_OPEN:
+            some = len(made)
+            for first in range(0, len(files), _MOST_OPEN):
+                # a name that the next update deletes where this one is killed
+                made.append(path.with_name(f".{path.stem}.part-{len(made)}.duckdb"))
+                with building(made[-1], threads=1) as con:
+                    _merge(con, _attached(con, files[first : first + _MOST_OPEN]))
+                    describe(con)
+            files = made[some:]
+        yield files
+    finally:
+        for one in made:
+            one.unlink(missing_ok=True)
+
+
+def _attached(con: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> list[_Source]:
+    for number, file in enumerate(files):
+        con.execute(f"ATTACH '{quoted(file)}' AS source_{number} (READ_ONLY)")
+    return [_Source(f"source_{number}", "true") for number in range(len(files))]
 
 
 def _merge(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> None:
@@ -213,7 +241,7 @@ def _merge_when_due(folder: Path, contents: Contents, most_unmerged: int) -> boo
         return True
     recent = merged_crawls(recent_file(folder))
     loose = [crawl for crawl, digest in unmerged.items() if recent.get(crawl) != digest]
-    if len(loose) > MOST_LOOSE:
+    if bool(base) + bool(recent) + len(loose) > MOST_ASKED:
         merge_crawls(folder, recent_file(folder), unmerged)
         return True
     return False

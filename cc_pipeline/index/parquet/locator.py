@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
-from cc_pipeline.index.locator import LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
@@ -84,16 +85,6 @@ def _one_repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-def _pieces(found: list[Found]) -> Iterator[Found]:
-    """Rows of row groups, so many at a time; those of a row group are let go once they were given."""
-    found.reverse()
-    while found:
-        one = found.pop()
-        for start in range(0, len(one.rows), _PIECE_ROWS):
-            columns = {name: values.slice(start, _PIECE_ROWS) for name, values in one.columns.items()}
-            yield Found(one.place, one.rows[start : start + _PIECE_ROWS], columns)
-
-
 def as_text(values: pa.Array) -> pa.Array:
     """Stored bytes as strings; bytes that are no UTF-8 are written as ``\\xNN``."""
     try:
@@ -146,10 +137,11 @@ def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
     return pa.array(rows, _EXTRA)
 
 
-#: Rows that become capture rows at a time.
+#: Rows that are decoded, and become capture rows, at a time.
 _PIECE_ROWS = 1 << 14
-#: Bytes of column chunks that one round may have to hold in memory.
+#: Bytes of column chunks that one round may have to hold in memory, and rows whose keys it may.
 _ROUND_BYTES = 192 << 20
+_ROUND_ROWS = 1 << 19
 
 
 class ParquetLocator:
@@ -192,17 +184,19 @@ class ParquetLocator:
         files = len({place.file.path for place in places})
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
-    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+    def locate(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+    ) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
-        takers = Takers(targets)
+        takers = Takers(targets, into=into)
         # a row group without key bounds may hold any key, but none that nobody asks for
         places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):
             wanted = [Wanted(place, takers.ranges, wanted_columns(self.columns, place.file)) for place in batch]
-            for found in _pieces(self._read(wanted, cost)):
+            for found in self._read(wanted, cost):
                 table, hosts = capture_rows(found, self.name)
                 rows = zip(found.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
                 takers.give(table, [takers.of(key, url or "", host) for key, url, host in rows])
@@ -212,11 +206,17 @@ class ParquetLocator:
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
         return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
 
-    def _read(self, wanted: Sequence[Wanted], cost: Cost) -> list[Found]:
+    def _read(self, wanted: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
         """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""
+        given = 0
         while True:
             try:
-                return read_rows(self._reader, wanted, self._indexes, cost)
+                for found in islice(
+                    read_rows(self._reader, wanted, self._indexes, cost, window=_PIECE_ROWS), given, None
+                ):
+                    given += 1
+                    yield found
+                return
             except DataFault as fault:
                 if self._indexes.refuse(fault.source):
                     continue
@@ -235,14 +235,14 @@ class ParquetLocator:
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
         """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
         batch: list[RowGroupPlace] = []
-        held = 0
+        held = rows = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
             size = sum(place.columns[name].size for name in names if name in place.columns)
-            if batch and held + size > _ROUND_BYTES:
+            if batch and (held + size > _ROUND_BYTES or rows + place.rows > _ROUND_ROWS):
                 yield batch
-                batch, held = [], 0
+                batch, held, rows = [], 0, 0
             batch.append(place)
-            held += size
+            held, rows = held + size, rows + place.rows
         if batch:
             yield batch

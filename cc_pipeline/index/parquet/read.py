@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from cc_pipeline.index.parquet.pages import (
     read_offset_index,
     single_values,
 )
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace
+from cc_pipeline.index.parquet.places import KEY, MOST_ROWS, ColumnPlace, RowGroupPlace
 
 #: Up to so many ranges, comparing whole columns is cheaper than looking at keys one by one.
 _FEW = 24
@@ -142,13 +142,15 @@ def read_rows(
     indexes: PageIndexes,
     cost: Cost,
     held: Callable[[int, int], None] | None = None,
-) -> list[Found]:
-    """The rows of each row group whose key lies in its ranges, in the order of ``wanted``.
+    window: int = MOST_ROWS,
+) -> Iterator[Found]:
+    """The rows of each row group whose key lies in its ranges, in the order of ``wanted``. Of one with more than
+    ``window`` so many at a time, decoded as they are drawn: the same question has the same windows.
 
-    Three rounds of concurrent requests: page indexes, key pages, other pages; and one more where pages turn out to
-    need a large dictionary that not every page needs. ``held`` is told how many rows and bytes the answer has so far,
-    row group by row group and column by column, and may raise: a few bytes can stand for many rows. Raises
-    ``DataFault`` or an environment fault; there is no partial answer.
+    Three rounds of concurrent requests, before the first window: page indexes, key pages, other pages; and one more
+    where pages turn out to need a large dictionary that not every page needs. ``held`` is told how many rows and bytes
+    were found so far, row group by row group and column by column, and may raise: a few bytes can stand for many rows.
+    Raises ``DataFault`` or an environment fault: what was drawn until then is no answer.
     """
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
     sizes = {each.place.file.path: each.place.file.size for each in wanted}
@@ -171,26 +173,42 @@ def read_rows(
     for each, key_part in zip(wanted, key_parts, strict=True):
         matched.append(_match(each, key_part, bytes_of))
         take(len(matched[-1][0]), matched[-1][0].nbytes + matched[-1][1].nbytes)
-    parts: list[tuple[Wanted, _Selection | pa.Array]] = []
+    parts: list[tuple[Wanted, _Selection | pa.DictionaryArray]] = []
     for each, (rows, _) in zip(wanted, matched, strict=True):
         parts += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
     bytes_of = _fetch_pages([(each, part) for each, part in parts if isinstance(part, _Selection)], fetch)
-    answers: list[Found] = []
     remaining = iter(parts)
     for each, (rows, keys) in zip(wanted, matched, strict=True):
-        columns = {each.key: keys}
-        for name in _others(each) if len(rows) else ():
-            part = next(remaining)[1]
-            if isinstance(part, _Selection):
-                part = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
-            take(0, part.nbytes)
-            columns[name] = part
-        answers.append(Found(each.place, rows, columns))
-    return answers
+        columns = {name: next(remaining)[1] for name in _others(each) if len(rows)}
+        whole: dict[str, pa.Array] = {}
+        for start in range(0, max(len(rows), 1), window):
+            some = rows[start : start + window]
+            found = {each.key: keys.slice(start, window)}
+            for name, part in columns.items():
+                if not isinstance(part, _Selection):
+                    found[name] = part.slice(start, window).dictionary_decode()
+                elif part.pages is None:
+                    # one piece, which is decoded once
+                    if name not in whole:
+                        whole[name] = _decode(each.place, part, bytes_of)
+                    found[name] = whole[name].take(pa.array(some))
+                else:
+                    own = _of_rows(part, some)
+                    found[name] = _decode(each.place, own, bytes_of).take(pa.array(_positions(own, some)))
+                take(0, found[name].nbytes)
+            yield Found(each.place, some, found)
 
 
 def _others(wanted: Wanted) -> list[str]:
     return [name for name in wanted.columns if name != wanted.key and name in wanted.place.columns]
+
+
+def _of_rows(part: _Selection, rows: Rows) -> _Selection:
+    """Those of the chosen pages that hold ``rows``, which are in order."""
+    assert part.pages is not None
+    firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
+    held = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
+    return replace(part, chosen=tuple(part.chosen[place] for place in held.tolist()))
 
 
 def _fetch_pages(
@@ -254,7 +272,7 @@ def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
     return _Selection(column, pages, chosen, place.rows, bounds) if chosen else None
 
 
-def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection | pa.Array:
+def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection | pa.DictionaryArray:
     """The pages that hold ``rows``, or the values of these rows where the page index tells them."""
     column = place.columns[name]
     pages = _pages(place, column, known)
@@ -267,7 +285,8 @@ def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) ->
         values = single_values(index, column, pages, place.file.path)
         said = [value for value in (values[page] for page in chosen) if value is not None]
         if len(said) == len(chosen):
-            return pa.array(said, said[0].type).take(pa.array(position))
+            numbers = pa.array(position.astype(np.min_scalar_type(len(said))))
+            return pa.DictionaryArray.from_arrays(numbers, pa.array(said, said[0].type))
     return _Selection(column, pages, tuple(chosen.tolist()), place.rows)
 
 

@@ -8,6 +8,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
-from cc_pipeline.index.locator import LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.zipnum.cluster import Cluster, Member
 
@@ -116,6 +117,8 @@ def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset:
 
 #: Compressed bytes of members held at a time; they inflate to about eight times that.
 _ROUND_BYTES = 16 << 20
+#: Lines that are turned into a table at a time.
+_ROWS = 20_000
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
 _MOST_INFLATED = 256 << 20
 
@@ -150,21 +153,25 @@ class ZipNumLocator:
         size = sum(member.length for member in members)
         return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
 
-    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+    def locate(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+    ) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
-        takers = Takers(targets)
+        takers = Takers(targets, into=into)
         for batch in _batches(self.cluster.members(takers.ranges)):
-            rows: list[Mapping[str, Any]] = []
-            taken: list[list[int]] = []
-            for line, member in self._lines(batch, takers.ranges, cost):
-                row = self._row(line, member)
-                if row["subset"] in subsets:
-                    rows.append(row)
-                    taken.append(takers.of(_key(line), row["url"], row["url_host_name"]))
-            takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
+            lines = self._lines(batch, takers.ranges, cost)
+            while some := list(islice(lines, _ROWS)):
+                rows: list[Mapping[str, Any]] = []
+                taken: list[list[int]] = []
+                for line, member in some:
+                    row = self._row(line, member)
+                    if row["subset"] in subsets:
+                        rows.append(row)
+                        taken.append(takers.of(_key(line), row["url"], row["url_host_name"]))
+                takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
         self.cluster.charge(cost)
         return LookupResult(takers.captures(), cost.requests, cost.bytes, time.monotonic() - started)
 

@@ -7,17 +7,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.index.parquet import fetch
+from cc_pipeline.index.parquet import fetch, locator, read
 from cc_pipeline.index.parquet.fetch import PageIndexes, Piece
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.kept_page_indexes import (
@@ -28,6 +29,7 @@ from cc_pipeline.index.parquet.kept_page_indexes import (
     keep_page_indexes,
 )
 from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.parquet.places import RowGroupPlace
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
@@ -177,6 +179,33 @@ def test_a_page_index_that_lies_is_put_aside_and_no_row_is_lost(root: Path, stor
             assert found.captures["h0323.com"].num_rows == 100
             assert [note for note in found.notes if PATHS[0] in note and "not used" in note]
             assert len(found.notes) == 1
+
+
+def test_what_was_found_before_a_page_index_led_astray_is_given_once(
+    root: Path, store: FooterStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("h0123.com", "h0323.com")
+    with FaultServer(root) as server:
+        harvest(server.url, store)
+        plain, _ = ask(server, None, *asked)
+        monkeypatch.setattr(locator, "_PIECE_ROWS", 30)
+        decode = read._decode
+        left: list[int] = []
+
+        def astray(place: RowGroupPlace, *given: Any) -> pa.Array:
+            left[0] -= 1
+            if not left[0]:
+                raise DataFault(DataKind.MALFORMED, place.file.path, 0, "led astray")
+            return decode(place, *given)
+
+        monkeypatch.setattr(read, "_decode", astray)
+        given = []
+        for fails_at in (1, 10, 20, 30):
+            left[:] = [fails_at]
+            found, _ = ask(server, store, *asked)
+            assert all(found.captures[slug].equals(plain.captures[slug]) for slug in asked)
+            given.append(len(found.notes))
+        assert given == [1] * 4, "each time a page index was put aside"
 
 
 def _pieces(store: FooterStore, path: str) -> dict[Piece, bytes]:
