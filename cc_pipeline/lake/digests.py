@@ -58,7 +58,7 @@ def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collecti
     sums: dict[str, int] = {}
     for batch in _together(batches):
         named = [name for name in batch.schema.names if name != by and name not in apart]
-        rows = _spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
+        rows = spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
         slices = batch.column(by).dictionary_encode()
         own = np.zeros(len(slices.dictionary), np.uint64)
         np.add.at(own, slices.indices.to_numpy(), rows)
@@ -99,7 +99,7 @@ def _fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Nu
     found = np.zeros(rows, np.uint64)
     for name, column in zip(names, columns, strict=True):
         if column.null_count < len(column):
-            numbers = _spread(_numbers(column) ^ _of_name(name))
+            numbers = spread(_numbers(column) ^ _of_name(name))
             found += numbers if not column.null_count else np.where(_valid(column), numbers, 0)
     return found
 
@@ -138,8 +138,8 @@ def _lists(ends: _Places, items: _Numbers) -> _Numbers:
     """One number a list from those of its items, which count by their places."""
     lengths = np.diff(ends)
     places = np.arange(ends[0], ends[-1]) - np.repeat(ends[:-1], lengths)
-    spread = _spread(items + _spread(places.astype(np.uint64)))
-    return _sums(spread, ends - ends[0]) + lengths.astype(np.uint64)
+    numbers = spread(items + spread(places.astype(np.uint64)))
+    return _sums(numbers, ends - ends[0]) + lengths.astype(np.uint64)
 
 
 def _sums(numbers: _Numbers, ends: _Places) -> _Numbers:
@@ -200,11 +200,17 @@ def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, 
     found = at_each_byte[np.repeat(starts - begin, words) + places * 8].astype(np.uint64)
     over = (words[there] * 8 - lengths[there]) * 8
     found[ends[1:][there] - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> over.astype(np.uint64)
-    return _sums(_spread(found ^ _of_places()[places]), ends)
+    return _sums(spread(found ^ _of_places()[places]), ends)
 
 
-def _spread(numbers: _Numbers) -> _Numbers:
-    """The finalizer of SplitMix64 over a step more, so that 0 is no exception."""
+def numbers_of_texts(values: pa.Array) -> _Numbers:
+    """One number a text, each of its bits as likely 0 as 1; the same in every process."""
+    return spread(_texts(values))
+
+
+def spread(numbers: _Numbers) -> _Numbers:
+    """Numbers mixed so that each of their bits changes all: the finalizer of SplitMix64 over a step more, so that 0 is
+    no exception."""
     numbers = numbers + _STEP
     for shift, factor in zip(_SHIFTS, (_FIRST, _SECOND), strict=False):
         numbers ^= numbers >> shift
@@ -224,4 +230,4 @@ def _of_name(name: str) -> np.uint64:
 
 @cache
 def _of_places() -> _Numbers:
-    return _spread(np.arange(_LONG_TEXT // 8, dtype=np.uint64) * _STEP)
+    return spread(np.arange(_LONG_TEXT // 8, dtype=np.uint64) * _STEP)

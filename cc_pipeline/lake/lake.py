@@ -17,6 +17,7 @@ from typing import IO, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import (
     CommitProperties,
     DeltaTable,
@@ -32,8 +33,8 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
-from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
+from cc_pipeline.lake.standings import UNREADABLE, Standings
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -93,7 +94,7 @@ class Lake:
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
-        self._logs: dict[str, TransactionLog] = {}
+        self._standings = Standings(self)
         self._lock = threading.Lock()
         #: Blocks of :meth:`still` that are open, the tables looked at in them, and those that are looked at anyway.
         self._blocks = 0
@@ -248,27 +249,31 @@ class Lake:
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
-        spec = self.specs[table]
-        handle = None if version == _NONE_YET else self.open(spec)
-        if handle is None:
-            return dict.fromkeys(names)
-        wanted = handle.version() if version is None else version
-        all_of_them = self._log(spec).at(wanted)
-        if all_of_them is not None:
-            values = {name: all_of_them.get(name) for name in names}
-        else:
-            then = handle if wanted == handle.version() else self.open(spec, wanted)
-            values = {name: None if then is None else then.transaction_version(name) for name in names}
-        return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
+        found = self._standings.numbers(table, names, version)
+        return {name: digest_from_int(found[name]) if name in found else None for name in names}
 
-    def digest_names(self, table: str, version: int | None = None) -> list[str] | None:
-        """All names under which digests were committed, as of ``version``; ``None`` where the log does not tell."""
-        spec = self.specs[table]
-        handle = None if version == _NONE_YET else self.open(spec)
-        if handle is None:
-            return []
-        found = self._log(spec).at(handle.version() if version is None else version)
-        return None if found is None else list(found)
+    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str] | None:
+        """All names under which digests were committed that begin with ``starting``, without those whose digest is
+        ``but``; ``None`` where the log does not tell."""
+        every = self._standings.every(table, None, starting)
+        if every is None:
+            return None
+        unwanted = None if but is None else digest_to_int(but)
+        try:
+            found: list[str] = []
+            for names, numbers in every:
+                found += (names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))).to_pylist()
+            return found
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
+
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
+        """The names that begin with ``starting`` and under which ``tables`` have different digests, at the ``versions``
+        of them (default: now); ``None`` where a log does not tell. However many names there are, memory is bounded."""
+        try:
+            return self._standings.differing(tables, versions, starting)
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
         """The version of the table as it is now; -1 where there is none yet."""
@@ -283,7 +288,7 @@ class Lake:
     def changed_since(self, table: str, before: int, now: int) -> set[str] | None:
         """The names of digests that were committed after version ``before``, up to ``now``; ``None`` where the log does
         not tell any more. No rows are read."""
-        return self._log(self.specs[table]).names_since(before, now)
+        return self._standings.log(table).names_since(before, now)
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
@@ -417,12 +422,6 @@ class Lake:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.open(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
-
-    def _log(self, spec: TableSpec) -> TransactionLog:
-        if spec.name not in self._logs:
-            folder = self.address(spec.name).removeprefix("s3://")
-            self._logs[spec.name] = TransactionLog(self.file_system(), folder)
-        return self._logs[spec.name]
 
 
 def _with_others(

@@ -8,9 +8,10 @@ numbers, or a page.
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ IN_MEMORY = 64 << 20
 #: Rows of a batch that is given back, and bytes of one of several rows.
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 4 << 20
-#: Runs merged at once, which is also how many files are open, and bytes of each that are in memory then.
+#: Runs merged at once, which is also how many files are open, and bytes of each that are in memory then at least.
 _MOST_RUNS = 48
 _PIECE = 1 << 20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -77,11 +78,28 @@ class OrderedRows:
             if self._writer is not None:
                 self._writer.close()
             elif not self._is_ordered:
-                while sum(map(len, self._runs)) > _MOST_RUNS:
-                    self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
-                self._merge([path for level in self._runs for path in level], self._path)
+                self._merge(self._few_runs(), self._path)
                 self._is_ordered = True
             yield from _read(self._path)
+
+    def drained(self) -> Iterator[pa.RecordBatch]:
+        """The same, for the only time: rows on disk are merged as they are drawn, and not written once more."""
+        if not self._runs or self._is_ordered:
+            yield from self.batches()
+            return
+        if self._kept:
+            self._put_aside()
+        with disk_trouble(self._path):
+            paths = self._few_runs()
+            yield from self._stretches(paths)
+            for path in paths:
+                path.unlink()
+
+    def _few_runs(self) -> list[Path]:
+        """All runs, which are no more than can be merged at once."""
+        while sum(map(len, self._runs)) > _MOST_RUNS:
+            self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
+        return [path for level in self._runs for path in level]
 
     def _put_aside(self) -> None:
         """Appends what is kept to the file of rows without an order, or makes it a run."""
@@ -119,9 +137,14 @@ class OrderedRows:
         self._runs[level + 1].append(to)
 
     def _merge(self, paths: Sequence[Path], to: Path) -> None:
-        self._write(_merged([_Run(_read(path), self._order) for path in paths], self._order), to)
+        self._write(self._stretches(paths), to)
         for path in paths:
             path.unlink()
+
+    def _stretches(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+        # the more rows are looked at together, the less often each run is searched for where they end
+        most = self._in_memory // max(1, len(paths))
+        return _merged([_Run(_read(path), self._order, most) for path in paths], self._order)
 
     def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
         with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
@@ -138,22 +161,28 @@ class OrderedRows:
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted file that is read piece by piece: ``rows`` is the piece at hand, ``None`` at the end, and ``last`` the
-    place of its last row."""
+    """A sorted file that is read in stretches of about ``most`` bytes: ``rows`` is the one at hand, ``None`` at the
+    end, and ``last`` the place of its last row."""
 
     pieces: Iterator[pa.RecordBatch]
     order: Sequence[str]
+    most: int
     rows: pa.RecordBatch | None = None
     last: _Place = ()
 
     def advance(self) -> None:
-        self.rows = next(self.pieces, None)
+        some: list[pa.RecordBatch] = []
+        size = 0
+        while (not some or size < self.most) and (piece := next(self.pieces, None)) is not None:
+            some.append(piece)
+            size += piece.nbytes
+        self.rows = pa.concat_batches(some) if some else None
         if self.rows is not None:
             self.last = _place(self.rows, self.order, self.rows.num_rows - 1)
 
 
 def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of sorted runs in order, of each a piece in memory."""
+    """The rows of sorted runs in order, of each a stretch in memory."""
     for run in runs:
         run.advance()
     while held := [run for run in runs if run.rows is not None]:
@@ -176,13 +205,27 @@ def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBat
 
 def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
     """How many of sorted rows do not come after ``bound``."""
-    return bisect_right(range(rows.num_rows), bound, key=lambda at: _place(rows, order, at))
+    first, end = 0, rows.num_rows
+    for name, value in zip(order, bound, strict=True):
+        # rows before the first come before ``bound``, and up to the end they are like it in the columns so far
+        at = partial(_value, rows.column(name))
+        if at(first) != value:
+            first = bisect_left(range(end), value, first, key=at)
+        if first < end and at(end - 1) != value:
+            end = bisect_right(range(end), value, first, key=at)
+        if first >= end:
+            return first
+    return end
 
 
 def _place(rows: pa.RecordBatch, order: Sequence[str], at: int) -> _Place:
-    values = (rows.column(name)[at].as_py() for name in order)
+    return tuple(_value(rows.column(name), at) for name in order)
+
+
+def _value(column: pa.Array, at: int) -> tuple[bool, Any]:
+    value = column[at].as_py()
     # what there is none of sorts first, and is compared with nothing
-    return tuple((value is not None, value if value is not None else 0) for value in values)
+    return (True, value) if value is not None else (False, 0)
 
 
 def _pieces(rows: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -128,6 +128,11 @@ def quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def quoted_name(name: str) -> str:
+    """``name`` of a table or a column as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def unended(query: str) -> str:
     """The text of one statement without its semicolon, and what stands behind it. It may end in a comment: put a line
     break before whatever follows it."""

@@ -150,6 +150,11 @@ class Stage:
         """The table committed last."""
         return self.tables[-1]
 
+    @property
+    def names_begin(self) -> str:
+        """What the names of all its slices' digests begin with, and those of no other stage."""
+        return self.named.partition("{")[0]
+
     def digest_name(self, slice_: Slice) -> str:
         """The name under which the digest of a slice is committed."""
         return self.named.format(crawl=slice_.crawl, target=slice_.target)
@@ -187,8 +192,10 @@ class Stage:
         """Those of the slices ``among`` (default: all there are) that were made and not emptied since, in order; only
         for stages whose names hold the crawl. The main table's log tells, and where it does not any more, the rows."""
         if among is None:
-            names = lake.digest_names(self.main_table)
-            among = self._of_rows(lake) if names is None else [one for one in map(self.slice_of, names) if one]
+            names = lake.digest_names(self.main_table, self.names_begin, but=GONE)
+            if names is not None:
+                return sorted(slice_ for slice_ in map(self.slice_of, names) if slice_ is not None)
+            among = self._of_rows(lake)
         made = {slice_: self.digest_name(slice_) for slice_ in among}
         digests = lake.digests(self.main_table, [*made.values()])
         return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))

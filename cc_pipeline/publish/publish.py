@@ -16,7 +16,6 @@ import duckdb
 
 from cc_pipeline import __version__
 from cc_pipeline.atomic import unfinished, write_whole
-from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect
@@ -26,7 +25,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
-from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.lake.streaming import count_rows, stream_table
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
@@ -112,9 +111,15 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
     """
     at = versions or {}
-    parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
-    return PARSE.torn(workspace.lake, parsed, at) + READ_FILES.torn(workspace.lake, files, at)
+    names = workspace.lake.differing(PARSE.tables, at, PARSE.names_begin)
+    if names is not None:
+        mixed = sorted(slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None)
+    else:
+        # the logs do not tell: the rows do, and the captures of what was never parsed
+        rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
+        mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
+    return mixed + READ_FILES.torn(workspace.lake, files, at)
 
 
 def _sharing(workspace: Workspace) -> tuple[str, ...]:
@@ -125,16 +130,6 @@ def _sharing(workspace: Workspace) -> tuple[str, ...]:
 def _read_whole(workspace: Workspace) -> set[str]:
     """Crawls of which files were read whole: their rows may be of any page."""
     return {file.crawl for file in registered(workspace).values() if file.crawl}
-
-
-def _parsed(workspace: Workspace, table: str, version: int | None) -> list[Slice]:
-    """Slices of a page table that were ever committed, by the names of their digests."""
-    names = workspace.lake.digest_names(table, version)
-    if names is not None:
-        return [slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None]
-    # the log does not tell: the rows do, and the captures of what was never parsed
-    rows = [workspace.lake.read(one, columns=SLICE).group_by(SLICE).aggregate([]) for one in ("captures", table)]
-    return [Slice(row["crawl"], row["target"]) for one in rows for row in one.to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
     """Every slice that was ever made of a target, of its parts and of those it was divided into before."""
     found: set[Slice] = set()
     for table, stage in _STAGE_OF.items():
-        names = lake.digest_names(table)
+        names = lake.digest_names(table, stage.names_begin)
         if names is None:
             # the log does not tell: the rows do
             found |= {Slice(*key) for key in count_rows(lake, table, {}) if whole_slug(key[1]) == slug}

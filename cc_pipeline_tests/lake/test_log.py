@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from cc_pipeline.lake import log as log_module
 from cc_pipeline.lake.digests import digest_to_int, input_digest
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.log import TransactionLog
@@ -37,34 +40,68 @@ def one_by_one(table: str, version: int, names: list[str]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def all_of(every: Iterator[tuple[pa.Array, pa.Array]] | None) -> dict[str, int]:
+    assert every is not None
+    pairs = [pair for names, numbers in every for pair in zip(names.to_pylist(), numbers.to_pylist(), strict=True)]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("few", [20_000, 5])
 @pytest.mark.parametrize("version", [1, 50, 100, 101, 103, 104])
-def test_every_version_has_what_the_library_says(lake: Lake, version: int) -> None:
+def test_every_version_has_what_the_library_says(
+    lake: Lake, version: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "_FEW", few)
     address = lake.address("rows")
     assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
     names = [f"slice:s{number:02d}" for number in range(41)]
     expected = one_by_one(address, version, names)
-    found = TransactionLog(lake.file_system(), address).at(version)
+    log = TransactionLog(lake.file_system(), address)
+    found = log.find(version, names)
+    every = log.every(version)
     # a version before the newest checkpoint is left to the library
     assert found == expected if version >= 100 else found is None
+    assert all_of(every) == expected if version >= 100 else every is None
     digests = lake.digests("rows", names, version)
     assert {name: digest_to_int(digest) for name, digest in digests.items() if digest is not None} == expected
 
 
 def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     log = TransactionLog(lake.file_system(), lake.address("rows"))
-    log.at(103)
+    names = [f"slice:s{n:02d}" for n in range(40)]
+    log.find(103, names[:1])
     read: list[int] = []
     of_commit = TransactionLog._of_commit
 
-    def counted(self: TransactionLog, version: int) -> dict[str, int]:
+    def counted(self: TransactionLog, version: int) -> dict[str, int | None]:
         read.append(version)
         return of_commit(self, version)
 
     monkeypatch.setattr(TransactionLog, "_of_commit", counted)
-    assert log.at(104) == one_by_one(lake.address("rows"), 104, [f"slice:s{n:02d}" for n in range(40)])
+    assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
     assert read == [104]
-    assert log.at(103) is not None
+    assert log.find(103, names) is not None
     assert read == [104]
+
+
+def test_of_a_large_checkpoint_what_was_asked_for_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_FEW", 5)
+    log = TransactionLog(lake.file_system(), lake.address("rows"))
+    read: list[int] = []
+    of_checkpoint = TransactionLog._of_checkpoint
+
+    def counted(self: TransactionLog, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        read.append(version)
+        return of_checkpoint(self, version)
+
+    monkeypatch.setattr(TransactionLog, "_of_checkpoint", counted)
+    for version in (103, 104, 103):
+        names = ["slice:s20", "slice:s21", "slice:nobody", "slice:s23"]
+        assert log.find(version, names) == one_by_one(lake.address("rows"), version, names)
+    assert len(read) == 1
+    assert log.find(104, ["slice:s30"]) == one_by_one(lake.address("rows"), 104, ["slice:s30"])
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize("damage", ["checkpoint gone", "checkpoint cut", "commit gone", "in parts"])
@@ -81,7 +118,7 @@ def test_a_log_it_cannot_read_is_left_to_the_library(lake: Lake, tmp_path: Path,
         (folder / f"{103:020}.json").unlink()
     else:
         (folder / "_last_checkpoint").write_text('{"version": 100, "size": 3, "parts": 2}', "utf-8")
-    assert TransactionLog(copy.file_system(), copy.address("rows")).at(104) is None
+    assert TransactionLog(copy.file_system(), copy.address("rows")).find(104, ["slice:s01"]) is None
 
 
 def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
@@ -93,3 +130,24 @@ def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
     assert one.digests("rows", ["slice:a", "slice:b"]) == other.digests("rows", ["slice:a", "slice:b"])
     assert sorted(one.read("rows", {"target": "a"})["n"].to_pylist()) == [2]
     assert one.read("rows", {"crawl": "C", "target": ["a", "b", "it's"]}).num_rows == 2
+
+
+@pytest.mark.parametrize("version", [-1, 103, 104])
+def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, version: int) -> None:
+    both = Lake(str(tmp_path / "both"), [SPEC, replace(SPEC, name="others")])
+    shutil.copytree(lake.address("rows"), both.address("rows"))
+    assert len(both.differing(["rows", "others"], {}, "slice:") or ()) == 40
+    shutil.copytree(lake.address("rows"), both.address("others"))
+    for number in (2, 3):
+        digests = {f"slice:s{number:02d}": input_digest({"n": "other"}), f"new:{number}": input_digest({})}
+        both.commit_digests("others", digests)
+    assert both.differing(["rows", "others"], {}, "slice:") == ["slice:s02", "slice:s03"]
+    assert both.differing(["rows", "others"], {}, "new:") == ["new:2", "new:3"]
+    # at a version of before the second of these commits
+    assert both.differing(["rows", "others"], {"others": both.version("others") - 1}, "slice:s") == ["slice:s02"]
+    assert both.differing(["rows"], {}, "slice:") == []
+    names = [f"slice:s{number:02d}" for number in range(40)]
+    then = {"rows": version, "others": 104}
+    told = [both.digests(table, names, then[table]) for table in then]
+    expected = [name for name in names if len({one[name] for one in told}) > 1]
+    assert both.differing(["rows", "others"], then, "slice:") == expected
