@@ -1,6 +1,6 @@
 """Statements of SQL and their results: each is shown to a person, or written whole for a program.
 
-DuckDB writes CSV, JSON lines and Parquet itself, so ten million rows cost seconds and no memory. Lists and structs are
+DuckDB makes the lines and writes Parquet itself, so ten million rows cost seconds and no memory. Lists and structs are
 JSON in CSV and tables, times are ISO 8601, bytes hexadecimal digits.
 """
 
@@ -21,12 +21,13 @@ from duckdb import ExpectedResultType, StatementType
 from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.cli.output import checked_format, console, format_by_name, notice, show_cut, whole_file, write_aligned
 from cc_pipeline.delivery.formulas import harmless_in_sql
+from cc_pipeline.delivery.text_rows import write_text
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
-from cc_pipeline.lake.reading import last_token, unended
+from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
-#: How DuckDB is told to write each format.
-_COPIED: Final = {"csv": "FORMAT csv, HEADER", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION zstd"}
+#: How DuckDB is told to write Parquet.
+_PARQUET: Final = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
 #: Kinds of statements that answer with rows; of the others there is nothing to show.
 _ANSWERING: Final = (
     StatementType.SELECT,
@@ -139,9 +140,16 @@ def _write(
     query = f"SELECT {_readable(result, output, cut=_MOST_FETCHED if screen else None)} FROM {rows} AS {_RESULT}"
     if out is not None:
         with whole_file(out) as beside:
-            _copy(connection, query, output, beside)
+            if output == "parquet":
+                _copy(connection, query, beside)
+            else:
+                with beside.open("wb") as stream:
+                    write_text(connection, query, output, stream)
+    elif output == "parquet":
+        _copy_to_pipe(connection, query, sys.stdout)
     elif output != "table":
-        _copy_to_pipe(connection, query, output, sys.stdout)
+        sys.stdout.flush()
+        write_text(connection, query, output, sys.stdout.buffer)
     else:
         _show(connection.execute(query), result.columns, screen=screen)
 
@@ -163,22 +171,20 @@ def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> 
                 value = harmless_in_sql(value)
             if cut is not None and kind.id in ("varchar", "blob", *_NESTED):
                 value = f"left({value}, {cut})"
-        quoted = name.replace('"', '""')
-        columns.append(f'{value} AS "{quoted}"')
+        columns.append(f"{value} AS {quoted_name(name)}")
     return ", ".join(columns)
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, output: str, path: Path) -> None:
-    target = str(path).replace("'", "''")
+def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
     try:
-        connection.execute(f"COPY ({query}) TO '{target}' ({_COPIED[output]}, USE_TMP_FILE false)")
+        connection.execute(f"COPY ({query}) TO {quoted(str(path))} ({_PARQUET})")
     except duckdb.IOException as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
         raise
 
 
-def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: TextIO) -> None:
+def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: TextIO) -> None:
     """Has DuckDB write to a pipe and hands on what comes: opened by its name, standard output may be a file that others
     have written to, and would lose that."""
     reading, writing = os.pipe()
@@ -186,7 +192,7 @@ def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, output: str
 
     def work() -> None:
         try:
-            connection.execute(f"COPY ({query}) TO '/dev/fd/{writing}' ({_COPIED[output]}, USE_TMP_FILE false)")
+            connection.execute(f"COPY ({query}) TO '/dev/fd/{writing}' ({_PARQUET})")
         except BaseException as error:
             failed.append(error)
         finally:

@@ -5,7 +5,8 @@ DuckDB writes them in a stream: rows are in no order, and memory stays flat howe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +16,9 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.files import Handed, Origin
 from cc_pipeline.delivery.formulas import harmless_in_sql
+from cc_pipeline.delivery.text_rows import write_text
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.reading import quoted, unended
+from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.settings import remembered_source
 
@@ -93,13 +95,14 @@ def write_table(
     ``UserInputError`` for a query that DuckDB refuses, ``EnvironmentFault`` where it cannot write."""
     columns = _described(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
+    if format != "parquet":
+        with _explained(path), path.open("wb") as stream:
+            return _handed(connection, selection, columns, write_text(connection, sql, format, stream))
     kv = quoted(f"{selection.name} of cc_pipeline; see the README")
-    options = {
-        "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
-        f"ROW_GROUP_SIZE_BYTES '{_GROUP_BYTES}', KV_METADATA {{description: {kv}}}",
-        "jsonl": "FORMAT json, ARRAY false",
-        "csv": "FORMAT csv, HEADER",
-    }[format]
+    options = (
+        f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
+        f"ROW_GROUP_SIZE_BYTES '{_GROUP_BYTES}', KV_METADATA {{description: {kv}}}"
+    )
     [(rows,)] = _run(connection, f"COPY ({sql}) TO {quoted(str(path))} ({options})", path)
     return _handed(connection, selection, columns, int(rows))
 
@@ -122,7 +125,7 @@ def write_duckdb(
     try:
         for one in selections:
             columns = _described(connection, one.sql)
-            name = _quoted_name(one.name)
+            name = quoted_name(one.name)
             _run(connection, f"CREATE TABLE handed.main.{name} AS {one.sql}", path)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
             _carry_comments(connection, one, name)
@@ -149,7 +152,7 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSp
         connection.execute(f"CREATE VIEW lake.captures AS SELECT * FROM main.captures {joined}")
         make_macros(connection, macros)
     finally:
-        connection.execute(f"USE {_quoted_name(before)}")
+        connection.execute(f"USE {quoted_name(before)}")
 
 
 def published_origin(connection: duckdb.DuckDBPyConnection, home: Path, asked: Sequence[str]) -> Origin:
@@ -195,7 +198,7 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
         return "*"
     shown = []
     for name, kind in columns:
-        column = _quoted_name(name)
+        column = quoted_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
             zoned, zone = (f"({column} AT TIME ZONE 'UTC')", "Z") if "TIME ZONE" in kind else (column, "")
             exact = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
@@ -236,7 +239,7 @@ def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection,
         f"SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL AND {own.format('table_name')}"
     )
     for column, comment in connection.execute(noted).fetchall():
-        connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{_quoted_name(column)} IS {quoted(comment)}")
+        connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quoted_name(column)} IS {quoted(comment)}")
 
 
 def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
@@ -247,15 +250,17 @@ def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[st
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
-    try:
+    with _explained(path):
         return connection.execute(sql).fetchall()
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
         raise EnvironmentFault(
             f"{path.name} cannot be written: {error}", "Check the disk's free space and the lake, then export again."
         ) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
-
-
-def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
