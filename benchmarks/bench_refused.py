@@ -4,7 +4,8 @@
 
 The bucket has 900 index files a crawl and answers 80 ms late. Every command is the real one in a process of its own,
 as a script runs it: nobody says that it is to wait. Counted are the refusals, which are to be no more than the requests
-under way when the window begins and the probes in it, and good answers that were asked for again.
+under way when the window begins and the probes in it, and good answers that were asked for again. Then three processes
+share a rate by leases, of which one is killed (``leased_rate.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.leased_rate import tell_leased
 from benchmarks.report import Report, sized
 from benchmarks.shortest_bucket import CRAWLS, PROGRAM, environment_of, generate_bucket
 from cc_pipeline.commoncrawl.crawls import SUBSETS
@@ -65,6 +67,7 @@ def main() -> None:
                 tell(report, "harvest", window, harvest)
                 fetch = command(server, home, ".warc.gz", 5, window, "run", "-c", CRAWLS[0], *subsets, *domains)
                 tell(report, "fetch", window, fetch)
+    tell_leased(report)
     report.write()
     sys.exit(0 if report.all_met else 1)
 

@@ -121,8 +121,10 @@ def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> No
 
 def _grow(report: Report, home: Path, shape: Shape) -> None:
     added = []
+    merging = [0.0]
     for count, took in grow(home, shape):
         added.append(took)
+        merging += [took["peak"]] if took["merged"] else []
         if count in (1, 14, _MOST_BEFORE) and count <= shape.crawls:
             before = measured("before", home)
             note = f"the catalog of {count} crawls brought up to date; rival: all of them through Arrow, as before"
@@ -130,6 +132,7 @@ def _grow(report: Report, home: Path, shape: Shape) -> None:
                 report.figure(
                     f"crawl_{count}_{name}", took[name], before[name], higher_is_better=False, unit=unit, note=note
                 )
+    report.figure("merge_peak", max(merging), None, 300, higher_is_better=False, unit="MB", note="of the largest")
     last = added[-10:]
     for name, goal, unit in (("seconds", 2, "s"), ("user", None, "s"), ("peak", 300, "MB")):
         values = [took[name] for took in last]
@@ -150,7 +153,7 @@ def _ask(report: Report, path: Path, state: str) -> None:
         for name, chosen, goal in (
             ("one_crawl", crawls[-1], 3),
             ("one_overlapping_crawl", crawls[0], 3),
-            ("all_crawls", None, 8 if state == "merged" else 12),
+            ("all_crawls", None, 8),
         ):
             ask(catalog, chosen, domains[-20:])
             times, rows = ask(catalog, chosen, domains)

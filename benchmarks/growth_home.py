@@ -18,6 +18,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -25,11 +26,13 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
+from cc_pipeline.lake.digests import digest_to_int, input_digest
+from cc_pipeline.lake.lake import AFTER_COMMIT, WRITER
+from cc_pipeline.lake.layout import FILE_BYTES
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
-from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.publish.publish import behind, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -41,6 +44,8 @@ STAGES = (LOCATE, FETCH, PARSE)
 PAGE_SHARE = 20
 #: Rows and slices of one commit of the bulk builder.
 _BULK_ROWS, _BULK_SLICES = 200_000, 500
+#: Crawls over which slices of a row each are spread.
+_MANY_CRAWLS = 100
 
 
 def harvest(workspace: Workspace) -> None:
@@ -79,6 +84,52 @@ def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: boo
                 wanted = [Slice(CRAWL, slug) for slug in slugs]
                 digests = {stage.digest_name(slice_): input_digest({"grown": slice_.target}) for slice_ in wanted}
                 lake.commit(table, data, [slice_.where for slice_ in wanted], digests)
+
+
+def grow_many(workspace: Workspace, slices: int) -> None:
+    """A harvested home with the template's pages, and ``slices`` more slices of a row each, of targets in up to 100
+    crawls. All of a crawl are in one commit. With a commit for each some 20 of them, a home has as many digests."""
+    harvest(workspace)
+    extract(workspace, parse_target(TEMPLATE))
+    crawls = min(_MANY_CRAWLS, max(1, slices // 10))
+    targets = [parse_target(slug_of(number)) for number in range(slices // crawls)]
+    workspace.register_targets(targets)
+    slugs = [target.slug for target in targets]
+    for stage in STAGES:
+        for table in stage.tables:
+            row = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}).slice(0, 1)
+            for number in range(crawls):
+                _append(workspace, stage, table, row, [Slice(_crawl(number), slug) for slug in slugs])
+
+
+def _crawl(number: int) -> str:
+    return CRAWL if not number else f"CC-MAIN-{2030 + number // 50}-{number % 50 + 1:02}"
+
+
+def _append(workspace: Workspace, stage: Stage, table: str, row: pa.Table, slices: list[Slice]) -> None:
+    """Commits ``row`` for each of ``slices`` of one crawl, none of which is there, with the digests of a stage."""
+    count = len(slices)
+    whole = row.take(pa.array([0] * count))
+    names = {"crawl": [slices[0].crawl] * count, "target": [one.target for one in slices]}
+    names |= {"domain": names["target"], "warc_filename": [f"grown/{one.target}.warc.gz" for one in slices]}
+    for name, values in names.items():
+        place = whole.schema.get_field_index(name)
+        if place >= 0:
+            field = whole.schema.field(place)
+            whole = whole.set_column(place, field, pa.array(values, field.type))
+    digests = {stage.digest_name(one): input_digest({"grown": one.target}) for one in slices}
+    digests |= {content_name(one): input_digest({"rows": one.target}) for one in slices}
+    transactions = [Transaction(name, digest_to_int(digest)) for name, digest in digests.items()]
+    # as runs do it, but for the look whether there are rows to replace
+    write_deltalake(
+        workspace.lake.open(workspace.lake.specs[table]) or workspace.lake.address(table),
+        whole,
+        mode="append",
+        commit_properties=CommitProperties(app_transactions=transactions),
+        post_commithook_properties=AFTER_COMMIT,
+        writer_properties=WRITER,
+        target_file_size=FILE_BYTES,
+    )
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
@@ -148,6 +199,13 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
     return found
 
 
+def again(workspace: Workspace) -> dict[str, float]:
+    """Seconds of a run with nothing to do, and of a look whether there is anything to publish."""
+    found: dict[str, float] = {}
+    _timed(found, "noop", lambda: (extract(workspace, parse_target(ASKED)), behind(workspace)))
+    return found
+
+
 def members(workspace: Workspace, bucket: Path, folder: Path, count: int) -> dict[str, float]:
     """What a set of ``count`` members costs, most of which the mini crawl does not have: a run of a domain alone in the
     same home (``lone``), locating the set, and the run after a member was added (``added``)."""
@@ -213,7 +271,7 @@ def described(workspace: Workspace, slices: int) -> dict[str, object]:
 def main() -> None:
     """One step, in a home."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=["grow", "ask", "replace", "describe", "members"])
+    parser.add_argument("step", choices=["grow", "grow-many", "ask", "again", "replace", "describe", "members"])
     parser.add_argument("bucket", type=Path)
     parser.add_argument("home", type=Path)
     parser.add_argument("--slices", type=int, default=0, help="slices, or members of the set")
@@ -224,7 +282,11 @@ def main() -> None:
     given = parser.parse_args()
     workspace = Workspace(load_settings({}, source=str(given.bucket), home=str(given.home)))
     try:
-        if given.step == "grow":
+        if given.step == "grow-many":
+            grow_many(workspace, given.slices)
+        elif given.step == "again":
+            json.dump(again(workspace), sys.stdout)
+        elif given.step == "grow":
             pages = given.rows if given.page_rows is None else given.page_rows
             grow(workspace, given.slices, given.rows, pages, given.bulk)
         elif given.step == "ask":

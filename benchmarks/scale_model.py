@@ -2,16 +2,24 @@
 
     python -m benchmarks.scale_model          the tables of that page, and what goes in
 
-Every figure that goes in is a measurement of ours or a published one; ``FIGURES`` says which, and whether it is an
-assumption. Nothing here was run at this scale.
+How many requests captures take, and what is read, is what the planner of a fetch says of files that are drawn
+(``Share``). Every other figure that goes in is a measurement of ours or a published one; ``FIGURES`` says which, and
+whether it is an assumption. Nothing here was run at this scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
+from cc_pipeline.lake.layout import FILE_BYTES
+from cc_pipeline.records.range_plan import FetchPrice, price_of
+from cc_pipeline.records.segments import DEFAULT_ROTATION
 from cc_pipeline.transport.rates import default_limits
 
 _HTTPS, _BUCKET = default_limits("https://data.commoncrawl.org"), default_limits("s3://commoncrawl")
@@ -47,8 +55,16 @@ FIGURES: Final[dict[str, Figure]] = {
         "CC-MAIN-2024-51: 2.64 billion pages of 38.3 million registered domains (Common Crawl, December 2024); domains "
         "that people ask for have far more",
     ),
-    "range_bytes": Figure(
-        256 * MIB, "256 MiB", "a request for part of a file that is read whole", "assumed", "the most a task reads"
+    "crawl_files": Figure(
+        90_000, "90,000", "WARC files of a crawl", "assumed",
+        "their path lists have about as many lines; half as many files of twice the size change little"
+    ),
+    "between_bytes": Figure(
+        1_000, "1 KB", "between two captures of a file", "assumed", "the record of the request, and that of metadata"
+    ),
+    "spread": Figure(
+        1, "1", "sigma of the sizes of records, lognormal", "assumed",
+        "their mean is that of the crawl; which captures of a file are wanted is drawn, each as likely as any",
     ),
     "lookup_requests": Figure(
         14, "14", "requests of a look-up, all columns", "measured", f"{_LOCATORS}, a domain alone; sets share them"
@@ -57,6 +73,14 @@ FIGURES: Final[dict[str, Figure]] = {
     "fetch_ms": Figure(
         2 / 1_500 * 1e3, "1.3 ms", "core time to fetch, check and store a record", "measured",
         f"{_RECORDS}: 1,500 a second on two cores that also carry the server, so it is less",
+    ),
+    "locate_us": Figure(
+        23, "23 µs", "core time to locate a capture, in one process", "measured",
+        "`python -m benchmarks.large_target`, a million captures of one target, November 2026",
+    ),
+    "analyst_ms": Figure(
+        0.38, "0.38 ms", "a question to a view, for each file of its table", "measured",
+        "3.8 s at 10,000 files that upkeep has not merged",
     ),
     "parse_ms": Figure(
         1e3 / 118 + 1e3 / 1_023, "9.5 ms", "core time to parse a page and make its rows", "measured",
@@ -105,35 +129,75 @@ def value(name: str) -> float:
     return FIGURES[name].value
 
 
+#: Files that are drawn, and wanted captures that are in them together at least.
+_FILES, _WANTED = 4, 4_000
+
+
+@cache
+def planned(share: float) -> FetchPrice:
+    """What a crawl costs of which this share of captures is wanted, wherever they lie: a fetch's own planner is asked
+    about files that are drawn, and the rest of the crawl is like them."""
+    captures, files = value("crawl_captures"), value("crawl_files")
+    each = round(captures / files)
+    mean = value("crawl_bytes") / captures - value("between_bytes")
+    draw = np.random.default_rng(27)
+    drawn = max(_FILES, int(_WANTED / (each * share)) + 1)
+    total = FetchPrice(0, 0, 0, 0, 0)
+    for number in range(drawn):
+        sigma = value("spread")
+        lengths = draw.lognormal(np.log(mean) - sigma**2 / 2, sigma, each).astype(np.int64) + 1
+        offsets = np.cumsum(lengths + int(value("between_bytes"))) - lengths
+        wanted = np.sort(draw.choice(each, max(1, round(each * share)), replace=False))
+        total += price_of(_captures(f"f{number}", offsets[wanted], lengths[wanted]))
+    times = captures * share / total.captures
+    return FetchPrice(
+        round(captures * share), round(files), *(round(n * times) for n in (total.requests, total.bytes)),
+        round(total.record_bytes * times),
+    )  # fmt: skip
+
+
+def _captures(key: str, offsets: np.ndarray, lengths: np.ndarray) -> pa.Table:
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(offsets), np.int32)), [key])
+    return pa.table({"warc_filename": names, "warc_record_offset": offsets, "warc_record_length": lengths})
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be read: ``captures`` in ``crawls``, of ``domains`` each; ``whole``: all files from begin to end."""
+    """What is to be read: ``share`` of the captures of each of ``crawls``, those of ``domains``."""
 
     name: str
     crawls: int
     domains: int
-    captures: float
-    whole: bool = False
+    share: float
+
+    @property
+    def captures(self) -> float:
+        return self.crawls * self.share * value("crawl_captures")
+
+    @property
+    def price(self) -> FetchPrice:
+        """Of the records of one crawl."""
+        return planned(self.share)
 
     @property
     def bytes(self) -> float:
         """Of records."""
-        return self.captures * value("crawl_bytes") / value("crawl_captures")
+        return self.crawls * self.price.record_bytes
 
     @property
     def lookups(self) -> float:
         """Requests to the index: each domain in each crawl by itself, which is the most it can be."""
-        return 0 if self.whole else self.crawls * self.domains * value("lookup_requests")
+        return self.crawls * self.domains * value("lookup_requests")
 
     @property
     def requests(self) -> float:
-        """All requests: of records one each, since those of a domain lie in as many files, or long ranges."""
-        return self.lookups + (self.bytes / value("range_bytes") if self.whole else self.captures)
+        """All requests."""
+        return self.lookups + self.crawls * self.price.requests
 
     @property
     def read(self) -> float:
         """Bytes read, the index with them."""
-        return self.bytes + (0 if self.whole else self.crawls * self.domains * value("lookup_bytes"))
+        return self.crawls * (self.price.bytes + self.domains * value("lookup_bytes"))
 
     @property
     def core_hours(self) -> float:
@@ -141,9 +205,19 @@ class Job:
         return self.captures * (value("fetch_ms") + value("parse_ms")) / 1e3 / HOUR
 
     @property
+    def table_bytes(self) -> float:
+        """Bytes of tables."""
+        return self.captures * value("table_bytes")
+
+    @property
     def written(self) -> float:
         """Bytes of stored records and tables."""
-        return self.bytes + self.captures * value("table_bytes")
+        return self.bytes + self.table_bytes
+
+    @property
+    def files(self) -> float:
+        """Files of all tables, once upkeep has merged what is small."""
+        return self.table_bytes / FILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +238,7 @@ class Place:
         """The hours that each limit alone would take."""
         return {
             "requests": job.requests / self.rate / HOUR,
+            "the home": job.captures * value("locate_us") / 1e6 / HOUR,
             "line": job.read / (self.line * max(1, self.cores // 16)) / HOUR,
             "cores": self.core_hours(job) / self.cores,
         }
@@ -182,19 +257,26 @@ class Place:
         }
 
 
-DOMAINS: Final = Job("100,000 domains × 100 crawls", 100, 100_000, 100 * 100_000 * value("domain_captures"))
-CRAWL: Final = Job("one whole crawl", 1, 0, value("crawl_captures"), whole=True)
+DOMAINS: Final = Job(
+    "100,000 domains × 100 crawls", 100, 100_000, 100_000 * value("domain_captures") / value("crawl_captures")
+)
+CRAWL: Final = Job("one whole crawl", 1, 0, 1.0)
 JOBS: Final = (DOMAINS, CRAWL)
+#: Parts of a crawl, whichever captures they are.
+SHARES: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
+#: Files of a table that a home was measured with: what it is for, of all tables together.
+MANY_FILES: Final = 10_000
 PLACES: Final = (
     Place("HTTPS, one machine of 16 cores, your own", value("public_rate"), value("line"), 16),
     Place("us-east-1, one host of 16 cores (EC2)", value("bucket_rate"), value("region_line"), 16, serverless=False),
-    Place("us-east-1, Spark on 256 (EMR Serverless)", value("bucket_rate"), value("region_line"), 256, serverless=True),
+    # fewer workers than requests at the same time, as ``doctor`` wants it
+    Place("us-east-1, Spark on 112 (EMR Serverless)", value("bucket_rate"), value("region_line"), 112, serverless=True),
 )
 
 
 def tables() -> str:
     """The tables of ``docs/scale.md``, as Markdown."""
-    return "\n\n".join([_volumes(), *(_places(job) for job in JOBS)])
+    return "\n\n".join([_volumes(), *(_places(job) for job in JOBS), _shares(), _homes()])
 
 
 def _volumes() -> str:
@@ -217,13 +299,54 @@ def _places(job: Job) -> str:
         binding = max(hours, key=lambda limit: hours[limit])
         rows.append(
             [
-                place.name, *(_hours(hours[limit]) for limit in ("requests", "line", "cores")),
+                place.name, *(_hours(hours[limit]) for limit in ("requests", "line", "cores", "the home")),
                 f"**{_hours(hours[binding])}** ({binding})",
                 "yours" if place.serverless is None else _money(dollars["cores"]),
                 "yours" if place.serverless is None else _money(dollars["writing"]),
             ]
         )  # fmt: skip
-    return _table([job.name, "by requests", "by the line", "by cores", "takes", "cores", "PUTs"], rows)
+    return _table([job.name, "by requests", "by the line", "by cores", "by the home", "takes", "cores", "PUTs"], rows)
+
+
+def _shares() -> str:
+    rows = []
+    for share in SHARES:
+        price, job = planned(share), Job("", 1, 0, share)
+        hours = [place.hours(job) for place in PLACES]
+        rows.append(
+            [
+                f"{share * 100:g} %" if share < 1 else "all of it", _count(price.captures), _count(price.requests),
+                f"{price.captures / price.requests:,.1f}", _percent(price.bytes / value("crawl_bytes")),
+                *(_hours(max(each.values())) for each in hours), _count(job.files),
+            ]
+        )  # fmt: skip
+    head = ["share of a crawl", "captures", "requests", "captures a request", "of its bytes read"]
+    return _table([*head, "HTTPS", "EC2", "Spark", "files of all tables"], rows)
+
+
+def _homes() -> str:
+    rows = [
+        [
+            job.name, _hours(job.captures * value("locate_us") / 1e6 / HOUR), _count(job.bytes / DEFAULT_ROTATION),
+            _count(job.files), _minutes(job.files * value("analyst_ms") / 1e3),
+        ]
+        for job in JOBS
+    ]  # fmt: skip
+    pages = MANY_FILES * FILE_BYTES / value("table_bytes")
+    small = ["what a home is for", _hours(pages * value("locate_us") / 1e6 / HOUR), "", _count(MANY_FILES)]
+    rows.append([f"{small[0]}: {_count(pages)} pages", *small[1:], _minutes(MANY_FILES * value("analyst_ms") / 1e3)])
+    return _table(
+        ["what the one home does", "locating", "files of records", "files of all tables", "a question that opens all"],
+        rows,
+    )
+
+
+def _percent(part: float) -> str:
+    return f"{part * 100:.0f} %" if part > 0.1 else f"{part * 100:.2g} %"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:,.0f} min"
 
 
 def figures() -> str:
