@@ -37,6 +37,9 @@ LOOK_AGAIN: Final = 1.0
 LEASED_LIFE: Final = 0.01
 #: Seconds by which one request may take longer to the source than another.
 NETWORK: Final = 0.025
+#: Seconds by which any host may be late, since it does not know the database's clock better: twice the way to a near
+#: database, and what the clocks drift meanwhile. All slots are spaced for it.
+KNOWN_LATE: Final = 0.004
 #: Two clocks drift apart by at most this share of the time that passes.
 _DRIFT: Final = 1e-4
 #: Seconds that the database may take, for twice as long as that the clocks may drift apart before a slot is used.
@@ -133,10 +136,10 @@ class Ledger(Protocol):
         """Ends the connection."""
 
 
-def leased_spacing(rate: float, late: float = 0.0) -> float:
-    """Seconds between slots such that no second sees more than ``rate``, where who sends may be ``late`` by as much."""
+def leased_spacing(rate: float) -> float:
+    """Seconds between slots such that no second sees more than ``rate``, where nobody is later than ``KNOWN_LATE``."""
     # the millionth is for what floating point loses
-    return max(1 / rate, (1 + LEASED_LIFE + NETWORK + late + 1e-6) / max(1, int(rate)))
+    return max(1 / rate, (1 + LEASED_LIFE + NETWORK + KNOWN_LATE + 1e-6) / max(1, int(rate)))
 
 
 @dataclass(slots=True)
@@ -156,13 +159,14 @@ class Leases:
         """Up to ``wanted`` slots at ``rate``, the first ``wait`` seconds from now or later: in how many seconds it is,
         how far apart they are, and how many."""
         clock = self._known()
-        # who may be late keeps a longer distance to whoever comes next
         late = clock.late(self.monotonic()) + _DRIFT * _PATIENCE
-        spacing = leased_spacing(rate, late)
+        spacing = leased_spacing(rate)
         count = max(1, min(wanted, int(LEASE_SECONDS / spacing)))
-        queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(spacing * count, 1 / rate)
+        # who may be later than others leaves as much time to whoever comes next: those slots are spaced for their own
+        taken = count * spacing + max(0.0, late - KNOWN_LATE)
+        queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(taken, 1 / rate)
         before = self.monotonic()
-        told, start = self.ledger.reserve(self.host, count * spacing, wait, queue)
+        told, start = self.ledger.reserve(self.host, taken, wait, queue)
         now = self.monotonic()
         clock.note(before, told, now)
         if clock.late(now) > late:
@@ -185,6 +189,8 @@ class Leases:
 
     def _known(self) -> DatabaseClock:
         if self._clock is None:
+            # the first answer takes a connection longer
+            self.ledger.now()
             before = self.monotonic()
             told = self.ledger.now()
             clock = DatabaseClock()
