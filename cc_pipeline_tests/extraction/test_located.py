@@ -98,7 +98,8 @@ def test_five_times_the_captures_take_no_more_memory(tmp_path: Path) -> None:
 
 def peaks(folder: str, *counts: int) -> None:
     """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
-    ordered.IN_MEMORY, ordered._PIECE, located._PRICED = 2 << 20, 1 << 16, 8_192
+    ordered.IN_MEMORY = located._IN_MEMORY = 2 << 20
+    ordered._PIECE, located._PRICED = 1 << 16, 8_192
     window = captures(5_000, 4)
     column = window.schema.get_field_index("warc_record_offset")
     for count in counts:
