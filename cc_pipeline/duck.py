@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import duckdb
+
+#: What files that leave this program are stored as: the oldest version that holds what is in them. DuckDB 2.0 by
+#: itself writes what none before it opens.
+STORED_AS: Final = "v1.0.0"
+#: Which DuckDB reads them. 1.0 opens them too, but finds no end in a list column that has no element, and cannot
+#: compare structs in ``arg_max``.
+READ_BY: Final = "DuckDB 1.1 and later read this file; macros of an attached file answer after USE."
 
 
 def connect(path: Path | None = None, *, read_only: bool = False, **limits: str) -> duckdb.DuckDBPyConnection:

@@ -17,6 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.files import Handed, Origin
 from cc_pipeline.delivery.formulas import harmless_in_sql
 from cc_pipeline.delivery.text_rows import write_text
+from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
@@ -120,7 +121,7 @@ def write_duckdb(
     Raises as :func:`write_table` does.
     """
     path.unlink(missing_ok=True)
-    connection.execute(f"ATTACH {quoted(str(path))} AS handed (READ_WRITE)")
+    connection.execute(f"ATTACH {quoted(str(path))} AS handed (READ_WRITE, STORAGE_VERSION '{STORED_AS}')")
     handed: list[Handed] = []
     try:
         for one in selections:
@@ -133,7 +134,8 @@ def write_duckdb(
         connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
         if about:
             connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
-        connection.execute("COMMENT ON TABLE handed.main.about IS 'Where the rows of this file came from.'")
+        comment = f"Where the rows of this file came from. {READ_BY}"
+        connection.execute(f"COMMENT ON TABLE handed.main.about IS {quoted(comment)}")
         if macros:
             _make_macros(connection, macros)
         connection.execute("CHECKPOINT handed")

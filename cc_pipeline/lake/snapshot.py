@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.duck import connect
+from cc_pipeline.duck import READ_BY, STORED_AS, connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read, quoted
@@ -187,7 +187,10 @@ def publish(
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
             _check_room(path, tables)
-        with written_whole(path) as building, connect(building) as connection:
+        with (
+            written_whole(path) as building,
+            connect(building, storage_compatibility_version=STORED_AS) as connection,
+        ):
             connection.execute("SET TimeZone = 'UTC'")
             if copying is not None:
                 _bound_memory(connection, copying.scratch)
@@ -289,7 +292,8 @@ def _write_publication(
     records = [(now, p.spec.name, p.version, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables]
     if records:
         connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?, ?)", records)
-    connection.execute("COMMENT ON TABLE main.publication IS 'Which version of each lake table this file shows.'")
+    comment = f"Which version of each lake table this file shows. {READ_BY}"
+    connection.execute(f"COMMENT ON TABLE main.publication IS {quoted(comment)}")
 
 
 def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:

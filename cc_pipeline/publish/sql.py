@@ -45,7 +45,7 @@ def bare(url: str) -> str:
     """A URL without what says the same page elsewhere: scheme, ``www.``, fragment; its host in lower case."""
     named = f"regexp_replace({url}, '^\\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[wW][wW][wW]\\.)?([^#]*)(?s:.*)$', '\\1')"
     path = f"regexp_extract({named}, '/.*$')"
-    return f"(lower(regexp_extract({named}, '^[^/]*')) || if({path} = '', '/', {path}))"
+    return f"(lower(regexp_extract({named}, '^[^/]*')) || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
 
 
 def _host(bare_url: str) -> str:
@@ -154,7 +154,7 @@ def changes_between(before: str, after: str, of: Scope) -> str:
             SELECT target FROM (
                 SELECT crawl, target FROM main.lookups WHERE crawl IN {both} UNION
                 SELECT crawl, {target} AS target FROM lake.captures WHERE crawl IN {both})
-            GROUP BY target HAVING count(*) = if({before} = {after}, 1, 2)),
+            GROUP BY target HAVING count(*) = CASE WHEN {before} = {after} THEN 1 ELSE 2 END),
         asked AS (
             SELECT DISTINCT {_KEY} FROM {of("lake.captures")}
             WHERE crawl IN {both} AND {target} IN (FROM located)),
@@ -180,7 +180,7 @@ def changes_between(before: str, after: str, of: Scope) -> str:
             FROM (FROM described WHERE crawl = {before}) b FULL JOIN (FROM described WHERE crawl = {after}) a
             ON b.url_surtkey = a.url_surtkey)
         SELECT CASE WHEN b IS NULL THEN 'new' WHEN a IS NULL THEN 'gone'
-                WHEN b_text IS NOT NULL AND a_text IS NOT NULL THEN if(b_text = a_text, 'same', 'changed')
+                WHEN b_text = a_text THEN 'same' WHEN b_text <> a_text THEN 'changed'
                 WHEN b.content_digest IS NULL OR a.content_digest IS NULL THEN 'unknown'
                 WHEN b.content_digest = a.content_digest THEN 'same' ELSE 'changed' END AS change,
             coalesce(a.url, b.url) AS url, likeness, before_title, after_title, b.fetch_time AS before_time,
@@ -227,7 +227,7 @@ def feeds_advertised(of: Scope) -> str:
             -- files read whole do not say which links are feeds; the links do
             SELECT crawl, url_surtkey, fetch_time, link_url, NULL, NULL FROM {of("page_links")}
             WHERE source_kind <> 'records' AND type = 'link' AND contains(lower(rel), 'alternate')
-                AND lower(attributes['type']) IN ({types})),
+                AND lower(map_extract(attributes, 'type')[1]) IN ({types})),
         feeds AS (
             SELECT feed, {bare("feed")} AS bare, max(type) AS type, arg_max(title, fetch_time) AS title,
                 count(DISTINCT url_surtkey) AS pages, list_sort(list_distinct(list(crawl))) AS crawls,

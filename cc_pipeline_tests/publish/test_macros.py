@@ -29,7 +29,7 @@ CALLS = (
     "timeline()",
     "page_versions('example.com')",
     f"changes_between('{OLD}', '{NEW}')",
-    f"feed_timeline('{SITE}')",
+    f"feed_timeline(site := '{SITE}')",
     "feeds_advertised()",
     "link_graph()",
     f"near_duplicates('{NEW}')",
