@@ -44,6 +44,8 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
+#: Bytes of captures that are kept, and sorted, in memory: others are on their way at the same time.
+_CAPTURES_IN_MEMORY = 32 << 20
 #: Columns of records that say how slices stand.
 _STANDING = [
     *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
@@ -224,8 +226,6 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     policy = workspace.settings.digest_policy
     wanted = {one: fetched_from(_said(state.before[one]), policy) for one in slices}
     commit = uuid.uuid4().hex
-    # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
-    pa.default_memory_pool().release_unused()
     targets = [slice_.target for slice_ in wanted]
     sources = workspace.archives(crawl).sources
     witnessed, records = witness.known(_witnesses(workspace), sources)
@@ -233,6 +233,8 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
+        # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
+        pa.default_memory_pool().release_unused()
         fetched = state.engine.fetch(
             workspace,
             ToFetch(
@@ -334,11 +336,13 @@ def _listed(crawl: str) -> str | None:
 
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
     """The captures of ``targets`` in the order of their places, and these."""
-    found = PlacesFound()
     schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
-    captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
+    captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch, _CAPTURES_IN_MEMORY)
     for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
         captures.add(batch)
+    found = PlacesFound()
+    # once they are sorted: both at once would take the memory of both
+    for batch in captures.batches():
         found.add(batch)
     return captures, found.places()
 

@@ -1,9 +1,10 @@
-"""Places of captures as numbers: which of a million a row is about, at some twenty bytes a place."""
+"""Places of captures as numbers: which of a million a row is about, at eight bytes a place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,73 +13,63 @@ import pyarrow.compute as pc
 #: What names a capture within its crawl.
 PLACE_NAME = ("warc_filename", "warc_record_offset")
 _NO_OFFSET = -1
+#: A place is one number: that of its file times twice this, and its offset. Offsets that no file has (those of an index
+#: that lies, and none at all) are numbered, from here on.
+_FARTHEST: Final = 1 << 39
+_MOST_FILES: Final = (1 << 63) // (2 * _FARTHEST)
 
 
 class PlacesFound:
     """Collects rows with the columns ``PLACE_NAME`` (:meth:`add`); :meth:`places` gives what was found."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str | None, int] = {}
-        self._files: list[Any] = []
-        self._offsets: list[Any] = []
+        self._files: dict[str | None, int] = {}
+        self._odd: dict[int, int] = {}
+        self._keys: list[Any] = [np.zeros(0, np.int64)]
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Takes the places of more rows."""
-        for names, offsets in _columns(rows):
-            known = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
-            if names.null_count:
-                known.append(self._numbers.setdefault(None, len(self._numbers)))
-            indices = names.indices.fill_null(len(names.dictionary)).to_numpy(zero_copy_only=False)
-            self._files.append(np.array(known, np.int32)[indices] if known else np.zeros(0, np.int32))
-            self._offsets.append(offsets)
+        self._keys += _keys(rows, partial(_numbered, self._files), partial(_numbered, self._odd))
 
     def places(self) -> Places:
         """The distinct places of all rows."""
-        empty = np.zeros(0, np.int64)
-        return Places(self._numbers, np.concatenate([empty, *self._files]), np.concatenate([empty, *self._offsets]))
+        if len(self._files) > _MOST_FILES:
+            raise AssertionError(f"{len(self._files):,} files are more than a place can name")
+        # one copy of them and no more: they may be millions
+        self._keys = [np.concatenate(self._keys)]
+        [keys] = self._keys
+        keys.sort()
+        is_first = np.ones(len(keys), bool)
+        np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+        return Places(dict(self._files), dict(self._odd), keys[is_first])
 
 
 class Places:
     """Distinct places (file, offset), each with a number from 0. ``files`` are their distinct files, ``None`` among
     them where a row names none."""
 
-    def __init__(self, numbers: dict[str | None, int], files: Any, offsets: Any) -> None:
-        self._numbers = dict(numbers)
-        self._values = pa.array([name for name in numbers if name is not None], pa.string())
-        # a place is one number: that of its file, and the rank of its offset among all
-        self._ranked = np.unique(offsets)
-        keys = files * max(1, len(self._ranked)) + np.searchsorted(self._ranked, offsets)
-        self._keys = np.unique(keys)
+    def __init__(self, files: Mapping[str | None, int], odd: Mapping[int, int], keys: Any) -> None:
+        self._files, self._odd, self._keys = files, odd, keys
 
     def __len__(self) -> int:
         return len(self._keys)
 
     @property
     def files(self) -> Iterable[str | None]:
-        return self._numbers.keys()
+        return self._files.keys()
 
     def positions(self, rows: pa.Table | pa.RecordBatch) -> Any:
         """For each of ``rows`` (with the columns ``PLACE_NAME``) the number of its place, or -1 (an int64 array)."""
-        found = [self._found(names, offsets) for names, offsets in _columns(rows)]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        if not len(self._keys):
+            return np.full(rows.num_rows, -1, np.int64)
+        asked = _keys(rows, partial(_known, self._files), partial(_known, self._odd))
+        keys = np.concatenate([np.zeros(0, np.int64), *asked])
+        found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[found] == keys, found, -1)
 
     def among(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """For each of ``rows`` whether its place is one of these."""
         return pa.array(self.positions(rows) >= 0)
-
-    def _found(self, names: pa.DictionaryArray, offsets: Any) -> Any:
-        if not len(self._keys):
-            return np.full(len(offsets), -1, np.int64)
-        known = np.array(
-            [*(self._numbers.get(name, -1) for name in names.dictionary.to_pylist()), self._numbers.get(None, -1)],
-            np.int64,
-        )
-        files = known[names.indices.fill_null(len(names.dictionary)).to_numpy(zero_copy_only=False)]
-        ranks = np.minimum(np.searchsorted(self._ranked, offsets), len(self._ranked) - 1)
-        keys = files * len(self._ranked) + ranks
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        here = (files >= 0) & (self._ranked[ranks] == offsets) & (self._keys[places] == keys)
-        return np.where(here, places, -1)
 
 
 def add_by_target(rows: pa.RecordBatch, found: dict[str, PlacesFound]) -> None:
@@ -98,7 +89,29 @@ def among_their_targets(rows: pa.RecordBatch, places: Mapping[str, Places]) -> p
     return mask
 
 
-def _columns(rows: pa.Table | pa.RecordBatch) -> Iterable[tuple[pa.DictionaryArray, Any]]:
+def _numbered(numbers: dict[Any, int], value: Any) -> int:
+    return numbers.setdefault(value, len(numbers))
+
+
+def _known(numbers: Mapping[Any, int], value: Any) -> int:
+    return numbers.get(value, -1)
+
+
+def _keys(
+    rows: pa.Table | pa.RecordBatch, number_of_file: Callable[[str | None], int], number_of_odd: Callable[[int], int]
+) -> Iterable[Any]:
+    """The places of ``rows`` as numbers, batch by batch; of what has no number (-1) such as no place has."""
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
         names = pc.dictionary_encode(batch.column("warc_filename"))
-        yield names, batch.column("warc_record_offset").fill_null(_NO_OFFSET).to_numpy()
+        known = [number_of_file(name) for name in names.dictionary.to_pylist()]
+        if names.null_count:
+            known.append(number_of_file(None))
+        indices = names.indices.fill_null(len(names.dictionary)).to_numpy(zero_copy_only=False)
+        files = np.array(known, np.int64)[indices]
+        offsets = batch.column("warc_record_offset").fill_null(_NO_OFFSET).to_numpy()
+        # the last one below stands for what has no number
+        odd = np.flatnonzero((offsets < 0) | (offsets >= _FARTHEST - 1))
+        if len(odd):
+            offsets = offsets.copy()
+            offsets[odd] = [_FARTHEST + number_of_odd(offset) for offset in offsets[odd].tolist()]
+        yield files * (2 * _FARTHEST) + offsets

@@ -13,6 +13,9 @@ from cc_pipeline.records.range_plan import in_groups
 
 SCHEMA = pa.schema([("warc_filename", pa.string()), ("warc_record_offset", pa.int64()), ("number", pa.int64())])
 
+#: Of files, and such as no file has.
+OFFSETS = (None, -7, 0, 5, (1 << 39) - 2, (1 << 39) - 1, 1 << 39, (1 << 40) + 5, (1 << 63) - 1)
+
 
 def table(places: list[tuple[str | None, int | None]]) -> pa.Table:
     files, offsets = zip(*places, strict=True) if places else ((), ())
@@ -21,8 +24,8 @@ def table(places: list[tuple[str | None, int | None]]) -> pa.Table:
 
 def test_a_place_is_found_by_file_and_offset_together() -> None:
     draw = random.Random(2)
-    every = [(file, offset) for file in (None, "a", "b", "c") for offset in (None, -7, 0, 5, (1 << 63) - 1)]
-    mine = draw.choices(every, k=12)
+    every = [(file, offset) for file in (None, "a", "b", "c") for offset in OFFSETS]
+    mine = draw.choices(every, k=20)
     found = PlacesFound()
     for start in range(0, len(mine), 5):
         found.add(table(mine[start : start + 5]))
@@ -30,7 +33,7 @@ def test_a_place_is_found_by_file_and_offset_together() -> None:
     # to a plan, no offset is as good as one that no file has
     named = {(file, -1 if offset is None else offset) for file, offset in mine}
     assert len(places) == len(named)
-    asked = [*every, ("d", 0), ("a", 6)]
+    asked = [*every, ("d", 0), ("a", 6), ("a", (1 << 63) - 2)]
     among = places.among(table(asked)).to_pylist()
     assert among == [(file, -1 if offset is None else offset) in named for file, offset in asked]
     numbers = [number for number in places.positions(table(asked)).tolist() if number >= 0]
