@@ -320,7 +320,7 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
             yield _share(settings)
     states = budget_state(settings.budget_path)
     if not states:
-        yield Finding("ok", "budget", f"no request was sent from this home yet; limits: {_limits(settings)}")
+        yield Finding("ok", "budget", f"no web host or S3 was asked from this home yet; limits: {_limits(settings)}")
     for state in states:
         yield _finding(state)
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import gap_notes
-from cc_pipeline.extraction.standing import stand
 from cc_pipeline.extraction.target_slices import expand
 from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.workspace.workspace import Workspace
 
-#: (crawl, target) pairs that one command counts, and sentences about one crawl.
+#: (crawl, target) pairs that one command counts.
 _MOST_PAIRS: Final = 100
-_SAID: Final = 5
+#: Targets, and crawls, that a sentence names.
+_NAMED: Final = 3
+#: Captures that are looked at for whose they are.
+_LOOKED_AT: Final = 10_000
+#: What all targets of a look-up are called as one: a capture of several counts once.
+_TOGETHER: Final = "together"
 #: Members of a set up to which what was not asked for is counted.
 _MOST_MEMBERS: Final = 64
 #: Bytes that counting may read of an index: this is a courtesy, not what was asked for.
@@ -40,87 +43,106 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
     few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
     # a set that has lost members may still be divided
     slugs = [target.slug for target in few[:_MOST_PAIRS]]
-    found: dict[str, Counter[str]] = {}
     held: dict[tuple[str, str], set[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:
-        asked = expand(workspace, crawl, slugs)
-        stands = stand(workspace, asked.every, (LOCATE,))
-        found[crawl] = Counter()
-        for slice_, one in stands.items():
-            found[crawl][slice_.whole.target] += one.lookup.captures if one.lookup else 0
-            held.setdefault((crawl, slice_.whole.target), set()).add(slice_.subset)
-    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, found, held) if few else ())]
+        for slug, own in expand(workspace, crawl, slugs).beside.items():
+            held[crawl, slug] = {slice_.subset for slice_ in own}
+    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, crawls, held) if few else ())]
 
 
 def left_out(
     workspace: Workspace,
     targets: Sequence[Target],
-    found: Mapping[str, Mapping[str, int]],
+    crawls: Sequence[str],
     held: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """Sentences about captures of ``targets`` in the subsets that the settings leave out and the home has not.
+    """A sentence about captures of ``targets`` in the subsets that the settings leave out and the home has not
+    (``held``: the subsets that it has of a crawl and slug). A capture of several targets counts once.
 
-    ``found`` has for each crawl the captures of the wanted subsets by slug, ``held`` the subsets that the home has of a
-    crawl and slug, which are counted in ``found``. At most 100 (crawl, target) pairs are
-    counted, with one look-up a crawl. A look-up that fails, or that would read much, is a sentence too, never an error.
-    Crawls of the ARC years, and those whose index is built here, have no subsets.
+    At most 100 (crawl, target) pairs are counted, with one look-up a crawl. A look-up that fails, or that would read
+    much, is a sentence too, never an error. Crawls of the ARC years, and those whose index is built here, have no
+    subsets.
     """
     others = tuple(subset for subset in SUBSETS if subset not in workspace.settings.subsets)
-    crawls = [crawl for crawl in found if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
+    crawls = [crawl for crawl in crawls if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
     if not crawls or not others:
         return []
     counted = targets[: max(1, _MOST_PAIRS // len(crawls))]
-    said = [
-        one
-        for crawl in crawls[:_MOST_PAIRS]
-        for one in _of_crawl(workspace, crawl, counted, others, found[crawl], held)
-    ]
+    found = _Found()
+    for crawl in crawls[:_MOST_PAIRS]:
+        for lacking, own in _by_what_lacks(counted, crawl, others, held).items():
+            _count(workspace, crawl, own, lacking, found)
+    said = []
+    if found.by_subset:
+        there = [subset for subset in others if subset in found.by_subset]
+        flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *there))
+        said.append(
+            f"{'at least ' if found.gaps else ''}{found.by_subset.total():,} captures of {_some(found.targets)} in "
+            f"{_some(found.crawls)} are in {' and '.join(there)}, which {'was' if len(there) == 1 else 'were'} not "
+            f"asked for: add {flags}"
+        )
+    if found.errors:
+        crawl, error = next(iter(found.errors.items()))
+        more = f" (and in {len(found.errors) - 1:,} more crawls)" if len(found.errors) > 1 else ""
+        said.append(f"what {' and '.join(others)} hold in {crawl}{more} was not counted: {error}")
     if len(counted) * min(len(crawls), _MOST_PAIRS) < len(targets) * len(crawls):
         said.append(
-            f"what {_listed(others)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and target only"
+            f"what {' and '.join(others)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and target only"
         )
     return said
 
 
-def _of_crawl(
-    workspace: Workspace,
-    crawl: str,
-    targets: Sequence[Target],
-    others: Sequence[str],
-    found: Mapping[str, int],
-    held: Mapping[tuple[str, str], Collection[str]],
-) -> list[str]:
+@dataclass(slots=True)
+class _Found:
+    """What was counted until now: captures by subset, and the names of the targets and crawls that have them."""
+
+    by_subset: Counter[str] = field(default_factory=Counter)
+    targets: dict[str, None] = field(default_factory=dict)
+    crawls: dict[str, None] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    gaps: bool = False
+
+
+def _by_what_lacks(
+    targets: Sequence[Target], crawl: str, others: Sequence[str], held: Mapping[tuple[str, str], Collection[str]]
+) -> dict[tuple[str, ...], list[Target]]:
+    groups: dict[tuple[str, ...], list[Target]] = {}
+    for target in targets:
+        here = held.get((crawl, target.slug), ())
+        if lacking := tuple(subset for subset in others if subset not in here):
+            groups.setdefault(lacking, []).append(target)
+    return groups
+
+
+def _count(workspace: Workspace, crawl: str, targets: Sequence[Target], subsets: Sequence[str], found: _Found) -> None:
     # the holes of what was not asked for are no reason to say nothing of it
     sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
+    members = {one.slug: one for target in targets for one in (target.members or (target,))}
+    together = Target("set", _TOGETHER, _TOGETHER, tuple(members.values()))
     try:
-        answer = look_up(crawl, others, targets, sources, most_bytes=_MOST_BYTES)
+        answer = look_up(crawl, subsets, [together], sources, most_bytes=_MOST_BYTES)
     except NotHarvested:
         # nobody asked for them, and no other index tells
-        return []
+        return
     except CcPipelineError as error:
-        return [f"what {_listed(others)} hold in {crawl} was not counted: {error}"]
-    said = []
-    for target in targets:
-        by_subset = _counts(answer.captures[target.slug]["subset"])
-        there = [
-            subset for subset in others if subset in by_subset and subset not in held.get((crawl, target.slug), ())
-        ]
-        if not there:
-            continue
-        count = sum(by_subset[subset] for subset in there)
-        flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *there))
-        said.append(
-            f"{'at least ' if answer.gaps else ''}{count:,} of {count + found.get(target.slug, 0):,} captures of "
-            f"{target.definition} in {crawl} are in {_listed(there)}, which {'was' if len(there) == 1 else 'were'} "
-            f"not asked for: add {flags}"
-        )
-    more = len(said) - _SAID
-    return said if more <= 0 else [*said[:_SAID], f"the same holds for {more:,} more targets in {crawl}"]
+        found.errors[crawl] = str(error)
+        return
+    captures = answer.captures[_TOGETHER]
+    if not captures.num_rows:
+        return
+    for one in pc.value_counts(captures["subset"]).to_pylist():
+        found.by_subset[one["values"]] += one["counts"]
+    found.gaps |= bool(answer.gaps)
+    found.crawls[crawl] = None
+    urls = captures["url"].slice(0, _LOOKED_AT).to_pylist()
+    found.targets |= {_name(one): None for one in targets if any(map(one.matches, urls))}
 
 
-def _counts(values: pa.ChunkedArray) -> dict[str, int]:
-    return {found["values"]: found["counts"] for found in pc.value_counts(values).to_pylist()}
+def _name(target: Target) -> str:
+    return f"set:{target.value}" if target.kind == "set" and target.slug.startswith(SET_SLUG) else target.definition
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(names)
+def _some(names: Collection[str]) -> str:
+    """The first names, and how many more there are."""
+    first = ", ".join(list(names)[:_NAMED])
+    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED:,} more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.output import console, show_table
@@ -46,7 +47,7 @@ def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: S
     show_table("what this run did", columns, rows)
     _say_empty(settings, done, by_slug)
     _say_absent(settings, done, by_slug)
-    _say_shortfall(done)
+    _say_shortfall(settings, done)
 
 
 def say_totals(settings: Settings) -> None:
@@ -154,29 +155,67 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
     return [(crawl, slug, *figures) for crawl, slug, *figures in rows if (crawl, slug) in wanted]
 
 
-def _say_shortfall(done: Mapping[Slice, Done]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Captures that were planned, are open, were lost, and came with another payload, each once."""
+
+    planned: int
+    unsettled: int
+    lost: int
+    odd: int
+
+
+def _once(settings: Settings, done: Mapping[Slice, Done]) -> _Figures:
+    """The figures of what was done, a capture that several of the targets have counted once."""
+    with_any = [at for at, one in done.items() if one.after.planned]
+    summed = _Figures(
+        sum(one.after.planned for one in done.values()),
+        sum(one.after.unsettled for one in done.values()),
+        sum(one.after.lost for one in done.values()),
+        sum(one.after.mismatched for one in done.values()),
+    )
+    if len(with_any) == len({at.crawl for at in with_any}):
+        return summed
+    from cc_pipeline.capture_columns import CAPTURE
+    from cc_pipeline.commoncrawl.slice_slugs import subsets_in
+    from cc_pipeline.lake.reading import open_settled
+
+    subsets = {subset for at in with_any for subset in subsets_in(at.crawl, settings.subsets)}
+    with open_settled(settings) as connection:
+        key, open_ = ", ".join(CAPTURE), "outcome <> 'fetched' AND settled IS NOT true"
+        row = connection.execute(
+            f"SELECT count(*), count(*) FILTER ({open_}), count(*) FILTER (outcome <> 'fetched' AND settled), "
+            f"count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger SEMI JOIN "
+            f"(SELECT {key} FROM capture_targets WHERE subset IN (SELECT unnest(?)) AND crawl IN (SELECT unnest(?)) "
+            f"AND target IN (SELECT unnest(?))) USING ({key})",
+            [list(subsets), list({at.crawl for at in with_any}), list({at.target for at in with_any})],
+        ).fetchone()
+    assert row is not None
+    # what publishing holds back is not in the ledger: then the sums say more
+    return _Figures(*row) if row[0] and bool(row[1]) == bool(summed.unsettled) else summed
+
+
+def _say_shortfall(settings: Settings, done: Mapping[Slice, Done]) -> None:
     from cc_pipeline.extraction.fetch_counts import share
 
-    planned = sum(one.after.planned for one in done.values())
-    unsettled = sum(one.after.unsettled for one in done.values())
-    lost = sum(one.after.lost for one in done.values())
-    if unsettled:
-        figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
+    found = _once(settings, done)
+    planned = found.planned
+    if found.unsettled:
+        figure = f"{found.unsettled:,} of {planned:,} captures ({share(found.unsettled, planned)})"
         text = f"{figure} did not come: run the command again, it asks for these alone"
         console.print(text, soft_wrap=True, style="bold red")
-    if lost:
+    if found.lost:
         doubted = any(one.after.doubted for one in done.values())
         said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
         note(
-            f"{lost:,} of {planned:,} captures ({share(lost, planned)}) are {said}; "
+            f"{found.lost:,} of {planned:,} captures ({share(found.lost, planned)}) are {said}; "
             "each of them and why: "
             "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
         )
-    odd = sum(one.after.mismatched for one in done.values())
-    if odd:
+    if found.odd:
         note(
-            f"{odd:,} of {planned:,} captures ({share(odd, planned)}) came with another payload than the index names: "
-            "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
+            f"{found.odd:,} of {planned:,} captures ({share(found.odd, planned)}) came with another payload than the "
+            "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
-    if planned and not unsettled and not lost and not odd:
+    if planned and not found.unsettled and not found.lost and not found.odd:
         console.print(f"all {planned:,} captures are here", style="green")

@@ -22,6 +22,7 @@ from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.indexing.crawl_index import is_published
 from cc_pipeline.indexing.crawls import known_crawls
 from cc_pipeline.records.check import Promise, digest_check, examine
 from cc_pipeline.records.reading import read_members
@@ -41,11 +42,13 @@ _GOOD = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A crawl that was asked: how many captures of the page it has, and what is to be said about it, if anything."""
+    """A crawl that was asked: how many captures of the page it has, and what is to be said about it, if anything.
+    ``announced``: it is in the list of crawls, and nothing of it is published yet."""
 
     crawl: str
     captures: int
     note: str | None = None
+    announced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ def nearest_capture(
     """The capture of ``target`` (a ``url:``) nearest to ``period``, ``None`` for the newest one.
 
     Of the first crawl that has the page, successes go before other statuses, then the nearest time counts. ``crawls``
-    are those to ask (default: all that are listed); at most ``most_crawls`` of them are asked; ``told`` hears of each.
+    are those to ask (default: all that are listed, also where these are only announced); at most ``most_crawls`` of
+    them are asked; ``told`` hears of each.
     Raises ``NotCaptured``, and ``EnvironmentFault`` where the source does not answer.
     """
     home = crawls is None and _stored_without_asking(workspace, target, period)
@@ -88,6 +92,7 @@ def nearest_capture(
     listed = known_crawls(workspace).crawls if crawls is None else crawls
     order = by_distance(listed, period)
     missed: list[str] = []
+    announced = 0
     for crawl in order:
         if len(missed) == most_crawls:
             break
@@ -96,6 +101,10 @@ def nearest_capture(
         if found is not None:
             return found
         missed.append(crawl.id)
+        announced += asked.announced
+    if crawls and announced == len(order):
+        others = [one for one in known_crawls(workspace).crawls if one.id not in missed]
+        return nearest_capture(workspace, target, period, crawls=others, most_crawls=most_crawls, told=told)
     left = len(order) - len(missed)
     raise NotCaptured(
         f"no capture of {target.value} was found in {', '.join(missed) or 'any crawl'}",
@@ -134,7 +143,8 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
     try:
         found = look_up(crawl, settings.subsets, [target], sources, via=settings.via)
     except NoSuchIndex as none:
-        return None, Asked(crawl, 0, str(none))
+        there = is_published(workspace, crawl)
+        return None, Asked(crawl, 0, str(none) if there else "it is announced and not published yet", not there)
     rows = found.captures[target.slug].to_pylist()
     bad: list[str] = []
     for row in _nearest_first(rows, period):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.publish import sql
@@ -54,10 +56,11 @@ class Findings:
     totals: Mapping[str, int] = field(default_factory=dict)
 
 
-def find(connection: duckdb.DuckDBPyConnection, slug: str) -> Findings:
+def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> Findings:
     """What a published file has of a target.
 
-    ``slug`` names a target that was located, or a domain that others brought. The connection gets a temporary table.
+    ``slug`` is the key of a target that was located, or a domain that others brought; ``named`` is what a person called
+    it. The connection gets a temporary table.
     Raises ``UserInputError`` where nobody looked for it.
     """
     ask = _Asking(connection, {})
@@ -67,9 +70,12 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str) -> Findings:
     )
     domain = ask.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
     if not known and not domain:
+        # of a set its name is enough to ask, but not to run it
+        only_named = slug.startswith(SET_SLUG) and "=" not in named
+        text = f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug
         raise UserInputError(
-            f"nothing was located for {slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run --crawl newest --domain {slug}"
+            f"nothing was located for {named or slug!r}. Run it first, for instance with: "
+            f"cc-pipeline run --crawl newest --domain {shlex.quote(text)}"
         )
     # a domain is asked for by its column, which the files are sorted by
     whole = not known or known[0]["kind"] == "domain"

@@ -226,16 +226,17 @@ def report_path(settings: Settings, slug: str) -> Path:
     return settings.home / "reports" / f"{slug}.html"
 
 
-def write_report(settings: Settings, slug: str, path: Path | None = None) -> Findings:
+def write_report(settings: Settings, slug: str, path: Path | None = None, *, named: str = "") -> Findings:
     """Writes the report of a target from what was published, and gives what it says.
 
-    ``slug`` is the target's key; the file is ``path``, by default in the home, and appears whole or not at all. Raises
+    ``slug`` is the target's key, ``named`` what a person called it; the file is ``path``, by default in the home, and
+    appears whole or not at all. Raises
     ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
     that nobody looked for.
     """
     to = path or report_path(settings, slug)
     try:
-        found = _found(settings, slug)
+        found = _found(settings, slug, named)
         write_whole(to, page_of(found))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
@@ -245,7 +246,7 @@ def write_report(settings: Settings, slug: str, path: Path | None = None) -> Fin
     return found
 
 
-def _found(settings: Settings, slug: str) -> Findings:
+def _found(settings: Settings, slug: str, named: str) -> Findings:
     with open_settled(settings) as connection:
         # a folder of this name is cleared away should the process be killed
         own = settings.home / "scratch" / this_process()
@@ -254,7 +255,7 @@ def _found(settings: Settings, slug: str) -> Findings:
             with TemporaryDirectory(dir=own, prefix="report-") as spill:
                 connection.execute(f"SET temp_directory = {quoted(spill)}")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                return find(connection, slug)
+                return find(connection, slug, named)
         finally:
             with suppress(OSError):
                 own.rmdir()  # others of this process may use it

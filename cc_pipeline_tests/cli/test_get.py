@@ -120,6 +120,12 @@ def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp
     said = cli("get", truth.url, "--json", "--source", bucket)
     assert said.status == 0, said.err
     assert json.loads(said.out)["crawl"] == NEW
+    announced = next(one["id"] for one in json.loads((bucket / "collinfo.json").read_text()) if one["id"] > NEW)
+    for named in (announced, "newest"):
+        said = cli("get", truth.url, "--json", "-c", named, "--source", bucket, "--out", tmp_path / "page.pdf")
+        assert (said.status, f"{announced}: it is announced" in said.told) == (0, True)
+        assert json.loads((tmp_path / "page.pdf").read_text())["crawl"] == NEW
+        assert f"{tmp_path / 'page.pdf'}: a JSON object" in said.told
 
 
 def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer) -> None:

@@ -89,7 +89,7 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
 def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:
     mine = world.truth.of(NEW, domain=SITE)
     others = len([capture for capture in mine if capture.subset != "warc"])
-    told = f"note: {others} of {len(mine)} captures of {SITE} in {NEW} are in "
+    told = f"note: {others} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert told in cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
     said = cli("check", SITE, "-c", NEW, "--home", home)

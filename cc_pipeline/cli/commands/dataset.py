@@ -145,14 +145,17 @@ def report(
     """
     from cc_pipeline.publish.report import report_path, write_report
 
-    slugs = list(dict.fromkeys(map(slug_meant, options.lines_meant(targets))))
+    meant = {slug_meant(text): text for text in options.lines_meant(targets)}
+    slugs = [*meant]
     if out is not None and len(slugs) > 1:
         raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
     settings = load_settings(home=home)
     for slug in slugs:
         path = out or report_path(settings, slug)
-        write_report(settings, slug, path)
+        write_report(settings, slug, path, named=meant[slug])
         console.print(f"{path}", soft_wrap=True)
+        if path.suffix.lower() not in (".html", ".htm"):
+            notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
 
 
 def chosen_targets(texts: Sequence[str]) -> list[Target]:

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.nearest import Asked, Nearest
     from cc_pipeline.workspace.workspace import Workspace
 
+#: What a file holds, whatever its name says.
+_FORMS: dict[Form, str] = {
+    "html": "the page",
+    "body": "the bytes of the body",
+    "text": "its text",
+    "markdown": "its text as Markdown",
+    "warc": "a gzipped WARC record",
+    "record": "the record as archived, gzipped",
+    "json": "a JSON object",
+}
+
 
 def get(
     url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
@@ -96,6 +107,8 @@ def get(
             with whole_file(out) as beside:
                 beside.write_bytes(data)
         _say(found, requests, size)
+        if out is not None:
+            notice(f"{out}: {_FORMS[form]} ({found.record.declared_mime or 'no type'}), {human_bytes(len(data))}")
         if note:
             notice(note)
     if found.digest_check == "mismatch":

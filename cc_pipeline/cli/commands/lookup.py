@@ -201,8 +201,7 @@ def check(
         if where is not None:
             _end(question, failed)
             return
-        few = dict(list(counts.items())[:_MOST_LEFT_OUT])
-        for note in left_out(question.workspace, single, few):
+        for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
             warn(note)
         _say_what_may_be_meant(question, {slug for of in counts.values() for slug, count in of.items() if count})
         _end(question, failed)

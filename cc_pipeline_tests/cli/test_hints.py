@@ -1,0 +1,87 @@
+"""What commands tell a person to type: it is typed here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from typer.main import get_command
+
+import cc_pipeline
+from cc_pipeline.cli.app import app
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+#: A command in a sentence, up to what ends it there.
+HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
+FLAG = re.compile(r"(?<![\w'\"-])--?[a-z][a-z-]*")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text of the package with its place; what f-strings fill in is left out."""
+    root = Path(cc_pipeline.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [one.value if isinstance(one, ast.Constant) else "X" for one in node.values]
+                yield f"{path.relative_to(root)}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path.relative_to(root)}:{node.lineno}", node.value
+
+
+def wrong_in(command: click.Command, words: str, rest: str) -> str:
+    """What is no command, or no flag of it."""
+    for word in words.split():
+        if not isinstance(command, click.Group):
+            break
+        found = command.commands.get(word)
+        if found is None:
+            return f"no command {word}"
+        command = found
+    flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)} | {"--help"}
+    return next((f"no flag {flag} of {words}" for flag in FLAG.findall(rest) if flag not in flags), "")
+
+
+def test_every_command_that_is_named_exists_with_its_flags() -> None:
+    hints = [(at, *found.groups()) for at, text in texts() for found in HINT.finditer(text)]
+    assert len(hints) > 100
+    whole = get_command(app)
+    wrong = {f"{at}: {why}" for at, words, rest in hints if (why := wrong_in(whole, words, rest))}
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def hints_in(told: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for line in re.findall(r"cc-pipeline .*", told)]
+
+
+def test_what_a_report_of_nothing_says_can_be_typed(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    for named in ("set:six", "host:www.example.net", "url:http://example.com/it's"):
+        said = cli("report", "-d", named, "--home", home)
+        assert said.status == 1
+        [typed] = hints_in(" ".join(said.err.split()))
+        assert typed[:3] == ["run", "--crawl", "newest"]
+        assert cli("plan", typed[-1], "-c", NEW, "--home", home).status == 0, typed
+
+
+def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    several = [word for one in ("example.com", "set:two = example.com, example.org") for word in ("-d", one)]
+    crawls = ("-c", NEW, "-c", OLD)
+    assert cli("replay", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    said = cli("run", *crawls, *several, "--home", home)
+    assert said.status == 0, said.err
+    mine = [
+        c for crawl in (NEW, OLD) for site in ("example.com", "example.org") for c in world.truth.of(crawl, domain=site)
+    ]
+    here = [c for c in mine if c.subset == "warc"]
+    assert f"all {len(here):,} captures are here" in said.out
+    [line] = [line for line in said.out.splitlines() if "were not asked for" in line]
+    assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, set:two in {NEW}, {OLD} are in ")
