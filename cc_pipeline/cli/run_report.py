@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,13 @@ _LONGEST_NAME = 120
 _CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
 
 
-def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target]) -> None:
+def say_what_was_done(
+    settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], forgotten: Collection[str] = ()
+) -> None:
     """Prints what this run did with its partitions: new ones, the same as before, captures, those that lack.
 
     It names targets and members of sets without captures: without that, they look like success. ``done`` is in the
-    order of the crawls.
+    order of the crawls; ``forgotten`` are new targets that were not kept.
     """
     by_slug = {target.slug: target for target in targets}
     if len(done) <= _SHOWN_PAIRS:
@@ -45,7 +47,7 @@ def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: S
         columns = ["crawl", "targets", *_CHANGES.values(), "empty", "captures", "new captures", "not here"]
         rows = [(crawl, *_counted(own), *_figures(own)) for crawl, own in _by_crawl(done).items()]
     show_table("what this run did", columns, rows)
-    _say_empty(settings, done, by_slug)
+    _say_empty(settings, done, by_slug, forgotten)
     _say_absent(settings, done, by_slug)
     _say_shortfall(settings, done)
 
@@ -100,29 +102,33 @@ def _figures(done: Iterable[Done]) -> tuple[int, int, int]:
     )
 
 
-def _say_empty(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
+def _say_empty(
+    settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target], forgotten: Collection[str]
+) -> None:
     empty = [at for at, one in done.items() if one.change != "undone" and not one.after.captures]
-    if not empty:
-        return
-    named = [f"{named_shortly(by_slug[at.target])} in {at.crawl}" for at in empty]
-    more = f" and {len(named) - _NAMED:,} more: see captures = 0 in the view lookups" if len(named) > _NAMED else ""
-    note(f"no captures (subset {', '.join(settings.subsets)}) of {'; '.join(named[:_NAMED])}{more}")
+    kept = [at for at in empty if at.target not in forgotten]
+    if kept:
+        named = [f"{named_shortly(by_slug[at.target])} in {at.crawl}" for at in kept]
+        more = f" and {len(named) - _NAMED:,} more: see captures = 0 in the view lookups" if len(named) > _NAMED else ""
+        note(f"no captures (subset {', '.join(settings.subsets)}) of {'; '.join(named[:_NAMED])}{more}")
+    if forgotten:
+        named = [named_shortly(by_slug[slug]) for slug in sorted(forgotten)]
+        more = f" and {len(named) - _NAMED_MEMBERS:,} more" if len(named) > _NAMED_MEMBERS else ""
+        note(f"found in no crawl of this run, so not kept: {'; '.join(named[:_NAMED_MEMBERS])}{more}")
     found = {at.target for at, one in done.items() if one.after.captures or one.change in ("same", "undone")}
     nowhere = [by_slug[slug] for slug in dict.fromkeys(at.target for at in empty) if slug not in found]
-    _guess(settings, [target for target in nowhere if target.place is not None])
+    _guess(settings, [target for target in nowhere if target.place is not None], forgotten)
 
 
-def _guess(settings: Settings, nowhere: Sequence[Target]) -> None:
+def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[str]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
     from cc_pipeline.cli.options import found_before, guesses
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
     for target, guess in guesses(settings, nowhere) if nowhere else ():
-        note(
-            f"{target.definition} has no captures; did you mean {guess}? To forget it: "
-            f"cc-pipeline domains remove {target.definition}"
-        )
+        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline domains remove {target.definition}"
+        note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
 
 
 def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:

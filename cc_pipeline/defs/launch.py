@@ -109,6 +109,8 @@ class Launcher:
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._resources = {WORKSPACE: workspace}
+        #: Keys of targets that nobody had registered before this launcher did.
+        self.new_targets: set[str] = set()
 
     def __enter__(self) -> Launcher:
         return self
@@ -262,14 +264,15 @@ class Launcher:
         """
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
-        self._add(DOMAIN, [target.slug for target in targets])
+        self.new_targets |= {*self._add(DOMAIN, [target.slug for target in targets])}
         self._add(CRAWL, crawls)
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
         """Makes registered files partitions."""
         self._add(SOURCE_FILE, slugs)
 
-    def _add(self, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]) -> None:
+    def _add(self, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]) -> list[str]:
+        """Makes those of ``keys`` partitions that are none yet, and gives them."""
         assert definition.name is not None
         known = set(self._instance.get_dynamic_partitions(definition.name))
         new = [key for key in dict.fromkeys(keys) if key not in known]
@@ -280,6 +283,7 @@ class Launcher:
             refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
+        return new
 
     def _run_keys(
         self,

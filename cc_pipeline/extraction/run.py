@@ -203,6 +203,12 @@ class CrawlPlan:
         due = {todo.slice_.whole.target for todo in self.plan.todos} | self.retire
         return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due}
 
+    def found_nothing(self, slug: str) -> bool:
+        """Whether a target has no capture, by indexes that were whole, in any subset."""
+        lookups = [self.standings[slice_].lookup for slice_ in self.asked.for_[slug]]
+        empty = all(one is not None and one.complete and not one.captures for one in lookups)
+        return empty and not self.asked.beside[slug]
+
     def versions(self, slug: str) -> dict[str, str]:
         """What the rows of a target say, by table, where that is known: of all its slices together."""
         every = [self.standings[one] for one in (*self.asked.for_[slug], *self.asked.beside[slug])]

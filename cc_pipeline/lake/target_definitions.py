@@ -3,7 +3,7 @@ one row a part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,15 +90,15 @@ def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
 
 
-def slugs_of(lake: Lake, slug: str) -> list[str]:
-    """The slugs of the rows that define a target: its own, and those of all its parts."""
-    slugs = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
-    return sorted(one for one in slugs if whole_slug(one) == slug)
+def slugs_of(lake: Lake, slugs: Collection[str]) -> list[str]:
+    """The slugs of the rows that define targets: their own, and those of all their parts."""
+    every = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
+    return sorted(one for one in every if whole_slug(one) in slugs)
 
 
-def forget(lake: Lake, slug: str) -> None:
-    """Takes the definition of a target away, and those of its parts. Raises ``EnvironmentFault``."""
-    slugs = slugs_of(lake, slug)
+def forget(lake: Lake, targets: Collection[str]) -> None:
+    """Takes the definitions of targets away, and those of their parts. Raises ``EnvironmentFault``."""
+    slugs = slugs_of(lake, targets)
     empty = lake.specs[_TABLE].schema.empty_table()
     # the target itself last: where a process is killed between them, the next one goes on
     for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):

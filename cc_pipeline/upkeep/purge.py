@@ -99,7 +99,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
         # before any row goes: a note of an earlier time must not count for files that are only now superseded
         note_superseded(workspace.storage, crawl, files, time.time())
     _remove_rows(workspace, plan.slices)
-    targets.forget(workspace.lake, plan.slug)
+    targets.forget(workspace.lake, {plan.slug})
     note = replace(note, removed_at=note.removed_at or datetime.now(UTC))
     write_note(workspace.place, note)
     publish_warehouse(workspace)
@@ -203,10 +203,10 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     return len(gone)
 
 
-def remove_whole(workspace: Workspace, plan: PurgePlan) -> None:
-    """Takes away a target that found nothing: its empty slices and its definition. Raises ``EnvironmentFault``."""
-    _remove_rows(workspace, plan.slices)
-    targets.forget(workspace.lake, plan.slug)
+def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
+    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``."""
+    _remove_rows(workspace, slices)
+    targets.forget(workspace.lake, slugs)
 
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:

@@ -189,7 +189,7 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     crawls = sorted({one.crawl for one in slices})
     where = {"crawl": crawls, "target": own}
     rows = {table: sum(count_rows(lake, table, where, ["crawl"]).values()) for table in SLICED}
-    rows["targets"] = len(slugs_of(lake, slug))
+    rows["targets"] = len(slugs_of(lake, {slug}))
     stored: dict[str, tuple[StoredShare, ...]] = {}
     kept, holders = 0, set[str]()
     for crawl, targets in targets_by_crawl(slices).items() if files and rows["records"] else ():

@@ -7,12 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from cc_pipeline.cli.options import found_before, lines_meant, read_targets
+from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -118,16 +120,36 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert report["host:www.example.com"][0] == report["set:duo"][0] == "new"
     assert report["exmaple.com"][:2] == ["new", "0"]
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
-    assert "did you mean example.com? To forget it: cc-pipeline domains remove exmaple.com" in first.out
+    assert "exmaple.com has no captures; did you mean example.com?\n" in first.out
+    assert "found in no crawl of this run, so not kept: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
     assert "captures of host:www.example.com" in first.shown and "not asked for: add --subset warc" in first.shown
     assert "rows by table" not in first.out
     again = cli(*asked, "--totals")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
-    assert states[:4] == ["same"] * 4
-    assert "did you mean" not in again.out, "it was said"
+    assert sorted(states[:4]) == ["new", "same", "same", "same"], "what was not kept is asked for again"
     assert "rows by table" in again.out
+
+
+def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    assert cli("domains", "add", "exmaple.net", "--home", home).status == 0
+    named = [word for one in ("exmaple.com", "exmaple.net", "example.com") for word in ("-d", one)]
+    said = cli("run", "-c", NEW, "-c", OLD, *named, "--strict", "--home", home)
+    assert (said.status, said.told.partition("error: ")[2]) == (
+        1,
+        "--strict: found in none of the crawls: exmaple.com; exmaple.net",
+    )
+    assert "so not kept: exmaple.com\n" in said.out
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
+        known = "SELECT slug FROM targets WHERE slug LIKE 'exma%' UNION SELECT target FROM lookups WHERE captures = 0"
+        assert published.execute(known).fetchall() == [("exmaple.net",)], "what is on the watch list stays"
+    with open_instance(load_settings({}, home=str(home))) as instance:
+        assert not instance.has_dynamic_partition("domain", "exmaple.com")
+        assert instance.has_dynamic_partition("domain", "exmaple.net")
+    assert "exmaple.net" in (home / "domains.txt").read_text()
+    assert cli("run", "-c", NEW, "-d", "example.com", "--strict", "--home", home).status == 0
 
 
 def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None:

@@ -374,7 +374,7 @@ def test_a_target_that_found_nothing_goes_whole(small: Workspace) -> None:
     plan = plan_purge(workspace, "exmaple.test", "exmaple.test")
     assert plan.found_nothing
     assert not plan_purge(workspace, GOES, GOES).found_nothing
-    purging.remove_whole(workspace, plan)
+    purging.remove_whole(workspace, {plan.slug}, plan.slices)
     assert "exmaple.test" not in workspace.lake.read("targets").column("slug").to_pylist()
     assert workspace.lake.read("lookups", {"target": "exmaple.test"}).num_rows == 0
     assert workspace.lake.read("fetches", {"target": "exmaple.test"}).num_rows == 0

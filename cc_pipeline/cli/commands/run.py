@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.settings import as_the_home_has_it
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import coloured, console, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
+from cc_pipeline.cli.run_report import named_shortly, note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import (
     agreed_builds,
     all_runs,
@@ -33,6 +33,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputEr
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import CrawlPlan, Done, Replay
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.workspace.workspace import Workspace
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _INSTALLED = "cc-pipeline"
 #: Domains of the demo that become a target of their own; all others share one set.
 _DEMO_DOMAINS = 5
+#: Targets that an error names.
+_NAMED = 20
 
 
 def run(
@@ -56,12 +59,15 @@ def run(
     wait: options.Wait = None,
     yes: options.Yes = False,
     accept_losses: options.AcceptLosses = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with status 1 where a target was found in none of the crawls.")
+    ] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
-    A source that refuses is waited for: Ctrl-C keeps everything.
+    A source that refuses is waited for: Ctrl-C keeps everything. New targets that were found in no crawl are not kept.
 
     [bold]Examples[/]
 
@@ -102,11 +108,23 @@ def run(
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
     asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
-    troubles = [_run(settings, crawls, some, yes=yes) for crawls, some in asked]
+    done: dict[Slice, Done] = {}
+    troubles = [_run(settings, crawls, some, done, yes=yes) for crawls, some in asked]
     if totals:
         say_totals(settings)
     for trouble in filter(None, troubles):
         raise trouble
+    if strict:
+        _refuse_unfound(targets, done)
+
+
+def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:
+    found = {at.target for at, one in done.items() if one.after.captures}
+    asked = {at.target for at in done}
+    unfound = [named_shortly(target) for target in targets if target.slug in asked - found]
+    if unfound:
+        more = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
+        raise UserInputError(f"--strict: found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more}")
 
 
 def _chosen(
@@ -139,15 +157,21 @@ def _chosen(
     return [(tuple(crawls), left) for left, crawls in found.items()]
 
 
-def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
-    """Runs the graph and says what was done; gives why partitions failed, if some did."""
+def _run(
+    settings: Settings, crawl: Sequence[str], targets: Sequence[Target], every: dict[Slice, Done], *, yes: bool
+) -> EnvironmentFault | None:
+    """Runs the graph, says what was done and adds it to ``every``; gives why partitions failed, if some did."""
     notes: list[str] = []
     done: dict[Slice, Done] = {}
+    forgotten: set[str] = set()
 
-    def note_what_was_done(workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan]) -> None:
+    def note_what_was_done(
+        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
+    ) -> None:
         from cc_pipeline.extraction.run import done_between
 
         done.update(done_between(before, after))
+        forgotten.update(gone)
         changed = {at.crawl for at, one in done.items() if one.change != "same"}
         if changed:
             from cc_pipeline.checks.left_out import what_is_not_there
@@ -157,9 +181,10 @@ def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *,
             )
 
     trouble = materialize(settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes)
-    say_what_was_done(settings, done, targets)
+    say_what_was_done(settings, done, targets, forgotten)
     for each in notes:
         note(each)
+    every.update(done)
     return trouble
 
 
@@ -286,7 +311,9 @@ def materialize(
     settings: Settings,
     crawls: Sequence[str],
     targets: Sequence[Target],
-    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan]], object] = lambda *_: None,
+    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan], Sequence[str]], object] = lambda *_: (
+        None
+    ),
     *,
     short_ways: bool = False,
     yes: bool = False,
@@ -295,9 +322,10 @@ def materialize(
     is to be done.
 
     Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
-    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, and
-    how the targets stood before and stand now, a look a crawl. With ``short_ways`` a crawl is not harvested for a few
-    targets that another index finds with less. ``yes`` agrees to the price of an index that has to be built first.
+    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
+    the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
+    harvested for a few targets that another index finds with less, and new targets of which nothing was found are not
+    kept. ``yes`` agrees to the price of an index that has to be built first.
     """
     trouble: EnvironmentFault | None = None
     from cc_pipeline.extraction.run import look
@@ -354,9 +382,20 @@ def materialize(
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
+        after = looks()
+        forgotten = _forget_unfound(launcher, workspace, after) if short_ways else []
         step("cc.duckdb", launcher.publish_what_is_new, console)
-        afterwards(workspace, before, looks())
+        afterwards(workspace, before, after, forgotten)
     return trouble
+
+
+def _forget_unfound(launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan]) -> list[str]:
+    """Takes those targets away again that are new by this run and have no capture in any of its crawls."""
+    from cc_pipeline.defs.automation.purging import forget_unfound
+
+    unfound = [slug for slug in sorted(launcher.new_targets) if all(one.found_nothing(slug) for one in looks)]
+    slices = {slug: [slice_ for one in looks for slice_ in one.asked.for_[slug]] for slug in unfound}
+    return forget_unfound(workspace, launcher.instance, slices) if slices else []
 
 
 def _answer_all_the_same(

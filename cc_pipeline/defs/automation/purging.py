@@ -1,19 +1,22 @@
 """Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
 and a job that does it from the UI."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
 from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge
@@ -43,7 +46,26 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
     _refuse_running(workspace, instance, plan.slug, ordered_keys(instance), "", every=False)
     refuse_fetching(workspace, plan)
     _forget(workspace, instance, plan)
-    remove_whole(workspace, plan)
+    remove_whole(workspace, {plan.slug}, plan.slices)
+
+
+def forget_unfound(
+    workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
+) -> list[str]:
+    """Takes targets away again of which a run found nothing: their keys, definitions and empty ``slices``; gives which
+    those were. Others stay: on the watch list, in a run that has not ended, or located elsewhere by anybody. Raises
+    ``EnvironmentFault`` when the lake cannot be read or written."""
+    keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
+    own = {slice_ for some in slices.values() for slice_ in some}
+    for batch in stream_rows(workspace.lake, "lookups", {"target": sorted({one.target for one in own})}, SLICE):
+        located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
+        keep |= {one.whole.target for one in located if one not in own}
+    keep |= {*unfinished_runs_of(instance, [*slices])}
+    gone = [slug for slug in slices if slug not in keep]
+    if gone:
+        delete_keys(instance, domains=gone)
+        remove_whole(workspace, {*gone}, [slice_ for slug in gone for slice_ in slices[slug]])
+    return gone
 
 
 def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
