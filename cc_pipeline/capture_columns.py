@@ -35,6 +35,7 @@ KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
     pa.field("warc_record_offset", pa.int64()),
     pa.field("warc_record_length", pa.int64()),
     pa.field("domain", pa.string()),
+    pa.field("meant", pa.string()),
 )
 KEY_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in KEY_FIELDS)
 

@@ -8,8 +8,9 @@ disk, settings). It stops the run after complete work has been committed, and it
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -112,6 +113,13 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SQLITE_NO_ROOM: Final = frozenset({13, 10})
 #: How the Delta library, which has neither error numbers nor a class of its own for it, says that a disk is full.
 _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
+
+
+def no_such(what: str, name: str, known: Collection[str]) -> str:
+    """That there is no ``what`` called ``name``, which one may have been meant, and which there are."""
+    near = get_close_matches(name, known, 3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
 
 
 def disk_is_full(error: BaseException) -> bool:

@@ -50,9 +50,11 @@ def open_question(
     allow_gaps: bool = False,
     wait: bool | None = None,
     several: bool = False,
+    where: str = "",
 ) -> Iterator[Question]:
     """Parses the targets and crawls a person typed, and opens a workspace for the block. ``several`` lets ``all``,
-    years and ranges of crawls be named.
+    years and ranges of crawls be named. ``where`` is a condition on the captures of all targets, which are not others
+    for it.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is not a target, crawl or setting, and for a home of another source.
@@ -68,6 +70,8 @@ def open_question(
         wait=patience(wait),
     )
     parsed = read_targets(targets, settings)
+    if where:
+        parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
     claim_home(settings)
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -1,138 +1,181 @@
-"""Conditions on captures besides the target: time, status, MIME type, language.
+"""Conditions on captures: what their columns are called, and what may be said of each.
 
-An index may lack a value that a filter needs. Such rows stay, and the filter's name is reported.
+An index may lack a value that a condition needs. Whether such a capture is meant is not known before it was parsed.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.capture_columns import TIMESTAMP
-from cc_pipeline.commoncrawl.crawls import has
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, has, index_is_built
+from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, Filter, Node, parse_filter
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.errors import UserInputError, no_such
+
+#: What the column ``meant`` of captures and pages says, where their target has a condition. Of captures, and of their
+#: records, ``unknown: `` comes before what is still to be asked of the page.
+YES, NO, UNKNOWN = "yes", "no", "unknown"
+OPEN = f"{UNKNOWN}: "
 
 _TIME = re.compile(r"(\d{4})-?(?:(\d\d)-?(?:(\d\d)(?:[T ]?(\d\d):?(?:(\d\d):?(\d\d)?)?)?)?)?Z?")
-_STATUS = re.compile(r"[1-9]\d\d|[1-9]xx")
+_STATUSES = re.compile(r"[1-9]xx")
 _MIME = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)")
 _LANGUAGE = re.compile(r"[a-z]{3}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FLIPPED: Final = {
+    "equal": "equal", "not_equal": "not_equal", "less": "greater", "greater": "less", "less_equal": "greater_equal",
+    "greater_equal": "less_equal",
+}  # fmt: skip
+_SIGNS: Final = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+                 "greater_equal": ">="}  # fmt: skip
+_COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+
+#: The columns of a condition, and those of a capture that each is made of.
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mime": ("content_mime_detected", "content_mime_type"),
+    "mime_claimed": ("content_mime_type",),
+    "lang": ("content_languages",),
+    "charset": ("content_charset",),
+    "status": ("fetch_status",),
+    "time": ("fetch_time",),
+    "url": ("url",),
+    "protocol": ("url_protocol",),
+    "host": ("url_host_name",),
+    "domain": ("domain",),
+    "tld": ("url_host_tld",),
+    "path": ("url_path",),
+    "query": ("url_query",),
+    "subset": ("subset",),
+    "length": ("warc_record_length",),
+    "digest": ("content_digest",),
+}
+_NUMBERS: Final = frozenset({"status", "time", "length"})
+#: Made of the URL: where that is known, nothing is missing.
+_OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})
+#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all.
+_DETECTED: Final = frozenset({"lang", "charset"})
+_IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
-    """Conditions that must all hold. An empty condition accepts every capture.
+class Condition:
+    """What captures of a target must be. ``text`` is its normal form, ``columns`` are those of a capture that it
+    reads."""
 
-    ``from_time`` is inclusive and ``to_time`` exclusive, both aware UTC. ``mimes`` may end in ``/*``. ``languages``
-    are ISO 639-3 codes, one of which must be among those of a page.
+    text: str
+    columns: tuple[str, ...]
+    _tree: Node
+    _filter: Filter
+
+    def truth(self, captures: pa.Table, *, parsed: bool = False) -> pa.Array:
+        """Whether each of ``captures`` of one crawl is meant, null where that is not known. Of ``parsed`` ones all is
+        known that ever will be."""
+        names = (*self._filter.columns, *self._filter.perhaps)
+        columns = {name: _made(name, captures, parsed) for name in COLUMNS if name in names}
+        # a table needs a column to have rows
+        columns["subset"] = _made("subset", captures, parsed)
+        return self._filter.truth(pa.table(columns))
+
+    def keep(self, captures: pa.Table) -> pa.Table:
+        """Those of ``captures`` of one crawl that may be meant, with what is known of that in ``meant``."""
+        truth = self.truth(captures)
+        may_be = pc.fill_null(truth, True)
+        captures, truth = captures.filter(may_be), truth.filter(may_be)
+        said = pc.if_else(pc.is_valid(truth), YES, pa.scalar(None, pa.string()))
+        if truth.null_count:
+            said = pc.replace_with_mask(said, pc.is_null(truth), self._open(captures.filter(pc.is_null(truth))))
+        at = captures.schema.get_field_index("meant")
+        return captures.set_column(at, captures.schema.field(at), said)
+
+    def _open(self, captures: pa.Table) -> pa.Array:
+        """What is to be asked of the page of each of ``captures``, of which the index does not tell enough."""
+        parts = {_written(part): part for part in _parts(self._tree)}
+        told = [parse_condition(text).truth(captures).to_pylist() for text in parts]
+        asked: dict[tuple[bool | None, ...], str] = {}
+        for row in set(zip(*told, strict=True)):
+            left = _left(self._tree, dict(zip(parts, row, strict=True)))
+            assert isinstance(left, Node), "else it were known"
+            asked[row] = OPEN + parse_condition(_written(left)).text
+        return pa.array([asked[row] for row in zip(*told, strict=True)], pa.string())
+
+    @property
+    def subsets(self) -> tuple[str, ...]:
+        """The subsets that it may mean; none where it does not say."""
+        if "subset" not in self.columns:
+            return ()
+        bare = {field.name: pa.nulls(len(SUBSETS), field.type) for field in CAPTURE_SCHEMA}
+        bare |= {"crawl": pa.array([""] * len(SUBSETS)), "subset": pa.array(SUBSETS)}
+        truth = self.truth(pa.table(bare)).to_pylist()
+        return tuple(subset for subset, so in zip(SUBSETS, truth, strict=True) if so is not False)
+
+    @property
+    def tlds(self) -> tuple[str, ...]:
+        """The top-level domains outside which it means nothing; none where it does not say."""
+        for part in self._tree.parts if self._tree.call == "and_kleene" else (self._tree,):
+            some = part.parts if part.call == "or_kleene" else (part,)
+            if all(one.call == "equal" and _column(one) == "tld" and one.parts[1].call == "value" for one in some):
+                return tuple(one.parts[1].value for one in some)
+        return ()
+
+
+@lru_cache(maxsize=1024)
+def parse_condition(text: str) -> Condition:
+    """The condition on captures in ``text``, as docs/targets.md tells. ``parse_condition(c.text) == c``.
+
+    Raises ``UserInputError`` that says where the text is wrong.
     """
-
-    from_time: datetime | None = None
-    to_time: datetime | None = None
-    statuses: frozenset[int] = frozenset()
-    mimes: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(
-        cls,
-        *,
-        from_time: str | None = None,
-        to_time: str | None = None,
-        status: str | None = None,
-        mime: str | None = None,
-        language: str | None = None,
-    ) -> Filters:
-        """From what a person types; lists are comma-separated.
-
-        Times are ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC; ``to_time``
-        includes the whole year, month, day … it names. Statuses are ``200`` or ``3xx``.
-        Raises ``UserInputError`` with a reason.
-        """
-        filters = cls(
-            from_time=_period(from_time)[0] if from_time else None,
-            to_time=_period(to_time)[1] if to_time else None,
-            statuses=frozenset(number for item in _items(status) for number in _statuses(item)),
-            mimes=tuple(_checked(item, _MIME, "a MIME type, such as text/html or image/*") for item in _items(mime)),
-            languages=tuple(
-                _checked(item, _LANGUAGE, "a language; use ISO 639-3 codes such as eng, deu, zho")
-                for item in _items(language)
-            ),
-        )
-        if filters.from_time and filters.to_time and filters.from_time >= filters.to_time:
-            raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
-        return filters
-
-    def apply(self, table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """The rows of a capture table that may be meant, and the names of the filters (``time``, ``status``,
-        ``mime``, ``language``) that could not be answered for some of these rows."""
-        unsure: list[tuple[str, pa.Array]] = []
-        keep: pa.Array | None = None
-        for name, holds in self._conditions(table):
-            unknown = pc.is_null(holds)
-            unsure.append((name, unknown))
-            mask = pc.fill_null(holds, True)
-            keep = mask if keep is None else pc.and_(keep, mask)
-        if keep is None:
-            return table, ()
-        unanswered = dict.fromkeys(name for name, mask in unsure if pc.any(pc.and_(mask, keep)).as_py())
-        return table.filter(keep), tuple(unanswered)
-
-    def _conditions(self, table: pa.Table) -> list[tuple[str, pa.Array]]:
-        """For each filter whether it holds, row by row; null where the index does not say."""
-        conditions: list[tuple[str, pa.Array]] = []
-        if self.from_time is not None:
-            at_least = pa.scalar(self.from_time, TIMESTAMP)
-            conditions.append(("time", pc.greater_equal(table["fetch_time"], at_least)))
-        if self.to_time is not None:
-            conditions.append(("time", pc.less(table["fetch_time"], pa.scalar(self.to_time, TIMESTAMP))))
-        if self.statuses:
-            status = table["fetch_status"]
-            known = pc.if_else(pc.greater(status, 0), status, None)  # -1 stands for a missing status
-            wanted = pc.is_in(known, pa.array(sorted(self.statuses), pa.int16()))
-            conditions.append(("status", pc.if_else(pc.is_valid(known), wanted, pa.scalar(None, pa.bool_()))))
-        if self.mimes:
-            mime = pc.utf8_lower(pc.coalesce(table["content_mime_detected"], table["content_mime_type"]))
-            pattern = "|".join(re.escape(one).replace(r"/\*", "/.*") for one in self.mimes)
-            conditions.append(("mime", pc.match_substring_regex(mime, f"^(?:{pattern})(?:[ ;]|$)")))
-        if self.languages:
-            spoken = table["content_languages"]
-            holds = pc.match_substring_regex(spoken, f"(?:^|,)(?:{'|'.join(self.languages)})(?:,|$)")
-            conditions.append(("language", pc.fill_null(holds, False) if _says_languages(table) else holds))
-        return conditions
+    typed = parse_filter(text.strip())
+    tree = _normal(typed.tree, typed)
+    normal = _written(tree)
+    asked = replace(typed, tree=_worked(tree, typed))
+    asked.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
+    named = {name for name in COLUMNS if name in _names(tree)}
+    read = dict.fromkeys(column for name in COLUMNS if name in named for column in COLUMNS[name])
+    return Condition(normal, tuple(read), tree, replace(asked, text=normal, columns=tuple(sorted(named)), perhaps=()))
 
 
-def _says_languages(table: pa.Table) -> bool:
-    """Whether a missing language means that the crawler found none, and not that languages are unknown.
+def both(one: str, other: str) -> str:
+    """Both conditions as one, where there are two."""
+    return f"({one}) and ({other})" if one and other else one or other
 
-    Newer crawls detect languages, but a B-tree does not have them, and a reader may have left the column out. So a
-    missing language counts as "none found" only in a table that names a language for some rows.
+
+def in_words(
+    *,
+    from_time: str | None = None,
+    to_time: str | None = None,
+    status: str | None = None,
+    mime: str | None = None,
+    language: str | None = None,
+) -> str:
+    """The condition that a person says in parts; lists are comma-separated. Nothing said is an empty text.
+
+    Raises ``UserInputError`` with a reason.
     """
-    crawl = table["crawl"][0].as_py() if table.num_rows else ""
-    return has(crawl, "content_languages") is not False and table["content_languages"].null_count < table.num_rows
+    if from_time and to_time and period(from_time)[0] >= period(to_time)[1]:
+        raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
+    parts = [f"time >= {_quoted(from_time)}"] if from_time else []
+    parts += [f"time <= {_quoted(to_time)}"] if to_time else []
+    for name, listed in (("status", status), ("mime", mime), ("lang", language)):
+        items = [item.strip() for item in (listed or "").split(",") if item.strip()]
+        if items:
+            parts.append(f"{name} in ({', '.join(one if one.isdigit() else _quoted(one) for one in items)})")
+    return parse_condition(" and ".join(parts)).text if parts else ""
 
 
-def _items(text: str | None) -> list[str]:
-    return [item.strip().lower() for item in (text or "").split(",") if item.strip()]
+def period(text: str) -> tuple[datetime, datetime]:
+    """First moment of the year, month, day, hour, minute or second that ``text`` names, and the first one after.
 
-
-def _checked(item: str, pattern: re.Pattern[str], what: str) -> str:
-    if not pattern.fullmatch(item):
-        raise UserInputError(f"{item[:80]!r} is not {what}")
-    return item
-
-
-def _statuses(item: str) -> range:
-    _checked(item, _STATUS, "an HTTP status; write 200 or 3xx")
-    first = int(item.replace("x", "0"))
-    return range(first, first + 100 if item.endswith("xx") else first + 1)
-
-
-def _period(text: str) -> tuple[datetime, datetime]:
-    """First moment of the year, month, day, hour, minute or second that ``text`` names, and the first one after."""
+    It is ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC. Raises
+    ``UserInputError``.
+    """
     match = _TIME.fullmatch(text.strip().upper())
     given = [int(part) for part in match.groups() if part is not None] if match else []
     year, month, day, hour, minute, second = (*given, *(0, 1, 1, 0, 0, 0)[len(given) :])
@@ -146,3 +189,218 @@ def _period(text: str) -> tuple[datetime, datetime]:
         return begin, begin + units[len(given) - 3]
     except (ValueError, OverflowError) as fault:
         raise UserInputError(f"{text[:80]!r} is not a time; write 2018, 2018-05-01 or 2018-05-01T12:30") from fault
+
+
+def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
+    """A column of conditions, for each of ``captures``."""
+    columns = [captures[column] for column in COLUMNS[name]]
+    found = pc.coalesce(*columns)
+    if name in ("mime", "mime_claimed"):
+        return pc.replace_substring_regex(pc.utf8_lower(found), r"(?s)[\s;].*", "")
+    if name == "status":
+        return pc.if_else(pc.greater(found, 0), found, None)  # -1 stands for a missing status
+    if name == "time":
+        return found.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    if name in _OF_URL:
+        return pc.coalesce(found, pc.if_else(pc.is_valid(captures["url"]), "", None))
+    if name in _DETECTED:
+        if name == "lang":
+            found = pc.binary_join_element_wise("", found, "", ",")
+        none = "" if parsed else pc.if_else(_detects(captures), "", None)
+        return pc.coalesce(found, none)
+    return found
+
+
+def _detects(captures: pa.Table) -> Any:
+    """Whether the index that named each capture of one crawl has what the crawler found out of pages."""
+    crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
+    says = crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
+    return pc.and_(pc.fill_null(pc.not_equal(captures["located_by"], "btree"), False), says)
+
+
+def _normal(node: Node, typed: Filter) -> Node:
+    """The same as everybody would write it: columns on the left, their values as they are compared, and parts that may
+    change places in order."""
+    if node.call == "column":
+        name = node.value.lower()
+        if name not in COLUMNS:
+            typed.wrong(node.at, no_such("column", node.value, COLUMNS))
+        return replace(node, value=name)
+    if node.call in COMPARED.values():
+        left, right = node.parts
+        if _column(node) is None and _is_column(right):
+            # a column may stand behind its value
+            node = replace(node, call=_FLIPPED[node.call], parts=(_as_column(right), left))
+        name = _column(node)
+        if name in COLUMNS:
+            return _compared(node, str(name), typed)
+    if node.call == "perhaps":
+        return _normal(node.parts[0], typed)
+    if node.call in ("like", "ilike") and _column(node) in ("lang", "time"):
+        typed.wrong(node.at, f"{_column(node)} is compared with =, not with LIKE")
+    if node.call == "like" and _column(node) in _IN_LOWER_CASE:
+        node = replace(node, value=node.value.lower())
+    parts = [_normal(part, typed) for part in node.parts]
+    if node.call in ("and_kleene", "or_kleene"):
+        inner = [one for part in parts for one in (part.parts if part.call == node.call else (part,))]
+        by_text = {_written(one): one for one in inner}
+        parts = [by_text[text] for text in sorted(by_text)]
+        if len(parts) == 1:
+            return parts[0]
+    return replace(node, parts=tuple(parts))
+
+
+def _compared(node: Node, name: str, typed: Filter) -> Node:
+    """A column compared with something: where that is a value, with the value in its normal form."""
+    left, right = _normal(node.parts[0], typed), node.parts[1]
+    if name == "lang" and node.call not in ("equal", "not_equal"):
+        typed.wrong(node.at, "lang takes = and !=: a page may have several languages")
+    if _is_column(right) or right.call not in ("value", "perhaps") or isinstance(right.value, bool):
+        if name in ("lang", "time"):
+            typed.wrong(right.at, f"{name} is compared with a value")
+        return replace(node, parts=(left, _normal(right, typed)))
+    value = right.value
+    if name in _IN_LOWER_CASE:
+        value = str(value).lower()
+    if name == "status" and isinstance(value, str):
+        value = value.lower()
+        if not _STATUSES.fullmatch(value) or node.call not in ("equal", "not_equal"):
+            if right.call == "perhaps":
+                return replace(node, parts=(left, _normal(right, typed)))
+            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not an HTTP status; write 200, or status = 3xx")
+    elif name == "time":
+        value = str(value).upper()
+        try:
+            period(value)
+        except UserInputError as refused:
+            typed.wrong(right.at, str(refused))
+    elif name in _NUMBERS and right.call == "perhaps":
+        return replace(node, parts=(left, _normal(right, typed)))
+    for names, pattern, what in (
+        (("mime", "mime_claimed"), _MIME, "a MIME type, such as text/html or image/*"),
+        (("lang",), _LANGUAGE, "a language; use ISO 639-3 codes such as eng, deu, zho"),
+        (("subset",), re.compile("|".join(SUBSETS)), f"a subset; there are {', '.join(SUBSETS)}"),
+    ):
+        if name in names and not pattern.fullmatch(value):
+            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not {what}")
+    if name not in _NUMBERS and not isinstance(value, str):
+        typed.wrong(right.at, f"{name} is compared with a text; put quotes around it")
+    return replace(node, parts=(left, Node("value", value=value, at=right.at)))
+
+
+def _column(node: Node) -> str | None:
+    """The column on the left, if there is one."""
+    left = node.parts[0]
+    return left.value.lower() if left.call == "column" else None
+
+
+def _is_column(node: Node) -> bool:
+    return _as_column(node).call == "column" and _as_column(node).value.lower() in COLUMNS
+
+
+def _as_column(node: Node) -> Node:
+    return node.parts[0] if node.call == "perhaps" else node
+
+
+def _names(node: Node) -> set[str]:
+    own = {node.value} if node.call == "column" else set()
+    return own.union(*map(_names, node.parts))
+
+
+def _worked(node: Node, typed: Filter) -> Node:
+    """The same in what can be worked out: periods as moments, languages and types as parts of texts."""
+    if node.call not in COMPARED.values() or node.parts[1].call != "value":
+        return replace(node, parts=tuple(_worked(part, typed) for part in node.parts))
+    name, value, left = _column(node), node.parts[1].value, node.parts[0]
+
+    def than(call: str, number: int) -> Node:
+        return Node(call, (left, Node("value", value=number)), at=node.at)
+
+    if name == "time":
+        first, end = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in period(value))
+        if node.call not in ("equal", "not_equal"):
+            return than(*{
+                "less": ("less", first), "less_equal": ("less", end),
+                "greater": ("greater_equal", end), "greater_equal": ("greater_equal", first),
+            }[node.call])  # fmt: skip
+        return _unless(node, Node("and_kleene", (than("greater_equal", first), than("less", end))))
+    if name == "status" and isinstance(value, str):
+        first = int(value[0]) * 100
+        return _unless(node, Node("and_kleene", (than("greater_equal", first), than("less", first + 100))))
+    if name == "lang":
+        return _unless(node, Node("match_substring", (left,), f",{value},", node.at))
+    if name in ("mime", "mime_claimed") and value.endswith("/*"):
+        return _unless(node, Node("starts_with", (left,), value[:-1], node.at))
+    return node
+
+
+def _parts(node: Node) -> list[Node]:
+    """The comparisons that a condition is made of."""
+    if node.call in ("and_kleene", "or_kleene", "invert"):
+        return [one for part in node.parts for one in _parts(part)]
+    return [node]
+
+
+def _left(node: Node, told: Mapping[str, bool | None]) -> Node | bool:
+    """What is left of a condition once it is ``told`` which of its comparisons, by their texts, are so."""
+    if node.call not in ("and_kleene", "or_kleene", "invert"):
+        so = told[_written(node)]
+        return node if so is None else so
+    parts = [_left(part, told) for part in node.parts]
+    if node.call == "invert":
+        return not parts[0] if isinstance(parts[0], bool) else replace(node, parts=(parts[0],))
+    decides = node.call == "or_kleene"
+    if decides in [part for part in parts if isinstance(part, bool)]:
+        return decides
+    open_ = tuple(part for part in parts if isinstance(part, Node))
+    return not decides if not open_ else open_[0] if len(open_) == 1 else replace(node, parts=open_)
+
+
+def _unless(node: Node, equal: Node) -> Node:
+    return Node("invert", (equal,)) if node.call == "not_equal" else equal
+
+
+def _written(node: Node, inside: bool = False) -> str:
+    """An expression as text; ``inside`` of another one, in parentheses where it needs them."""
+    if node.call == "column":
+        return str(node.value)
+    if node.call == "value":
+        if isinstance(node.value, bool):
+            return str(node.value).lower()
+        return _quoted(node.value) if isinstance(node.value, str) else repr(node.value)
+    if node.call in _SIGNS:
+        left, right = node.parts
+        name = _column(node)
+        value = _bare(right.value, name) if right.call == "value" and name else _written(right, True)
+        return f"{_written(left, True)}{_SIGNS[node.call]}{value}"
+    if node.call in ("like", "ilike"):
+        return f"{_written(node.parts[0], True)} {node.call} {_bare(node.value, None)}"
+    if node.call == "is_null":
+        return f"{_written(node.parts[0], True)} is null"
+    if node.call == "invert":
+        return f"not {_written(node.parts[0], True)}"
+    if node.call == "negate":
+        return f"(-{_written(node.parts[0], True)})"
+    if node.call in _COUNTED:
+        one, other = (_written(part, True) for part in node.parts)
+        return f"({one} {_COUNTED[node.call]} {other})"
+    if node.call == "or_kleene" and len({_column(one) for one in node.parts if one.parts}) == 1:
+        name = _column(node.parts[0])
+        if name and all(one.call == "equal" and one.parts[1].call == "value" for one in node.parts):
+            return f"{name} in ({', '.join(_bare(one.parts[1].value, name) for one in node.parts)})"
+    word = node.call.removesuffix("_kleene")
+    text = f" {word} ".join(_written(part, True) for part in node.parts)
+    return f"({text})" if inside else text
+
+
+def _bare(value: Any, name: str | None) -> str:
+    """A value without quotes where it is read as the same so."""
+    if not isinstance(value, str):
+        return _written(Node("value", value=value))
+    is_read = BARE.fullmatch(value) and value.lower() not in WORDS and value.lower() not in COLUMNS
+    number = NUMBER.fullmatch(value) is not None
+    return value if is_read and (name == "time" or not number) else _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -53,7 +53,8 @@ LATER_COLUMNS: tuple[pa.Field, ...] = (pa.field("warc_record_id", pa.binary()),)
 #: hosts without a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the
 #: locator, ``index_file`` and ``index_position`` the index bytes the row came from (row group number for
 #: Parquet, block number for the B-tree, member offset for ZipNum). ``extra_columns`` holds columns or CDXJ
-#: keys this version does not know, as text.
+#: keys this version does not know, as text. ``meant`` says of captures of a target with a condition whether the index
+#: says that they are (``yes``) or does not tell (``unknown``).
 CAPTURE_SCHEMA = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),
@@ -66,5 +67,6 @@ CAPTURE_SCHEMA = pa.schema(
         pa.field("index_file", pa.string()),
         pa.field("index_position", pa.int64()),
         pa.field("extra_columns", pa.map_(pa.string(), pa.string())),
+        pa.field("meant", pa.string()),
     ]
 )

@@ -89,16 +89,17 @@ def divided(target: Target, parts: int) -> list[Target]:
         digest = hashlib.sha256(_neighbourhood(member, domains).encode("utf-8", "surrogatepass")).digest()
         shares[int.from_bytes(digest[:8], "big") % parts].append(member)
     return [
-        Target("set", target.value, slug, tuple(sorted(share, key=lambda member: member.written)))
+        Target("set", target.value, slug, tuple(sorted(share, key=lambda member: member.written)), where=target.where)
         for slug, share in zip(part_slugs(target.slug, parts), shares, strict=True)
     ]
 
 
 def part_from(slug: str, definition: str) -> Target:
     """The part ``slug`` again, from its ``written`` definition. Raises ``UserInputError``."""
+    definition, _, where = definition.partition(" where ")
     head, _, listed = definition.partition(" = ")
     members = tuple(map(parse_target, listed.split(", ") if listed else ()))
-    return Target("set", head.removeprefix("set:"), slug, members)
+    return Target("set", head.removeprefix("set:"), slug, members, where=where)
 
 
 def _neighbourhood(member: Target, domains: set[str]) -> str:

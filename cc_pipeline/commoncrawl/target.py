@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cc_pipeline.commoncrawl.domains import Place, plain_host
 from cc_pipeline.commoncrawl.key_ranges import (
@@ -17,6 +18,9 @@ from cc_pipeline.commoncrawl.key_ranges import (
 )
 from cc_pipeline.commoncrawl.matching import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
 from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
+
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.filters import Condition
 
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
@@ -106,6 +110,10 @@ def _of_key(host_key: str, port: int | None) -> list[KeyRange]:
     return [at_default, at_port] if port in _PORTS_LEFT_OUT else [at_port]
 
 
+#: Between the slug of a target and the hash of the condition on its captures. No slug has it otherwise: names of sets
+#: have no dot, hosts in slugs no ``_``, and other slugs end with a longer hash.
+WHERE_SLUG = "_where."
+
 #: Members that a description of a set names.
 _DESCRIBED = 20
 
@@ -134,7 +142,8 @@ class Target:
 
     ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set; ``value`` its definition without the kind,
     in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port of
-    the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition).
+    the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition),
+    ``where`` the condition on its captures, in normal form.
     """
 
     kind: str
@@ -143,6 +152,7 @@ class Target:
     members: tuple[Target, ...] = ()
     place: Place | None = None
     file: str = ""
+    where: str = ""
     _ranges: tuple[KeyRange, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _version: str = field(default="", init=False, compare=False, repr=False)
     _index: MemberIndex | None = field(default=None, init=False, compare=False, repr=False)
@@ -150,18 +160,39 @@ class Target:
     @property
     def definition(self) -> str:
         """The text that ``parse_target`` makes this very target from; a line of the watch list."""
-        return f"set:{self.value} = @{self.file}" if self.file else self.written
+        return self._with_condition(f"set:{self.value} = @{self.file}") if self.file else self.written
 
     @property
     def written(self) -> str:
         """The same with the members of a set written out, whether they stand in a file or not."""
         if self.kind == "domain":
-            return self.value
-        if self.kind == "set" and self.slug.startswith("set-"):
-            return f"set:{self.value} = " + ", ".join([member.written for member in self.members])
-        if self.kind == "set":
-            return "rev:" + ", ".join(member.value for member in self.members)
-        return f"{self.kind}:{self.value}"
+            written = self.value
+        elif self.kind == "set" and self.slug.startswith("set-"):
+            written = f"set:{self.value} = " + ", ".join([member.written for member in self.members])
+        elif self.kind == "set":
+            written = "rev:" + ", ".join(member.value for member in self.members)
+        else:
+            written = f"{self.kind}:{self.value}"
+        return self._with_condition(written)
+
+    def _with_condition(self, written: str) -> str:
+        return f"{written} where {self.where}" if self.where else written
+
+    @property
+    def condition(self) -> Condition | None:
+        """What its captures must be; ``None``: anything."""
+        from cc_pipeline.commoncrawl.filters import parse_condition  # noqa: PLC0415  # needs Arrow
+
+        return parse_condition(self.where) if self.where else None
+
+    def where_too(self, where: str) -> Target:
+        """The same with one more condition: another target, with another slug. Raises ``UserInputError``."""
+        from cc_pipeline.commoncrawl.filters import both, parse_condition  # noqa: PLC0415
+
+        text = parse_condition(both(self.where, where)).text
+        slug = self.slug.partition(WHERE_SLUG)[0]
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return replace(self, slug=f"{slug}{WHERE_SLUG}{digest}", where=text)
 
     @property
     def version(self) -> str:
@@ -181,6 +212,9 @@ class Target:
 
     def describe(self) -> str:
         """One sentence for a person."""
+        return f"{self._described()}; only where {self.where}" if self.where else self._described()
+
+    def _described(self) -> str:
         if self.kind == "set":
             some = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
             more = len(self.members) - _DESCRIBED

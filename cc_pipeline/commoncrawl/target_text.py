@@ -52,6 +52,9 @@ _REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
 # In url: and prefix: members a comma belongs to the URL unless a space or another kind comes after it.
 _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
 
+#: Before the condition on a target's captures.
+_WHERE = re.compile(r"\s+where(?:\s+|$)", re.IGNORECASE)
+
 # What most lines of a long list are: a domain in normal form, which is its own slug.
 _PLAIN_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _FILE_SET = re.compile(r"([^=]*)=\s*@(.*)", re.DOTALL)
@@ -70,6 +73,8 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
         return Target("domain", text, text, place=Place(text))
     if any(ord(character) < 32 or character == "\x7f" for character in text):
         raise UserInputError(f"{shown(text)} has a control character in it")
+    if (split := _WHERE.search(text)) is not None:
+        return parse_target(text[: split.start()], folder).where_too(text[split.end() :])
     match = _KIND.fullmatch(text)
     if match is None or is_ip(text) or _port_follows(match[1], match[2]):
         return _domain(text)
@@ -118,7 +123,9 @@ def set_slug_in(line: str) -> str | None:
     for _, content in content_lines(line):
         match = _KIND.fullmatch(content)
         if match is not None and match[1].lower() == "set":
-            return set_slug(match[2].partition("=")[0].strip().lower())
+            name, *where = _WHERE.split(match[2], maxsplit=1)
+            slug = set_slug(name.partition("=")[0].strip().lower())
+            return Target("set", slug, slug).where_too(where[0]).slug if where else slug
     return None
 
 
@@ -288,6 +295,8 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
             target = parse_target(content)
             if target.kind == "set":
                 raise UserInputError(f"{shown(content)} is a set or a list; a set may not hold one")
+            if target.where:
+                raise UserInputError(f"{shown(content)} has a condition; one for all members stands behind the set")
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
         else:

@@ -129,6 +129,7 @@ class PageInput:
     warc_record_offset: int | None = None
     warc_record_length: int | None = None
     domain: str | None = None
+    meant: str | None = None
     # the exchange
     http_status: int | None = None
     http_status_line: str | None = None

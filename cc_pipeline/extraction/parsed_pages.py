@@ -18,6 +18,7 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
+from cc_pipeline.extraction.meant import settled
 from cc_pipeline.extraction.plan import main_content
 from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests import input_digest
@@ -137,7 +138,7 @@ def spill_pages(
             for table, schema in _SCHEMAS.items()
         }
         for batches in parse_batches(_tasks(records, storage), options, workers, page_of):
-            for table, batch in batches.items():
+            for table, batch in settled(batches).items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows

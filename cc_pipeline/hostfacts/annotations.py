@@ -15,9 +15,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.commoncrawl.expressions import Filter, parse_filter
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.hostfacts.datasets import DOMAINS
-from cc_pipeline.hostfacts.filter import Filter, parse_filter
 from cc_pipeline.hostfacts.host_keys import host_key
 
 _PLACES: Final = ("local", "web_prefix", "s3_prefix", "source")

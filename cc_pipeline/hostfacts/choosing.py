@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.domains import is_ip
+from cc_pipeline.commoncrawl.expressions import Filter
 from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import UserInputError, no_such
 from cc_pipeline.hostfacts.dataset_question import Facts, refuse_gaps
-from cc_pipeline.hostfacts.datasets import no_such
-from cc_pipeline.hostfacts.filter import Filter
 from cc_pipeline.hostfacts.host_facts import HOST, HOST_FIELDS, facts_of_hosts
 from cc_pipeline.hostfacts.host_keys import HostRanges, host_of_surt
 from cc_pipeline.hostfacts.known import Known, known_datasets
@@ -97,7 +96,7 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
     untold = [name for name, one in about_hosts.items() if one.columns() is None]
     for one in about_hosts.values():
         declared |= dict.fromkeys(one.columns() or ())
-    for column in where.columns:
+    for column in (*where.columns, *where.perhaps):
         owners = [
             name
             for name, one in about_hosts.items()
@@ -105,7 +104,7 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
         ]
         if owners:
             names += owners[:1] if not set(owners) & set(names) else []
-        elif column.lower() not in own:
+        elif column.lower() not in own and column not in where.perhaps:
             if not untold:
                 raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
             names += untold
@@ -129,6 +128,8 @@ def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, know
     found = where.over(facts.table)
     matched = facts.table[HOST].filter(found.rows).to_pylist()
     narrowed, unnameable = narrow(target, matched)
+    if narrowed is not None and target.where:
+        narrowed = narrowed.where_too(target.where)
     return Chosen(crawl, target, narrowed, facts.table.num_rows, len(matched), found.unknown, facts, unnameable)
 
 

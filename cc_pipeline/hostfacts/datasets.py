@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -162,13 +161,6 @@ def read_yaml(text: str, name: str) -> object:
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
 _KEY: Final = ("column", "form", "of", "www", "time", "ending")
-
-
-def no_such(what: str, name: str, known: Collection[str]) -> str:
-    """That there is no ``what`` called ``name``, which one may have been meant, and which there are."""
-    near = get_close_matches(name, known, 3)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
 
 
 class _Reader:

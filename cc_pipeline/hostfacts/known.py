@@ -17,10 +17,10 @@ import yaml
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble, no_such
 from cc_pipeline.hostfacts.annotations import Unpacked, read_join
 from cc_pipeline.hostfacts.dataset_files import forget_files, forget_unknown
-from cc_pipeline.hostfacts.datasets import Dataset, no_such, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
 from cc_pipeline.hostfacts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_named

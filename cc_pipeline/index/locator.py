@@ -42,8 +42,9 @@ Into: TypeAlias = Callable[[str, pa.Table], None]
 
 
 class Takers:
-    """The targets of one look-up. ``ranges`` are all keys to read; ``ranges_of`` says where a single target's are
-    (default: in an index sorted by SURT keys). Captures go ``into`` what takes them, or are kept."""
+    """The targets of one look-up; what their conditions rule out is not theirs. ``ranges`` are all keys to read;
+    ``ranges_of`` says where a single target's are (default: in an index sorted by SURT keys). Captures go ``into`` what
+    takes them, or are kept."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Takers:
     ) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
+        self._conditions = [target.condition for target in targets]
         self._owners = [number for _, number in members]
         self._ranges = [ranges_of(one) for one, _ in members]
         self._index = MemberIndex([one for one, _ in members])
@@ -90,6 +92,8 @@ class Takers:
             self._keep(int(order[start, 0]), taken.slice(start, end - start))
 
     def _keep(self, number: int, rows: pa.Table) -> None:
+        if (condition := self._conditions[number]) is not None:
+            rows = condition.keep(rows)
         if self._into is None:
             self._found[number].append(rows)
         else:
@@ -128,8 +132,7 @@ class LookupResult:
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
     for choosing it, in words; both are ``None`` in a locator's own answer. ``index_version`` is what identifies it,
-    where only asking it tells. ``unanswered`` are the filters that the
-    index could not apply. ``gaps`` are the index files that it was to read and could not, where that is allowed.
+    where only asking it tells. ``gaps`` are the index files that it was to read and could not, where that is allowed.
     ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
     names count if they are of one of these (``None``: of any).
     """
@@ -141,7 +144,6 @@ class LookupResult:
     notes: tuple[str, ...] = field(default=())
     index: str | None = None
     why: str | None = None
-    unanswered: tuple[str, ...] = ()
     gaps: IndexGaps | None = None
     index_version: str = ""
     segments: frozenset[str] | None = None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.filters import Filters
+from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
@@ -88,6 +88,10 @@ def united(*tables: pa.Table) -> pa.Table:
     return captures.filter(pa.array(new, pa.bool_()))
 
 
+#: What a column of captures is read from, where the columnar index calls it otherwise.
+_READ_AS = {"domain": "url_host_registered_domain"}
+
+
 @dataclass(frozen=True, slots=True)
 class IndexSources:
     """Where the indexes are. ``None`` for what there is not.
@@ -118,24 +122,27 @@ def look_up(
     sources: IndexSources,
     *,
     via: str = "auto",
-    filters: Filters | None = None,
     most_bytes: int | None = None,
     into: Into | None = None,
 ) -> LookupResult:
     """The captures of every target in ``crawl``: complete, or an error is raised.
 
-    A target may have more than fit memory: then they go ``into`` something as they are found, ``filters`` are not
-    applied, and what ``UNION`` answers has captures twice that both indexes name.
+    A target may have more than fit memory: then they go ``into`` something as they are found, and what ``UNION``
+    answers has captures twice that both indexes name.
 
-    In the result, ``index`` and ``why`` say which index answered. ``unanswered`` names the ``filters`` that the index
-    could not apply; they have to be applied again after the fetch. ``notes`` say the same to a person, and what the
-    index does not cover. ``gaps`` are index files that could not be read: ``auto`` then takes another index that is
-    whole, and where there is none the answer lacks their captures, if ``sources.max_gaps`` allows it.
+    In the result, ``index`` and ``why`` say which index answered. ``notes`` say that to a person, what the index does
+    not cover, and of how many captures it does not tell whether their targets' conditions are so. ``gaps`` are index
+    files that could not be read: ``auto`` then takes another index that is whole, and where there is none the answer
+    lacks their captures, if ``sources.max_gaps`` allows it.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
+    if sources.columns is not None:
+        needed = [column for target in targets if target.condition for column in target.condition.columns]
+        read = [_READ_AS.get(column, column) for column in needed]
+        sources = replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
     with _open(crawl, subsets, sources, via) as indexes:
         locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
@@ -154,21 +161,15 @@ def look_up(
             outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
             captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
             notes += (*note, *outside_notes(outside))
-    left: set[str] = set()
-    if filters is not None:
-        for slug, table in captures.items():
-            captures[slug], names = filters.apply(table)
-            left.update(names)
-    unanswered = tuple(sorted(left))
-    if unanswered:
-        notes += (f"filters to apply after the fetch: {', '.join(unanswered)}",)
+    unknown = sum(pc.sum(pc.starts_with(table["meant"], OPEN)).as_py() or 0 for table in captures.values())
+    if unknown:
+        notes += (f"of {unknown:,} captures the index does not tell whether they are meant; their pages will",)
     return replace(
         result,
         captures=captures,
         notes=notes,
         index=locator.name,
         why=why,
-        unanswered=unanswered,
         gaps=gaps,
         index_version=indexes.versions.get(locator.name, ""),
         segments=segments,

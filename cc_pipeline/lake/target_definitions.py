@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
-from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.commoncrawl.target import WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
@@ -156,14 +156,16 @@ def _outline(target: Target) -> str:
     if target.file:
         return target.definition
     some = ", ".join(member.written for member in target.members[:_NAMED])
-    return f"set:{target.value} = {some}, … ({len(target.members):,} members)"
+    where = f" where {target.where}" if target.where else ""
+    return f"set:{target.value} = {some}, … ({len(target.members):,} members){where}"
 
 
 def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
     parts = definitions(lake, part_slugs(slug, row["parts"]))
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
-    file = row["definition"].partition(" = @")[2]
-    return Target("set", slug.removeprefix(SET_SLUG), slug, members, file=file)
+    line, _, where = row["definition"].partition(" where ")
+    name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]
+    return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where)
 
 
 def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:

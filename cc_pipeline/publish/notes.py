@@ -76,6 +76,8 @@ COLUMN_NOTES: dict[str, str] = {
     "warc_record_length": "Compressed bytes of the record",
     "warc_segment": "Segment of the crawl the file belongs to",
     "domain": "Registered domain; the host itself for IPs and hosts without a public suffix",
+    "meant": "Whether its target's condition is so: yes, no, or unknown (of captures: and what the page will tell); "
+    "null without a condition",
     "archive_format": "warc or arc",
     "located_by": "Which index named it: parquet, btree or zipnum; of a whole look-up also btree+zipnum",
     "index_file": "The index file the row came from",

@@ -56,6 +56,8 @@ _TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
 
 #: The target that a slice belongs to: of a part of a set the set.
 _WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+#: Which pages are shown: those that a condition rules out stay in the lake.
+_NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
 #: What is so of a target, from the rows of its slices.
 _LOOKUPS = {
     "located_by": "max(located_by)",
@@ -143,7 +145,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, {_WHOLE} AS target FROM lake.captures",
+            f"SELECT DISTINCT {_KEY}, subset, url, {_WHOLE} AS target, meant FROM lake.captures",
             "Why a capture is here: one row per capture and target.",
         ),
         *(
@@ -240,7 +242,8 @@ def _once(table: str, ask: Ask) -> str:
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
     shown = f" REPLACE ({_SHOWN_AS[table]})" if table in _SHOWN_AS else ""
-    plain = f"SELECT * EXCLUDE (target){shown} FROM {whole}"
+    # whether a capture is meant is so of a target
+    plain = f"SELECT * EXCLUDE (target{'' if table in _TOGETHER else ', meant'}){shown} FROM {whole}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
@@ -256,8 +259,8 @@ def _not_shown(table: str) -> Callable[[Ask], str]:
         if hidden is not None:
             there = f"lake.{table}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
             parts.append(f"(SELECT count(*) FROM {_whole(table, ask)} SEMI JOIN {there})")
-        if table in _TOGETHER and _holds_back(ask):
-            parts.append(f"(SELECT count(*) FROM lake.{table} SEMI JOIN lake.parse_held_back USING (crawl, target))")
+        if table in _TOGETHER and (_holds_back(ask) or _rules_out(ask)):
+            parts.append(f"(SELECT count(*) FROM lake.{table}) - (SELECT count(*) FROM {_whole(table, ask)})")
         return f"SELECT {' + '.join(parts)}"
 
     return sql
@@ -272,9 +275,16 @@ def _targets_with_repeats(table: str, ask: Ask) -> str | None:
 
 
 def _whole(table: str, ask: Ask) -> str:
-    if table not in _TOGETHER or not _holds_back(ask):
+    """A table without what is held back, and without pages that their target's condition rules out."""
+    if table not in _TOGETHER:
         return f"lake.{table}"
-    return f"(FROM lake.{table} ANTI JOIN lake.parse_held_back USING (crawl, target))"
+    but = " ANTI JOIN lake.parse_held_back USING (crawl, target)" if _holds_back(ask) else ""
+    but += f" WHERE {_NOT_RULED_OUT}" if _rules_out(ask) else ""
+    return f"(FROM lake.{table}{but})" if but else f"lake.{table}"
+
+
+def _rules_out(ask: Ask) -> bool:
+    return bool(ask("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
 
 
 def _holds_back(ask: Ask) -> bool:

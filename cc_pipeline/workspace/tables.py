@@ -174,9 +174,10 @@ SOURCE_FAULTS_SCHEMA = pa.schema(
 )
 
 #: Columns that say how a row came to be, which two rows that say the same may differ in.
-_FOUND_BY = ("located_by", "index_file", "index_position")
+_FOUND_BY = ("located_by", "index_file", "index_position", "meant")
 _STORED = (
-    "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds", "served_by"
+    "meant", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds",
+    "served_by",
 )  # fmt: skip
 _PARSED_BY = ("parser", "parser_version", "source_file")
 

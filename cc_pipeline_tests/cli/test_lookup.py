@@ -114,7 +114,7 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = [c for c in world.truth.of(NEW, subset="crawldiagnostics", domain="example.com") if c.fetch_status == 404]
     assert places(rows) == expected(tuple(truth))
-    assert "to apply after the fetch: status" in cli(*arguments, "-c", ARC).err
+    assert "the index does not tell" in cli(*arguments, "-c", ARC).err
 
 
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:

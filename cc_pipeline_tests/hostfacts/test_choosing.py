@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.commoncrawl.expressions import parse_filter
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
@@ -25,7 +26,6 @@ from cc_pipeline.hostfacts.choosing import (
     usual,
 )
 from cc_pipeline.hostfacts.datasets import parse_dataset, ready_made
-from cc_pipeline.hostfacts.filter import parse_filter
 from cc_pipeline.hostfacts.host_facts import facts_at_hand, facts_of_hosts
 from cc_pipeline.hostfacts.known import Known, add_dataset, known_datasets, remove_dataset
 from cc_pipeline.hostfacts.rank_text import LEVELS, parse_release

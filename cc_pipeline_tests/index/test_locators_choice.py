@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -139,16 +139,30 @@ def test_segments_that_were_never_completed_are_left_out(world: World, sources: 
         listed.write_bytes(before)
 
 
-def test_filters_that_an_index_cannot_answer_are_named(world: World, sources: IndexSources) -> None:
-    filters = Filters.parse(status="200", from_time="2012")
-    for crawl, unanswered in ((NEW, ()), (CRAWL_2012, ("status", "time"))):
-        target = parse_target(world.truth.domains(crawl)[0])
-        answer = look_up(crawl, ALL_SUBSETS, [target], sources, filters=filters)
-        assert answer.unanswered == unanswered
-        assert ("filters to apply after the fetch: status, time" in answer.notes) == bool(unanswered)
-        captures = world.truth.of(crawl, domain=target.value)
-        kept = [c for c in captures if crawl == CRAWL_2012 or c.fetch_status == 200]
-        assert answer.captures[target.slug].num_rows == len(kept)
+def test_a_condition_is_answered_as_far_as_the_index_knows(world: World, sources: IndexSources) -> None:
+    for crawl, unknown in ((NEW, False), (CRAWL_2012, True)):
+        domain = world.truth.domains(crawl)[0]
+        target = parse_target(f"{domain} where status=200 and time>=2012")
+        answer = look_up(crawl, ALL_SUBSETS, [target], sources)
+        assert any("the index does not tell" in note for note in answer.notes) == unknown
+        kept = [c for c in world.truth.of(crawl, domain=domain) if unknown or c.fetch_status == 200]
+        assert answer.captures[target.slug].num_rows == len(kept) > 0
+        said = set(answer.captures[target.slug]["meant"].to_pylist())
+        assert said == {"unknown: status=200 and time>=2012" if unknown else "yes"}
+
+
+def test_a_condition_costs_the_bytes_of_its_column_and_no_more(world: World, sources: IndexSources) -> None:
+    domain = world.truth.domains(NEW)[0]
+    columns = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+
+    def cost(text: str, *more: str) -> tuple[int, int]:
+        answer = look_up(
+            NEW, ["warc"], [parse_target(text)], replace(sources, columns=(*columns, *more)), via="parquet"
+        )
+        return answer.requests, answer.bytes
+
+    cost(domain, "fetch_status")  # page indexes are kept from one to the next
+    assert cost(f"{domain} where status=200") == cost(domain, "fetch_status") >= cost(domain)
 
 
 def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.running import all_runs, step
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import claim_home, load_settings
 
@@ -127,7 +127,6 @@ def _of_captures(
     from cc_pipeline.hostfacts.captures import facts_of_captures
     from cc_pipeline.hostfacts.choosing import known_for
     from cc_pipeline.hostfacts.dataset_question import refuse_gaps
-    from cc_pipeline.hostfacts.datasets import no_such
     from cc_pipeline.lake.slice import LOCATE, Slice
 
     lake = question.workspace.lake
@@ -184,9 +183,9 @@ def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action 
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
+    from cc_pipeline.commoncrawl.expressions import parse_filter
     from cc_pipeline.hostfacts.annotations import Action, read_action
     from cc_pipeline.hostfacts.datasets import read_yaml, text_of
-    from cc_pipeline.hostfacts.filter import parse_filter
 
     if arguments and file is None:
         raise UserInputError("--arg is an argument of an action file; name it with --action")
@@ -225,7 +224,6 @@ def _columns(table: pa.Table, said: str | None, acting: Action | None, output: s
 
 
 def _known_column(table: pa.Table, name: str) -> None:
-    from cc_pipeline.hostfacts.datasets import no_such
 
     if name not in table.column_names:
         raise UserInputError(no_such("column", name, table.column_names))

@@ -64,8 +64,8 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
     Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NoFacts`` where
     nothing it names is known of any host of the crawl.
     """
+    from cc_pipeline.commoncrawl.expressions import parse_filter
     from cc_pipeline.hostfacts.choosing import choose, known_for, needed_for
-    from cc_pipeline.hostfacts.filter import parse_filter
 
     condition = parse_filter(where)
     needed = needed_for(condition, known_for(workspace, crawl))

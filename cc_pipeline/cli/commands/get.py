@@ -132,13 +132,9 @@ def _page(url: str) -> Target:
 
 
 def _period(at: str | None) -> Span | None:
-    from cc_pipeline.commoncrawl.filters import Filters
+    from cc_pipeline.commoncrawl.filters import period
 
-    if at is None:
-        return None
-    wanted = Filters.parse(from_time=at, to_time=at)
-    assert wanted.from_time is not None and wanted.to_time is not None
-    return wanted.from_time, wanted.to_time
+    return None if at is None else period(at)
 
 
 def _settings(

@@ -20,7 +20,6 @@ from cc_pipeline.progress import human_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.commoncrawl.filters import Filters
     from cc_pipeline.commoncrawl.target import Target
 
 Texts = Annotated[
@@ -47,7 +46,6 @@ Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the inde
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
-_FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
 def lookup(
@@ -94,13 +92,12 @@ def lookup(
     without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
     """
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
-    from cc_pipeline.commoncrawl.filters import Filters
+    from cc_pipeline.commoncrawl.filters import in_words
 
     chosen = chosen_format(output, out)
     names = chosen_columns(columns, chosen)
-    wanted = Filters.parse(from_time=since, to_time=until, status=status, mime=mime, language=language)
-    filtered = any((since, until, status, mime, language))
-    read = _columns_to_read(names, filtered)
+    where = in_words(from_time=since, to_time=until, status=status, mime=mime, language=language)
+    read = _columns_to_read(names)
     with (
         open_question(
             targets,
@@ -112,13 +109,14 @@ def lookup(
             allow_gaps=allow_gaps,
             wait=wait,
             several=True,
+            where=where,
         ) as question,
         capture_writer(chosen, names, out) as write,
     ):
         left = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
-            return captures_of(question, crawl, read, wanted if filtered else None, harvest)
+            return captures_of(question, crawl, read, harvest)
 
         failed: list[str] = []
         found: set[str] = set()
@@ -136,7 +134,7 @@ def lookup(
         if out is not None:
             # a file is there only when it is whole
             _end(question, failed)
-        if not filtered:
+        if not any(target.where for target in question.targets):
             _say_what_may_be_meant(question, found)
     _end(question, failed)
 
@@ -187,7 +185,7 @@ def check(
             show_predicted(question, crawl, ask=facts)
             here = chosen_by(question, crawl, where)
             left[crawl] = here.targets
-            return captures_of(here, crawl, PLACE, None, harvest) if here.targets else []
+            return captures_of(here, crawl, PLACE, harvest) if here.targets else []
 
         def rows() -> Iterator[Sequence[object]]:
             for one, tables in _each(question.crawls, ask, failed):
@@ -247,9 +245,7 @@ def _end(question: Question, failed: Sequence[str]) -> None:
         )
 
 
-def captures_of(
-    question: Question, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
-) -> list[pa.Table]:
+def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
     """A table of captures per target, in the targets' order, with a ``target`` column.
 
     Writes what the look-up cost to standard error.
@@ -262,7 +258,7 @@ def captures_of(
     # a harvest has bars of its own
     sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
     with progress_bars():
-        found = look_up(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
+        found = look_up(crawl, settings.subsets, question.targets, sources, via=settings.via)
     tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
     captures = sum(table.num_rows for table in tables)
     notice(
@@ -282,12 +278,12 @@ def _named(target: Target, table: pa.Table) -> pa.Table:
     return table.add_column(0, SCHEMA.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
 
 
-def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | None:
+def _columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
     """The columns of the columnar index behind these of a capture; ``None`` for all."""
     if "extra_columns" in names:
         return None
     derived = ("url_host_registered_domain",) if "domain" in names else ()
-    return tuple(dict.fromkeys((*names, *PLACE, *derived, *(_FILTERED if filtered else ()))))
+    return tuple(dict.fromkeys((*names, *PLACE, *derived)))
 
 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:

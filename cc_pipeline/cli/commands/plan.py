@@ -109,7 +109,7 @@ def _located(question: Question, crawl: str) -> FetchPrice:
     from cc_pipeline.delivery.parts import distinct_captures
     from cc_pipeline.records.range_plan import price_of
 
-    return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, None, False))))
+    return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, harvest=False))))
 
 
 def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Filters on facts against DuckDB, which reads the same text; and what is refused."""
+"""Conditions against DuckDB, which reads the same text; and what is refused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cc_pipeline.commoncrawl.expressions import parse_filter
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.hostfacts.filter import parse_filter
 
 TABLE = pa.table(
     {
@@ -121,7 +121,8 @@ def test_what_is_not_known_does_not_match() -> None:
         ("host + 1 > 5", "is a text where a number is needed"),
         ("not prank10", "is a number where a truth is needed"),
         ("prank10 like '5'", "is a number where a text is needed"),
-        ("host like prank10", "LIKE takes a text"),
+        ("host like 5", "LIKE takes a text"),
+        ("'a' = hosst", "no column hosst"),
         ("prank10 > 5; DROP TABLE captures", "at '; DROP TABLE captures': cannot be read"),
         ("host = 'a' UNION SELECT 1", "at 'UNION SELECT 1': AND or OR is missing"),
         ("read_parquet('/etc/passwd')", "AND or OR is missing"),
@@ -139,6 +140,22 @@ def test_what_is_not_known_does_not_match() -> None:
 def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     with pytest.raises(UserInputError, match=said):
         parse_filter(text).over(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("bare", "quoted"),
+    [
+        ("host = a.example.com", "host = 'a.example.com'"),
+        ("host=b_c.org or prank10>5", "host = 'b_c.org' or prank10 > 5"),
+        ("not host in (a.example.com,b-c, x/y*2)", "not host in ('a.example.com', 'b-c', 'x/y*2')"),
+        ("host like %example%", "host like '%example%'"),
+        ("host >= 5xx and fetch_200>=10*10", "host >= '5xx' and fetch_200 >= 100"),
+        ("host between a and b", "host between 'a' and 'b'"),
+        ("host = host", '"host" = "host"'),
+    ],
+)
+def test_behind_a_comparison_a_text_needs_no_quotes(bare: str, quoted: str) -> None:
+    assert parse_filter(bare).over(TABLE) == parse_filter(quoted).over(TABLE)
 
 
 def test_a_long_row_of_conditions_is_read() -> None:

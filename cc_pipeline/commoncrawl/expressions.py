@@ -1,21 +1,22 @@
-"""A filter on facts: an expression over columns, in SQL's words and with its three truth values.
+"""The language of conditions, on captures and on facts of hosts: an expression over columns, in SQL's words and with
+its three truth values.
 
-It is read here and worked out by Arrow: no text of a person's ever becomes part of a query.
+It is read here and worked out by Arrow: no text of a person's ever becomes part of a query. Behind a comparison a text
+needs no quotes: ``mime=text/html``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final, Literal, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.hostfacts.datasets import no_such
+from cc_pipeline.errors import UserInputError, no_such
 
 Kind = Literal["number", "text", "truth"]
 
@@ -28,20 +29,27 @@ _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*)|(?P<sign><=|>=|<>|!=|==|[-=<>+*/(),]))'
 )
-_COMPARED: Final = {"=": "equal", "==": "equal", "<>": "not_equal", "!=": "not_equal", "<": "less", "<=": "less_equal",
+#: What can be a text without quotes, and what of that is a number.
+BARE: Final = re.compile(r"[A-Za-z0-9_./*%:+~?&#@$^-]+")
+NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+COMPARED: Final = {"=": "equal", "==": "equal", "<>": "not_equal", "!=": "not_equal", "<": "less", "<=": "less_equal",
                     ">": "greater", ">=": "greater_equal"}  # fmt: skip
 _COUNTED: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
-_WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "ilike", "true", "false"})
+#: Comparisons with a text that is no column's: ``value`` of the node.
+_WITH_TEXT: Final = frozenset({"like", "ilike", "starts_with", "match_substring"})
+WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "ilike", "true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """``call`` is what is done with the values of ``parts``, ``at`` where that stands in the text."""
+class Node:
+    """``call`` is what is done with the values of ``parts``, ``at`` where that stands in the text. ``perhaps`` is
+    something that can be read as an expression, and as the text that is its ``value``: what it is compared with says
+    which."""
 
     call: str
-    parts: tuple[_Node, ...] = ()
+    parts: tuple[Node, ...] = ()
     value: Any = None
-    at: int = 0
+    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +68,43 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition as a person typed it, and the columns that it names."""
+    """A condition as a person typed it, and the columns that it names; ``perhaps`` are names that may be texts."""
 
     text: str
     columns: tuple[str, ...]
-    _tree: _Node
+    tree: Node
+    perhaps: tuple[str, ...] = ()
+
+    def wrong(self, at: int, why: str) -> NoReturn:
+        """Raises ``UserInputError`` that shows the place."""
+        _wrong(self.text, at, why)
 
     def check(self, known: Mapping[str, pa.DataType]) -> None:
         """Raises ``UserInputError`` for a column that is not ``known``, naming those that are, and where values are
         compared or counted that cannot be."""
-        if _kind(self._tree, _Columns(self.text, known)) != "truth":
-            _wrong(self.text, 0, "is no condition: compare something, as in fetch_200 > 100")
+        columns = _Columns(self.text, known)
+        if _kind(_settled(self.tree, columns), columns) != "truth":
+            _wrong(self.text, 0, "is no condition: compare a column with something")
 
     def over(self, table: pa.Table) -> Matches:
         """Which rows of ``table`` match. Raises ``UserInputError`` as :meth:`check` does."""
-        schema = table.schema
-        self.check({name: schema.field(name).type for name in schema.names})
-        columns = _Columns(self.text, {name: schema.field(name).type for name in schema.names})
-        found = _worked_out(self._tree, table, columns)
-        truth = pa.repeat(found, table.num_rows) if isinstance(found, pa.Scalar) else found
-        truth = truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
+        truth = self.truth(table)
         return Matches(pc.fill_null(truth, False), truth.null_count)
+
+    def truth(self, table: pa.Table) -> pa.Array:
+        """Whether the condition is so, row by row; null where a column that it needs is. Raises as :meth:`check`."""
+        known = {field.name: field.type for field in table.schema}
+        self.check(known)
+        columns = _Columns(self.text, known)
+        found = _worked_out(_settled(self.tree, columns), table, columns)
+        truth = pa.repeat(found, table.num_rows) if isinstance(found, pa.Scalar) else found
+        return truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
 
 
 def parse_filter(text: str) -> Filter:
     """The condition in ``text``: columns, numbers, ``'text'``, ``true``, ``false``; ``= <> < <= > >=``, ``+ - * /``,
-    ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses.
+    ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses. What a
+    column is compared with may be a text without quotes.
 
     Raises ``UserInputError`` that says where the text is wrong.
     """
@@ -94,12 +113,15 @@ def parse_filter(text: str) -> Filter:
     reader = _Reader(text)
     tree = reader.either(0)
     reader.end()
-    return Filter(text.strip(), tuple(dict.fromkeys(_named(tree))), tree)
+    sure = tuple(dict.fromkeys(_named(tree)))
+    return Filter(text, sure, tree, tuple(name for name in dict.fromkeys(_named(tree, True)) if name not in sure))
 
 
-def _named(node: _Node) -> list[str]:
+def _named(node: Node, perhaps: bool = False) -> list[str]:
+    if node.call == "perhaps" and not perhaps:
+        return []
     own = [node.value] if node.call == "column" else []
-    return own + [name for part in node.parts for name in _named(part)]
+    return own + [name for part in node.parts for name in _named(part, perhaps)]
 
 
 def _wrong(text: str, at: int, why: str) -> NoReturn:
@@ -112,33 +134,34 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
-            if match is None or match.lastgroup is None:
-                start = at + len(text[at:]) - len(text[at:].lstrip())
-                _wrong(text, start, "cannot be read; see docs/facts.md for what a filter may say")
-            self.tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
-            at = match.end()
-        self.next = 0
+        self.end_of_last = 0
 
     def at(self) -> int:
-        return self.tokens[self.next][2] if self.next < len(self.tokens) else len(self.text)
+        """Where the next token begins."""
+        rest = self.text[self.end_of_last :]
+        return self.end_of_last + len(rest) - len(rest.lstrip())
+
+    def peek(self) -> tuple[str, str, int]:
+        """The next token: its kind (empty at the end), text and end."""
+        at = self.at()
+        if at == len(self.text):
+            return "", "", at
+        match = _TOKEN.match(self.text, at)
+        if match is None or match.lastgroup is None:
+            _wrong(self.text, at, "cannot be read; see docs/targets.md for what a condition may say")
+        return match.lastgroup, match[match.lastgroup], match.end()
 
     def word(self) -> str:
         """The next token as a keyword or sign; empty where it is neither."""
-        if self.next == len(self.tokens):
-            return ""
-        kind, token, _ = self.tokens[self.next]
-        return token if kind == "sign" else token.lower() if kind == "name" and token.lower() in _WORDS else ""
+        kind, token, _ = self.peek()
+        return token if kind == "sign" else token.lower() if kind == "name" and token.lower() in WORDS else ""
 
     def takes(self, *wanted: str) -> str:
         """The next token where it is one of these, which is then behind us."""
         found = self.word()
         if found not in wanted or not found:
             return ""
-        self.next += 1
+        self.end_of_last = self.peek()[2]
         return found
 
     def needs(self, wanted: str) -> None:
@@ -146,66 +169,81 @@ class _Reader:
             _wrong(self.text, self.at(), f"{wanted.upper()} is missing")
 
     def end(self) -> None:
-        if self.next < len(self.tokens):
+        if self.peek()[0]:
             _wrong(self.text, self.at(), "AND or OR is missing before it")
 
-    def either(self, depth: int) -> _Node:
+    def either(self, depth: int) -> Node:
         return self._joined(self.both, "or", depth)
 
-    def both(self, depth: int) -> _Node:
+    def both(self, depth: int) -> Node:
         return self._joined(self.negated, "and", depth)
 
-    def negated(self, depth: int) -> _Node:
+    def negated(self, depth: int) -> Node:
         at = self.at()
         if depth > _DEEPEST:
             _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
         if self.takes("not"):
-            return _Node("invert", (self.negated(depth + 1),), at=at)
+            return Node("invert", (self.negated(depth + 1),), at=at)
         return self.compared(depth)
 
-    def compared(self, depth: int) -> _Node:
+    def compared(self, depth: int) -> Node:
         left, at = self.sum(depth), self.at()
-        if sign := self.takes(*_COMPARED):
-            return _Node(_COMPARED[sign], (left, self.sum(depth)), at=at)
+        if sign := self.takes(*COMPARED):
+            return Node(COMPARED[sign], (left, self.operand(depth)), at=at)
         if self.takes("is"):
-            node = _Node("is_null", (left,), at=at)
+            node = Node("is_null", (left,), at=at)
             inverted = self.takes("not")
             self.needs("null")
-            return _Node("invert", (node,), at=at) if inverted else node
+            return Node("invert", (node,), at=at) if inverted else node
         inverted = self.takes("not")
         if self.takes("in"):
             node = self._in(left, at, depth)
         elif self.takes("between"):
-            low = self.sum(depth)
+            low = self.operand(depth)
             self.needs("and")
-            bounds = _Node("greater_equal", (left, low), at=at), _Node("less_equal", (left, self.sum(depth)), at=at)
-            node = _Node("and_kleene", bounds, at=at)
+            bounds = Node("greater_equal", (left, low), at=at), Node("less_equal", (left, self.operand(depth)), at=at)
+            node = Node("and_kleene", bounds, at=at)
         elif how := self.takes("like", "ilike"):
-            pattern = self.value(depth)
-            if pattern.call != "value" or not isinstance(pattern.value, str):
+            pattern = self.operand(depth)
+            if pattern.call not in ("value", "perhaps") or not isinstance(pattern.value, str):
                 _wrong(self.text, pattern.at, f"{how.upper()} takes a text, as in host LIKE '%.example.com'")
-            node = _Node(how, (left,), pattern.value, at)
+            node = Node(how, (left,), pattern.value, at)
         elif inverted:
             _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing behind NOT")
         else:
             return left
-        return _Node("invert", (node,), at=at) if inverted else node
+        return Node("invert", (node,), at=at) if inverted else node
 
-    def _in(self, left: _Node, at: int, depth: int) -> _Node:
+    def _in(self, left: Node, at: int, depth: int) -> Node:
         self.needs("(")
-        parts = [_Node("equal", (left, self.sum(depth)), at=at)]
+        parts = [Node("equal", (left, self.operand(depth)), at=at)]
         while self.takes(","):
-            parts.append(_Node("equal", (left, self.sum(depth)), at=at))
+            parts.append(Node("equal", (left, self.operand(depth)), at=at))
         self.needs(")")
-        return _Node("or_kleene", tuple(parts), at=at)
+        return Node("or_kleene", tuple(parts), at=at)
 
-    def sum(self, depth: int) -> _Node:
+    def operand(self, depth: int) -> Node:
+        """What something is compared with: counted, or a text that may stand without quotes."""
+        at = self.at()
+        match = BARE.match(self.text, at)
+        if match is None or match[0].lower() in WORDS or NUMBER.fullmatch(match[0]):
+            return self.sum(depth)
+        try:
+            counted = self.sum(depth)
+        except UserInputError:
+            counted = None
+        if counted is None or self.end_of_last < match.end():
+            self.end_of_last = match.end()
+            return Node("value", value=match[0], at=at)
+        return Node("perhaps", (counted,), match[0], at) if self.end_of_last == match.end() else counted
+
+    def sum(self, depth: int) -> Node:
         return self._row(self.product, {"+": "add", "-": "subtract"}, depth)
 
-    def product(self, depth: int) -> _Node:
+    def product(self, depth: int) -> Node:
         return self._row(self.value, {"*": "multiply", "/": "divide"}, depth)
 
-    def value(self, depth: int) -> _Node:
+    def value(self, depth: int) -> Node:
         at = self.at()
         if depth > _DEEPEST:
             _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
@@ -214,18 +252,18 @@ class _Reader:
             self.needs(")")
             return inner
         if self.takes("-"):
-            return _Node("negate", (self.value(depth + 1),), at=at)
+            return Node("negate", (self.value(depth + 1),), at=at)
         if truth := self.takes("true", "false"):
-            return _Node("value", value=truth == "true", at=at)
-        if self.next == len(self.tokens) or self.word():
+            return Node("value", value=truth == "true", at=at)
+        kind, token, end = self.peek()
+        if not kind or self.word():
             _wrong(self.text, at, "a column, a number or a text is missing")
-        kind, token, _ = self.tokens[self.next]
-        self.next += 1
+        self.end_of_last = end
         if kind == "number":
-            return _Node("value", value=self._number(token, at), at=at)
+            return Node("value", value=self._number(token, at), at=at)
         if kind == "text":
-            return _Node("value", value=token[1:-1].replace("''", "'"), at=at)
-        return _Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=at)
+            return Node("value", value=token[1:-1].replace("''", "'"), at=at)
+        return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=at)
 
     def _number(self, token: str, at: int) -> int | float:
         if not token.isdigit():
@@ -234,7 +272,7 @@ class _Reader:
             _wrong(self.text, at, "is a larger number than any fact")
         return int(token)
 
-    def _row(self, part: Callable[[int], _Node], signs: Mapping[str, str], depth: int) -> _Node:
+    def _row(self, part: Callable[[int], Node], signs: Mapping[str, str], depth: int) -> Node:
         """Parts that are counted together, from left to right."""
         node = part(depth)
         for _ in range(_DEEPEST):
@@ -242,16 +280,16 @@ class _Reader:
             sign = self.takes(*signs)
             if not sign:
                 return node
-            node = _Node(signs[sign], (node, part(depth)), at=at)
+            node = Node(signs[sign], (node, part(depth)), at=at)
         _wrong(self.text, self.at(), f"counts more than {_DEEPEST} things together")
 
-    def _joined(self, part: Callable[[int], _Node], word: str, depth: int) -> _Node:
+    def _joined(self, part: Callable[[int], Node], word: str, depth: int) -> Node:
         """Conditions of which all (``and``) or any (``or``) must be true: side by side, however many there are."""
         at = self.at()
         parts = [part(depth)]
         while self.takes(word):
             parts.append(part(depth))
-        return parts[0] if len(parts) == 1 else _Node(f"{word}_kleene", tuple(parts), at=at)
+        return parts[0] if len(parts) == 1 else Node(f"{word}_kleene", tuple(parts), at=at)
 
 
 class _Columns:
@@ -264,7 +302,7 @@ class _Columns:
         for name in known:
             self._folded.setdefault(name.lower(), []).append(name)
 
-    def name(self, node: _Node) -> str:
+    def name(self, node: Node) -> str:
         wanted: str = node.value
         if wanted in self.known:
             return wanted
@@ -273,7 +311,11 @@ class _Columns:
             return alike[0]
         _wrong(self.text, node.at, no_such("column", wanted, self.known))
 
-    def kind(self, node: _Node) -> Kind:
+    def has(self, name: str) -> bool:
+        """Whether that is the name of one."""
+        return name in self.known or len(self._folded.get(name.lower(), [])) == 1
+
+    def kind(self, node: Node) -> Kind:
         name = self.name(node)
         stored = self.known[name]
         if pa.types.is_boolean(stored):
@@ -285,7 +327,20 @@ class _Columns:
         _wrong(self.text, node.at, f"the column {name} is of the type {stored}, which no filter compares")
 
 
-def _kind(node: _Node, columns: _Columns) -> Kind:
+def _settled(node: Node, columns: _Columns) -> Node:
+    """The same with each ``perhaps`` settled: a column's name is the column, else beside a text it is a text."""
+    if node.call in COMPARED.values() and node.parts[1].call == "perhaps":
+        left, right = node.parts[0], node.parts[1]
+        named = right.parts[0].call == "column" and columns.has(right.parts[0].value)
+        if not named and left.call != "value" and _kind(_settled(left, columns), columns) == "text":
+            right = Node("value", value=right.value, at=right.at)
+        return replace(node, parts=(_settled(left, columns), _settled(right, columns)))
+    if node.call == "perhaps":
+        return _settled(node.parts[0], columns)
+    return replace(node, parts=tuple(_settled(part, columns) for part in node.parts)) if node.parts else node
+
+
+def _kind(node: Node, columns: _Columns) -> Kind:
     """What an expression gives. Raises ``UserInputError`` where kinds do not go together."""
     if node.call == "column":
         return columns.kind(node)
@@ -298,14 +353,14 @@ def _kind(node: _Node, columns: _Columns) -> Kind:
         return _only("number", kinds, node, columns)
     if node.call in ("and_kleene", "or_kleene", "invert"):
         return _only("truth", kinds, node, columns)
-    if node.call in ("like", "ilike"):
+    if node.call in _WITH_TEXT:
         _only("text", kinds, node, columns)
     elif kinds[0] != kinds[1]:
         _wrong(columns.text, node.at, f"a {kinds[0]} is compared with a {kinds[1]}")
     return "truth"
 
 
-def _only(wanted: Kind, kinds: Sequence[Kind], node: _Node, columns: _Columns) -> Kind:
+def _only(wanted: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) -> Kind:
     for part, kind in zip(node.parts, kinds, strict=True):
         if kind != wanted:
             _wrong(columns.text, part.at, f"is a {kind} where a {wanted} is needed")
@@ -318,7 +373,7 @@ def _like(pattern: str) -> str:
     return rf"(?s)\A{''.join(signs.get(letter) or re.escape(letter) for letter in pattern)}\z"
 
 
-def _worked_out(node: _Node, table: pa.Table, columns: _Columns) -> Any:
+def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call == "column":
         found = table[columns.name(node)]
         if pa.types.is_floating(found.type):
@@ -329,6 +384,8 @@ def _worked_out(node: _Node, table: pa.Table, columns: _Columns) -> Any:
     parts = [_worked_out(part, table, columns) for part in node.parts]
     if node.call in ("like", "ilike"):
         return pc.match_substring_regex(parts[0], _like(node.value), ignore_case=node.call == "ilike")
+    if node.call in _WITH_TEXT:
+        return getattr(pc, node.call)(parts[0], node.value)
     if node.call in ("and_kleene", "or_kleene"):
         return reduce(getattr(pc, node.call), parts)
     if node.call in _COUNTED.values() or node.call == "negate":
@@ -338,7 +395,7 @@ def _worked_out(node: _Node, table: pa.Table, columns: _Columns) -> Any:
             zero = pc.equal(parts[1], 0.0)
             parts[1] = pc.if_else(zero, pa.scalar(None, pa.float64()), parts[1])
         return _known(getattr(pc, node.call)(*parts))
-    if node.call in _COMPARED.values() and any(pa.types.is_floating(part.type) for part in parts):
+    if node.call in COMPARED.values() and any(pa.types.is_floating(part.type) for part in parts):
         parts = [_double(part) for part in parts]
     return getattr(pc, node.call)(*parts)
 
