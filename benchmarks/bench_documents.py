@@ -31,6 +31,7 @@ from publicsuffixlist import PublicSuffixList
 from benchmarks.article_weights import cross_validated
 from benchmarks.article_weights import pages as gold_pages
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
+from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.documents.about.author import author
 from cc_pipeline.documents.about.marks import Marks, Metas
@@ -398,6 +399,7 @@ def main() -> None:
     price_of_facts(report, pages, asked.repeats)
     bench_main_content(report, max(1, asked.repeats // 2))
     bench_signals(report, asked.repeats)
+    bench_structure(report)
     bench_odd_pages(report)
     bench_charset(report, asked.repeats)
     bench_feeds(report, asked.repeats)
