@@ -249,7 +249,10 @@ class Lake:
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
-        found = self._standings.numbers(table, names, version)
+        try:
+            found = self._standings.numbers(table, names, version)
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
         return {name: digest_from_int(found[name]) if name in found else None for name in names}
 
     def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str] | None:

@@ -34,8 +34,7 @@ _BATCH_ROWS: Final = 1 << 16
 _BUFFER: Final = 4 << 20
 _NO_LOG: Final = (OSError, pa.ArrowException, ValueError, KeyError)
 
-#: What a checkpoint or the commits behind it say under names: the last number, and ``None`` where it is there no more,
-#: because a fold has moved it (``standings.py``).
+#: Numbers by name; ``None`` where it is known that there is none.
 _Said = dict[str, int | None]
 
 
@@ -46,7 +45,7 @@ class _State:
 
     checkpoint: int
     version: int
-    tail: _Said = field(default_factory=dict)
+    tail: dict[str, int] = field(default_factory=dict)
     kept: _Said = field(default_factory=dict)
     whole: bool = False
 
@@ -98,24 +97,23 @@ class TransactionLog:
             return None
         try:
             with ThreadPoolExecutor(_AHEAD) as pool:
-                commits = pool.map(self._of_commit, range(before + 1, now + 1))
-                # a fold moves digests; what they say stays
-                return {name for own in commits for name, number in own.items() if number is not None}
+                commits = pool.map(self.of_commit, range(before + 1, now + 1))
+                return {name for own in commits for name in own}
         except _NO_LOG:
             return None
 
-    def count(self, version: int) -> int | None:
-        """How many names the checkpoint of ``version`` has that no commit behind it names."""
-        try:
-            state = self._at(version)
-            return None if state is None else sum(len(names) for names, _ in self._checkpointed(state))
-        except _NO_LOG:
-            return None
-
-    def settled(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]] | None:
-        """As :meth:`every`, but for the names that commits behind the newest checkpoint name."""
-        state = self._at(version)
-        return None if state is None else self._checkpointed(state)
+    def checkpointed(self) -> int:
+        """How many transactions the newest checkpoint has, by its footer. Raises ``OSError``, ``pa.ArrowException`` or
+        ``ValueError`` where it cannot be read."""
+        version = self.checkpoint()
+        if version < 0:
+            return 0
+        with self._files.open_input_file(f"{self._log}/{version:020}.checkpoint.parquet") as file:
+            footer = pq.ParquetFile(file, pre_buffer=False).metadata
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+        named = [column for column in columns if column.path_in_schema == "txn.appId"]
+        return sum(one.num_values - (one.statistics.null_count if one.is_stats_set else 0) for one in named)
 
     def _at(self, version: int) -> _State | None:
         """The state at ``version``, going on from one that is known where that is shorter."""
@@ -124,7 +122,7 @@ class TransactionLog:
         before = max((known for known in self._known if known <= version), default=None)
         state = None if before is None else self._known[before]
         if state is None or version - state.version > _LONGEST_TAIL or len(state.tail) > _LONG_TAIL:
-            newest = self._checkpoint()
+            newest = self.checkpoint()
             if newest <= version and (state is None or newest > state.version):
                 state = _State(newest, newest)
         if state is None:
@@ -133,7 +131,7 @@ class TransactionLog:
             return None
         tail = dict(state.tail)
         for number in range(state.version + 1, version + 1):
-            tail |= self._of_commit(number)
+            tail |= self.of_commit(number)
         found = _State(state.checkpoint, version, tail, state.kept, state.whole)
         self._known[version] = found
         for old in sorted(self._known)[:-_REMEMBERED]:
@@ -145,7 +143,7 @@ class TransactionLog:
         wanted = pa.array(names, pa.string())
         every: _Said | None = {}
         found: _Said = dict.fromkeys(names)
-        for own, numbers in self._of_checkpoint(state.checkpoint):
+        for own, numbers in self.of_checkpoint(state.checkpoint):
             if every is not None:
                 every |= zip(own.to_pylist(), numbers.to_pylist(), strict=True)
                 if len(every) > _FEW:
@@ -156,17 +154,13 @@ class TransactionLog:
         state.kept = state.kept | found if every is None else every
 
     def _every(self, state: _State) -> Iterator[tuple[pa.Array, pa.Array]]:
-        yield from self._checkpointed(state)
-        said = {name: number for name, number in state.tail.items() if number is not None}
-        yield pa.array(said.keys(), pa.string()), pa.array(said.values(), pa.int64())
-
-    def _checkpointed(self, state: _State) -> Iterator[tuple[pa.Array, pa.Array]]:
         behind = pa.array(state.tail.keys(), pa.string())
-        for names, numbers in self._of_checkpoint(state.checkpoint):
+        for names, numbers in self.of_checkpoint(state.checkpoint):
             old = pc.invert(pc.is_in(names, value_set=behind))
             yield names.filter(old), numbers.filter(old)
+        yield pa.array(state.tail.keys(), pa.string()), pa.array(state.tail.values(), pa.int64())
 
-    def _checkpoint(self) -> int:
+    def checkpoint(self) -> int:
         """The version of the newest checkpoint, -1 where there is none."""
         path = f"{self._log}/_last_checkpoint"
         try:
@@ -178,7 +172,8 @@ class TransactionLog:
             raise ValueError("a checkpoint in parts")
         return int(named["version"])
 
-    def _of_checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+    def of_checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """The names in the checkpoint of ``version`` (-1: none), with their numbers, batch by batch."""
         if version < 0:
             return
         path = f"{self._log}/{version:020}.checkpoint.parquet"
@@ -188,17 +183,15 @@ class TransactionLog:
                 rows = batch.column(0).drop_null()
                 names, numbers = rows.field("appId"), rows.field("version")
                 here = pc.is_valid(names)
-                if rows.type.get_field_index("lastUpdated") >= 0:
-                    # only a fold writes the time: of what it moves
-                    here = pc.and_(here, pc.is_null(rows.field("lastUpdated")))
                 yield names.filter(here), numbers.filter(here)
 
-    def _of_commit(self, version: int) -> _Said:
-        found: _Said = {}
+    def of_commit(self, version: int) -> dict[str, int]:
+        """The transactions of one commit."""
+        found: dict[str, int] = {}
         with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
             for line in file.read().splitlines():
                 # most lines are about files, and some are long
                 if line.startswith(b'{"txn"'):
                     action = json.loads(line)["txn"]
-                    found[action["appId"]] = action["version"] if action.get("lastUpdated") is None else None
+                    found[action["appId"]] = action["version"]
         return found

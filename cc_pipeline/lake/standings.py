@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from cc_pipeline.lake.digests import numbers_of_texts, spread
+from cc_pipeline.lake.folded import ANCHOR, Folded, but_for
 from cc_pipeline.lake.log import TransactionLog
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Standings:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._logs: dict[str, TransactionLog] = {}
+        self._folds: dict[str, Folded] = {}
 
     def log(self, table: str) -> TransactionLog:
         """The transactions in the log of ``table``."""
@@ -43,44 +45,76 @@ class Standings:
             self._logs[table] = TransactionLog(self._lake.file_system(), folder)
         return self._logs[table]
 
+    def _folded(self, table: str) -> Folded:
+        if table not in self._folds:
+            folder = self._lake.address(table).removeprefix("s3://")
+            self._folds[table] = Folded(self._lake.file_system(), folder)
+        return self._folds[table]
+
     def numbers(self, table: str, names: Collection[str], version: int | None) -> dict[str, int]:
-        """The numbers of those of ``names`` that have one, as of ``version`` (default: now)."""
+        """The numbers of those of ``names`` that have one, as of ``version`` (default: now).
+
+        Raises one of ``UNREADABLE``.
+        """
         handle = self._lake.open(self._lake.specs[table])
         if handle is None or (version is not None and version < 0):
             return {}
         wanted = handle.version() if version is None else version
-        found = self.log(table).find(wanted, names)
+        found = self.log(table).find(wanted, [*names, ANCHOR])
         if found is None:
             then = handle if wanted == handle.version() else self._lake.open(self._lake.specs[table], wanted)
-            asked = {} if then is None else {name: then.transaction_version(name) for name in names}
+            asked = {} if then is None else {name: then.transaction_version(name) for name in [*names, ANCHOR]}
             found = {name: number for name, number in asked.items() if number is not None}
+        anchor = found.pop(ANCHOR, None)
+        if anchor is not None:
+            found |= self._folded(table).find(anchor, [name for name in names if name not in found])
         return found
 
-    def every(self, table: str, version: int | None = None, starting: str = "") -> Iterator[Standing] | None:
-        """All names in a table that begin with ``starting``, with their numbers, in no order, batch by batch; ``None``
-        where the log does not tell.
+    def every(
+        self, table: str, version: int | None = None, starting: str = "", but: Collection[str] = ()
+    ) -> Iterator[Standing] | None:
+        """All names in a table that begin with ``starting``, with their numbers, in no order, batch by batch; without
+        folded files whose ``content`` is in ``but``. ``None`` where the log does not tell.
 
-        The iterator raises one of ``UNREADABLE``.
+        Raises one of ``UNREADABLE``, as its iterator does.
         """
         handle = self._lake.open(self._lake.specs[table])
         if handle is None or (version is not None and version < 0):
             return iter(())
-        found = self.log(table).every(handle.version() if version is None else version)
-        return None if found is None else (starting_with(*one, starting) for one in found)
+        wanted = handle.version() if version is None else version
+        in_log = self.log(table).every(wanted)
+        return None if in_log is None else self._every(table, wanted, starting, but, in_log)
+
+    def _every(
+        self, table: str, version: int, starting: str, but: Collection[str], in_log: Iterator[Standing]
+    ) -> Iterator[Standing]:
+        anchor = self._anchor(table, version)
+        newer: list[pa.Array] = []
+        for names, numbers in but_for(in_log, pa.array([ANCHOR])):
+            mine = starting_with(names, numbers, starting)
+            if anchor is not None:
+                newer.append(mine[0])
+            yield mine
+        folded = but_for(self._folded(table).every(anchor, starting, but), pa.chunked_array(newer, pa.string()))
+        yield from (starting_with(*one, starting) for one in folded)
+
+    def _anchor(self, table: str, version: int) -> int | None:
+        return (self.log(table).find(version, [ANCHOR]) or {}).get(ANCHOR)
 
     def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
         """The names that begin with ``starting`` and do not have the same number in all of ``tables``, at ``versions``
         (default: now); ``None`` where a log does not tell.
 
-        However many names there are, it holds those that differ and some others. Raises one of ``UNREADABLE``.
+        Folded files that all tables have are not read. However many names there are, it holds those that differ and
+        some others. Raises one of ``UNREADABLE``.
         """
-
-        def of(table: str) -> Iterator[Standing] | None:
-            return self.every(table, versions.get(table), starting)
-
+        at = {table: versions.get(table, self._lake.version(table)) for table in tables}
+        in_all = set.intersection(
+            *({file.content for file in self._folded(table).files(self._anchor(table, at[table]))} for table in tables)
+        )
         sums = []
         for table in tables:
-            every = of(table)
+            every = self.every(table, at[table], starting, in_all)
             if every is None:
                 return None
             sums.append(_sums(every))
@@ -89,14 +123,13 @@ class Standings:
             unequal |= one != other
         if not unequal.any():
             return []
-        found: list[dict[str, int]] = []
+        maybe: set[str] = set()
         for table in tables:
-            mine: dict[str, int] = {}
-            for names, numbers in of(table) or ():
-                chosen = pa.array(unequal[_places(numbers_of_texts(names))])
-                mine |= zip(names.filter(chosen).to_pylist(), numbers.filter(chosen).to_pylist(), strict=True)
-            found.append(mine)
-        return sorted(name for name in set().union(*found) if len({one.get(name) for one in found}) > 1)
+            for names, _ in self.every(table, at[table], starting, in_all) or ():
+                maybe.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
+        # a name may stand in the log of one table, and folded in another
+        found = [self.numbers(table, maybe, at[table]) for table in tables]
+        return sorted(name for name in maybe if len({one.get(name) for one in found}) > 1)
 
 
 def starting_with(names: pa.Array, numbers: pa.Array, starting: str) -> Standing:

@@ -1,4 +1,4 @@
-"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more.
+"""Upkeep: merges small files, folds digests, and deletes superseded files when no reader can need them any more.
 
 One process merges at a time: a lock among those of a home, a lease among homes on one lake.
 """
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions
@@ -41,6 +42,8 @@ RETENTION_HOURS = 168
 #: What is left is done by the next ones, and by upkeep.
 _MOST_BYTES = 512 << 20
 _SECONDS = 30
+#: Digests of a table's log that a publication folds at most.
+_MOST_FOLDED = 100_000
 #: What a publication does of files that lack added columns: readers open all files' footers while there are any.
 _MOST_BYTES_EVENED = 64 << 20
 _MOST_FOOTERS = 500
@@ -68,11 +71,16 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     lake = workspace.lake
     go_on(workspace)
     merged = _merge(workspace, Bounds(max_files), wait=True)
+    for name in merged:
+        fold(lake, name)
     if workspace.settings.publish != "none":
         publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+    deleted["folded digests"] = sum(
+        sweep_folded(lake, spec.name, max(retention_hours, RETENTION_FLOOR_HOURS)) for spec in TABLES
+    )
     deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
@@ -86,7 +94,9 @@ def merge_and_publish(workspace: Workspace) -> Publication:
     merged: what there is was published then.
     """
     try:
-        _merge(workspace, Bounds(most_bytes=_MOST_BYTES, until=time.monotonic() + _SECONDS), wait=False)
+        merged = _merge(workspace, Bounds(most_bytes=_MOST_BYTES, until=time.monotonic() + _SECONDS), wait=False)
+        for name in merged:
+            fold(workspace.lake, name, most=_MOST_FOLDED)
     except EnvironmentFault:
         publish_warehouse(workspace)
         raise

@@ -72,13 +72,13 @@ def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.
     names = [f"slice:s{n:02d}" for n in range(40)]
     log.find(103, names[:1])
     read: list[int] = []
-    of_commit = TransactionLog._of_commit
+    of_commit = TransactionLog.of_commit
 
-    def counted(self: TransactionLog, version: int) -> dict[str, int | None]:
+    def counted(self: TransactionLog, version: int) -> dict[str, int]:
         read.append(version)
         return of_commit(self, version)
 
-    monkeypatch.setattr(TransactionLog, "_of_commit", counted)
+    monkeypatch.setattr(TransactionLog, "of_commit", counted)
     assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
     assert read == [104]
     assert log.find(103, names) is not None
@@ -89,13 +89,13 @@ def test_of_a_large_checkpoint_what_was_asked_for_is_read_once(lake: Lake, monke
     monkeypatch.setattr(log_module, "_FEW", 5)
     log = TransactionLog(lake.file_system(), lake.address("rows"))
     read: list[int] = []
-    of_checkpoint = TransactionLog._of_checkpoint
+    of_checkpoint = TransactionLog.of_checkpoint
 
     def counted(self: TransactionLog, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         read.append(version)
         return of_checkpoint(self, version)
 
-    monkeypatch.setattr(TransactionLog, "_of_checkpoint", counted)
+    monkeypatch.setattr(TransactionLog, "of_checkpoint", counted)
     for version in (103, 104, 103):
         names = ["slice:s20", "slice:s21", "slice:nobody", "slice:s23"]
         assert log.find(version, names) == one_by_one(lake.address("rows"), version, names)
