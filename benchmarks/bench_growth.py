@@ -27,7 +27,7 @@ from benchmarks.report import FULL, Report, sized, spread
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 
-PARTS = ("same", "rows", "slices", "captures", "members")
+PARTS = ("same", "rows", "slices", "captures", "members", "many")
 #: Of the short form: the others take the way of rows again.
 SHORT_PARTS = ("rows", "captures", "members")
 _ROOT = Path(__file__).parent.parent
@@ -40,19 +40,20 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """To what homes grow: (slices, rows of each), captures of a target, members of a set."""
+    """To what homes grow: (slices, rows of each), captures of a target, members of a set, slices of a row each."""
 
     rows: tuple[int, int]
     slices: tuple[int, int]
     captures: tuple[int, int]
     members: tuple[int, int]
+    many: tuple[int, int]
 
 
 YOUNG = sized((2, 10), (10, 100))
 SIZES = sized(
-    Sizes((2, 10), (2, 10), (2_000, 2_000), (4, 4)),
-    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000)),
-    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000)),
+    Sizes((2, 10), (2, 10), (2_000, 2_000), (4, 4), (10, 20)),
+    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000), (10, 100_000)),
+    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000), (10, 1_000_000)),
 )
 
 
@@ -147,6 +148,28 @@ def bench_members(bench: Bench) -> None:
         "members_added_over_lone", here["added_s"] / here["lone_s"], None, 2, higher_is_better=False, note=note
     )
     bench.report.figure("members_peak_mb", here["peak_mb"], higher_is_better=False, unit="MB", note=f"{many:,} members")
+
+
+def bench_many(bench: Bench) -> None:
+    """So many slices that what each leaves in a log counts: a new slice, publication, a run with nothing to do."""
+    found = {}
+    for slices in SIZES.many:
+        home = bench.folder / f"many-{slices}"
+        _run("grow-many", bench.bucket, home, "--slices", str(slices))
+        found[slices] = {
+            k: v for step in ("ask", "again") for k, v in json.loads(_run(step, bench.bucket, home)).items()
+        }
+        shutil.rmtree(home)
+    few, many = SIZES.many
+    there, here = found[few], found[many]
+    for step in ("pages", "publish", "noop"):
+        name = f"{step}_cpu_s"
+        note = f"{many:,} slices: processor {here[name]:.2f} s; {few:,}: {there[name]:.2f} s"
+        times = here[name] / there[name]
+        bench.report.figure(f"many_{step}_over_young", times, None, 2, higher_is_better=False, note=note)
+    note = f"{many:,} slices; {few:,}: {there['peak_mb']:.0f} MB"
+    more = here["peak_mb"] - there["peak_mb"]
+    bench.report.figure("many_more_mb", more, None, 150, higher_is_better=False, unit="MB", note=note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +284,7 @@ _BENCHES: dict[str, Callable[[Bench], None]] = {
     "slices": bench_slices,
     "captures": bench_captures,
     "members": bench_members,
+    "many": bench_many,
 }
 
 

@@ -27,6 +27,7 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.digests import digest_to_int, input_digest
+from cc_pipeline.lake.folding import fold
 from cc_pipeline.lake.lake import AFTER_COMMIT, WRITER
 from cc_pipeline.lake.layout import FILE_BYTES
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
@@ -88,7 +89,7 @@ def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: boo
 
 def grow_many(workspace: Workspace, slices: int) -> None:
     """A harvested home with the template's pages, and ``slices`` more slices of a row each, of targets in up to 100
-    crawls. All of a crawl are in one commit. With a commit for each some 20 of them, a home has as many digests."""
+    crawls. All of a crawl are in one commit, and digests are folded, as upkeep leaves them."""
     harvest(workspace)
     extract(workspace, parse_target(TEMPLATE))
     crawls = min(_MANY_CRAWLS, max(1, slices // 10))
@@ -100,6 +101,10 @@ def grow_many(workspace: Workspace, slices: int) -> None:
             row = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}).slice(0, 1)
             for number in range(crawls):
                 _append(workspace, stage, table, row, [Slice(_crawl(number), slug) for slug in slugs])
+            handle = workspace.lake.open(workspace.lake.specs[table])
+            assert handle is not None
+            handle.create_checkpoint()
+            fold(workspace.lake, table)
 
 
 def _crawl(number: int) -> str:
