@@ -44,8 +44,6 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Bytes of captures that are kept, and sorted, in memory: others are on their way at the same time.
-_CAPTURES_IN_MEMORY = 32 << 20
 #: Columns of records that say how slices stand.
 _STANDING = [
     *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
@@ -337,7 +335,7 @@ def _listed(crawl: str) -> str | None:
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
     """The captures of ``targets`` in the order of their places, and these."""
     schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
-    captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch, _CAPTURES_IN_MEMORY)
+    captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
     for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
         captures.add(batch)
     found = PlacesFound()

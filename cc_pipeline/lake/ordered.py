@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from cc_pipeline.errors import disk_trouble
 
 #: Bytes of rows that are kept, and sorted, in memory.
-IN_MEMORY = 64 << 20
+IN_MEMORY = 32 << 20
 #: Rows of a batch that is given back, and bytes of one of several rows.
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 4 << 20

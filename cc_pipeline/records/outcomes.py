@@ -63,9 +63,13 @@ class Outcomes:
         return [row for row in range(self._rows) if self.name(row) not in self.of]
 
     def carried_on(self, captures: pa.Table) -> Outcomes:
-        """Those of ``captures``, which begin with the rows of these that have no outcome yet."""
+        """Those of ``captures``, which begin with the rows of these that have no outcome yet; these end with it."""
+        carried = len(self.rows_without())
+        # as Python objects, two groups at once would be the most memory that a fetch takes
+        for ended in (self.of, self.wanted, self.columns):
+            ended.clear()
         following = Outcomes(captures)
-        following._carried = len(self.rows_without())
+        following._carried = carried
         following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
         following._before = {name: row for name, row in self._before.items() if name in following.wanted}
         return following

@@ -31,7 +31,6 @@ def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) ->
     """Has captures worked on so many at a time, and rows sorted on disk."""
     patched.setattr(fetch_stage, "RecordOptions", partial(RecordOptions, group=captures))
     patched.setattr("cc_pipeline.lake.ordered.IN_MEMORY", in_memory)
-    patched.setattr(fetch_stage, "_CAPTURES_IN_MEMORY", in_memory)
 
 
 #: What differs from run to run, also of what a fetch notes.
