@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,14 @@ _SENTENCES = {
 }
 
 
+def by_subsets(targets: Iterable[Target], default: Sequence[str]) -> dict[tuple[str, ...], list[Target]]:
+    """The targets by the subsets of a crawl that each means."""
+    found: dict[tuple[str, ...], list[Target]] = {}
+    for target in targets:
+        found.setdefault(target.subsets(default), []).append(target)
+    return found
+
+
 def version_of(definition: str) -> str:
     """Short hash of a definition and of the rules of this module."""
     return hashlib.sha256(f"{RULES}\n{definition}".encode()).hexdigest()[:12]
@@ -184,6 +193,10 @@ class Target:
         from cc_pipeline.commoncrawl.filters import parse_condition  # noqa: PLC0415  # needs Arrow
 
         return parse_condition(self.where) if self.where else None
+
+    def subsets(self, default: Sequence[str]) -> tuple[str, ...]:
+        """The subsets of a crawl that its condition names, else the ``default``."""
+        return (self.condition.subsets if self.condition else ()) or tuple(default)
 
     def where_too(self, where: str) -> Target:
         """The same with one more condition: another target, with another slug. Raises ``UserInputError``."""

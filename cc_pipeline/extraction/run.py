@@ -234,9 +234,8 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Cra
     meant = definitions.meant(workspace.lake, targets)
     versions = {part.slug: part.version for parts in meant.values() for part in parts}
     sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
-    asked = expand(
-        workspace, crawl, [*meant], parts={slug: [part.slug for part in parts] for slug, parts in meant.items()}
-    )
+    own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}
+    asked = expand(workspace, crawl, [*meant], parts=own, where={target.slug: target.where for target in targets})
     wanted = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in asked.slices}
     return _looked(workspace, asked, wanted)
 

@@ -6,12 +6,14 @@ A large set is many slices, and each subset of a crawl is another; nothing betwe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.filters import parse_condition
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, subsets_in, with_subset
+from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.plan import Wanted
 from cc_pipeline.lake import target_definitions as definitions
@@ -73,26 +75,31 @@ def expand(
     slugs: Sequence[str],
     subsets: Iterable[str] | None = None,
     parts: Mapping[str, Sequence[str]] | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> Asked:
-    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: the settings'). ``parts`` are the slugs that
-    define each (default: as they are registered).
+    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: those that its condition names, else the
+    settings'). ``parts`` are the slugs that define each, ``where`` their conditions (default: as they are registered).
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    asked = subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets)
-    others = [subset for subset in subsets_in(crawl, SUBSETS) if subset not in asked]
+    asked = dict.fromkeys(slugs, subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets))
+    if where is None:
+        texts = definitions.definitions(workspace.lake, [slug for slug in slugs if WHERE_SLUG in slug])
+        where = {slug: text.partition(" where ")[2] for slug, text in texts.items()}
+    for slug, text in where.items():
+        if subsets is None and text and (named := parse_condition(text).subsets):
+            asked[slug] = subsets_in(crawl, named)
     parts = definitions.parts_of(workspace.lake, slugs) if parts is None else parts
 
-    def slices(of: Sequence[str]) -> dict[str, tuple[Slice, ...]]:
-        chosen = tuple(of)
+    def slices(of: Callable[[str], Iterable[str]]) -> dict[str, tuple[Slice, ...]]:
         return {
-            slug: tuple(Slice(crawl, with_subset(p, s)) for s in chosen for p in own) for slug, own in parts.items()
+            slug: tuple(Slice(crawl, with_subset(p, s)) for s in of(slug) for p in own) for slug, own in parts.items()
         }
 
-    beside = slices(others)
+    beside = slices(lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in asked[slug]])
     here = LOCATE.made_from(workspace.lake, [one for own in beside.values() for one in own])
     there = {slug: tuple(one for one in own if here[one] not in (None, GONE)) for slug, own in beside.items()}
-    return Asked(crawl, slices(asked), there)
+    return Asked(crawl, slices(lambda slug: asked[slug]), there)
 
 
 def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Slice]:

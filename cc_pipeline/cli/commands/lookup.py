@@ -251,6 +251,7 @@ def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harv
     Writes what the look-up cost to standard error.
     """
     from cc_pipeline.cli.capture_output import SCHEMA
+    from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.index.lookup import look_up
 
     settings = question.settings
@@ -258,14 +259,18 @@ def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harv
     # a harvest has bars of its own
     sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
     with progress_bars():
-        found = look_up(crawl, settings.subsets, question.targets, sources, via=settings.via)
-    tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
+        answers = [
+            look_up(crawl, subsets, some, sources, via=settings.via)
+            for subsets, some in by_subsets(question.targets, settings.subsets).items()
+        ]
+    found = {slug: table for answer in answers for slug, table in answer.captures.items()}
+    tables = [_named(target, found[target.slug]).select(SCHEMA.names) for target in question.targets]
     captures = sum(table.num_rows for table in tables)
     notice(
-        f"{crawl}: {captures:,} captures; {found.requests:,} requests, {human_bytes(found.bytes)}, "
-        f"{time.monotonic() - started:.1f} s"
+        f"{crawl}: {captures:,} captures; {sum(one.requests for one in answers):,} requests, "
+        f"{human_bytes(sum(one.bytes for one in answers))}, {time.monotonic() - started:.1f} s"
     )
-    for note in found.notes:
+    for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         notice(f"{crawl}: {note}")
     return tables
 

@@ -64,6 +64,7 @@ def plan(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
         # after the mistakes in values, which are told at once
+        from cc_pipeline.commoncrawl.target import by_subsets
         from cc_pipeline.extraction.run import look_for
         from cc_pipeline.extraction.shortest import said, short_ways
         from cc_pipeline.index.lookup import price_lookup
@@ -76,13 +77,14 @@ def plan(
                 continue
             look = look_for(question.workspace, one, here.targets)
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            found = price_lookup(one, settings.subsets, here.targets, sources, via=settings.via)
-            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-            rows.append(
-                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
-                 _seconds(settings, found.requests), found.why)
-            )  # fmt: skip
-            notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
+            for subsets, some in by_subsets(here.targets, settings.subsets).items():
+                found = price_lookup(one, subsets, some, sources, via=settings.via)
+                likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+                rows.append(
+                    (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
+                     _seconds(settings, found.requests), found.why)
+                )  # fmt: skip
+                notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
             notes += said(short_ways(question.workspace, [look], here.targets))
             fetch = _located(here, one) if locate else _known(here, look)
             if fetch is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +28,7 @@ from cc_pipeline.cli.running import (
     say_damage,
     step,
 )
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import Target, by_subsets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
 from cc_pipeline.settings import Settings, claim_home, load_settings
@@ -109,7 +110,11 @@ def run(
     settings = as_the_home_has_it(settings, yes=yes)
     asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
     done: dict[Slice, Done] = {}
-    troubles = [_run(settings, crawls, some, done, yes=yes) for crawls, some in asked]
+    troubles = [
+        _run(replace(settings, subsets=subsets), crawls, mine, done, yes=yes)
+        for crawls, some in asked
+        for subsets, mine in by_subsets(some, settings.subsets).items()
+    ]
     if totals:
         say_totals(settings)
     for trouble in filter(None, troubles):

@@ -1,0 +1,101 @@
+"""Targets with a condition, from the index to what is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+
+from cc_pipeline.commoncrawl.filters import OPEN
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.run import look, look_for
+from cc_pipeline.index.btree.locator import CRAWL_2012
+from cc_pipeline.lake import target_definitions as definitions
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
+
+SITE = "example.com"
+
+
+def test_only_what_a_condition_may_mean_is_fetched(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path)
+    text = f"{SITE} where mime=text/html and time>=2024 and path like /%"
+    located, fetched, _ = extract(workspace, text)
+    truth = [c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.content_mime_detected == "text/html"]
+    assert located.rows == fetched.rows == len(truth) < len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    # the lake tells what the slug means, and nothing is to be done of it
+    slug = parse_target(text).slug
+    assert definitions.read(workspace.lake, [slug]) == {slug: parse_target(text)}
+    again = workspace_of(bucket[0], tmp_path)
+    assert look(again, NEW, [slug]).plan.todos == look_for(again, NEW, [parse_target(text)]).plan.todos == ()
+    # whoever wants all of it fetches the rest
+    _, rest, _ = extract(again, SITE)
+    assert rest.rows == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    rows = again.lake.read("records", {"crawl": NEW, "target": [slug, SITE]}, ["target", "meant"]).to_pylist()
+    assert {row["meant"] for row in rows if row["target"] == slug} == {"yes"}
+    assert {row["meant"] for row in rows if row["target"] == SITE} == {None}
+
+
+def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    asked = f"{SITE} where status=200 and lang=eng"
+    located, _, _ = extract(workspace, asked, crawl=CRAWL_2012)
+    assert located.rows == len(bucket[1].of(CRAWL_2012, domain=SITE))
+    slug = parse_target(asked).slug
+
+    def said(table: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = workspace.lake.read(table, {"crawl": CRAWL_2012, "target": [slug]}).to_pylist()
+        return rows
+
+    assert {row["meant"] for row in said("captures")} == {f"{OPEN}lang=eng and status=200"}
+    texts = {(row["warc_filename"], row["warc_record_offset"]): row for row in said("page_text")}
+    outcomes = set()
+    for page in said("page_metadata"):
+        text = texts.get((page["warc_filename"], page["warc_record_offset"]), {})
+        languages = str(text.get("content_languages") or "").split(",")
+        meant = "unknown" if page["http_result"] is None else "no"
+        if page["http_result"] == 200 and "eng" in languages:
+            meant = "yes"
+        assert page["meant"] == text.get("meant", meant) == meant
+        outcomes.add(meant)
+    assert {"yes", "no"} <= outcomes
+    assert {row["meant"] for row in said("page_links")} <= outcomes
+
+    def shown() -> tuple[set[object], int]:
+        publish(workspace)
+        with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+            words = {row[0] for row in connection.execute("SELECT DISTINCT meant FROM page_metadata").fetchall()}
+            [counted] = connection.execute("SELECT count(*) FROM page_metadata").fetchall()
+        return words, counted[0]
+
+    before = shown()
+    assert before[0] == outcomes - {"no"}
+    # what another target has too is shown, whatever one says of it
+    extract(workspace, SITE, crawl=CRAWL_2012)
+    words, count = shown()
+    assert None in words and "no" not in words and count == located.rows > before[1]
+
+
+def test_a_subset_is_a_condition(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
+    located, _, _ = extract(workspace, f"{SITE} where subset=robotstxt")
+    assert located.rows == len(bucket[1].of(NEW, subset="robotstxt", domain=SITE)) > 0
+    rows = workspace.lake.read("lookups", {"crawl": NEW}, ["target"]).to_pylist()
+    assert [row["target"].rpartition("~")[2] for row in rows] == ["robotstxt"]
+
+
+def test_a_divided_set_keeps_its_condition(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path)
+    others = ", ".join(f"nobody{number}.example" for number in range(80))
+    target = parse_target(f"set:many = {SITE}, {others} where status=200 and mime=text/html")
+    located, _, _ = extract(workspace, target.definition)
+    truth = [
+        c
+        for c in bucket[1].of(NEW, subset="warc", domain=SITE)
+        if c.content_mime_detected == "text/html" and c.fetch_status == 200
+    ]
+    assert located.rows == len(truth) > 0
+    found = definitions.read(workspace.lake, [target.slug])[target.slug]
+    assert (found.where, found.value, {m.slug for m in found.members}) == (
+        target.where, "many", {m.slug for m in target.members},
+    )  # fmt: skip
+    assert look(workspace, NEW, [target.slug]).plan.todos == ()
