@@ -188,7 +188,10 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
     elif targets and name == "targets":
         conditions.append(f"slug IN ({wanted})")
     elif targets and set(CAPTURE) <= set(columns):
-        sql += f" SEMI JOIN (SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted})) USING ({_PLACE})"
+        # a page that another target shows may be ruled out by these targets' conditions
+        but = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
+        own = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted}){but}"
+        sql += f" SEMI JOIN ({own}) USING ({_PLACE})"
     elif targets:
         raise UserInputError(f"{name} has no rows of single targets; leave --domain out, or the table")
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")

@@ -145,7 +145,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, {_WHOLE} AS target, meant FROM lake.captures",
+            _targets_of_captures,
             "Why a capture is here: one row per capture and target.",
         ),
         *(
@@ -298,6 +298,17 @@ def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
     )
     comment = "Slices left out because a parse run was interrupted; run it again."
     return ViewSpec("lake.parse_held_back", rows, comment, materialized=True)
+
+
+def _targets_of_captures(ask: Ask) -> str:
+    """Whether a capture is meant is said as its page settled it, where any page had to."""
+    said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM lake.captures"
+    plain = said.format(key=_KEY, whole=_WHOLE, meant="meant")
+    if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
+        return plain
+    pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
+    settled = said.format(key=_KEY, whole=_WHOLE, meant="coalesce(settled, meant) AS meant")
+    return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 
 def _captures(ask: Ask) -> str:

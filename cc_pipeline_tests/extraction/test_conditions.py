@@ -8,6 +8,7 @@ import duckdb
 
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.delivery.table_files import _rows_of
 from cc_pipeline.extraction.run import look, look_for
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
@@ -73,6 +74,13 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
     extract(workspace, SITE, crawl=CRAWL_2012)
     words, count = shown()
     assert None in words and "no" not in words and count == located.rows > before[1]
+    # but not where the one alone is handed on
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        settled = connection.execute("SELECT meant, count(*) FROM capture_targets WHERE target = ? GROUP BY 1", [slug])
+        assert {str(word) for word, _ in settled.fetchall()} == outcomes
+        columns = [row[0] for row in connection.execute("DESCRIBE main.page_metadata").fetchall()]
+        handed = connection.execute(_rows_of("page_metadata", columns, [slug], [])).fetchall()
+        assert len(handed) == before[1]
 
 
 def test_a_subset_is_a_condition(bucket: Bucket, tmp_path: Path) -> None:
