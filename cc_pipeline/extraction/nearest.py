@@ -141,7 +141,7 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
     sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
     settings = workspace.settings
     try:
-        found = look_up(crawl, settings.subsets, [target], sources, via=settings.via)
+        found = look_up(crawl, target.subsets(settings.subsets), [target], sources, via=settings.via)
     except NoSuchIndex as none:
         there = is_published(workspace, crawl)
         return None, Asked(crawl, 0, str(none) if there else "it is announced and not published yet", not there)
@@ -203,7 +203,8 @@ def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
 
 def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> Nearest | None:
     """The nearest of the captures that the home's lake stores, if it stores one that can be read."""
-    if read_note(workspace.settings.home) is None:
+    # whether a condition is so, the index tells
+    if target.where or read_note(workspace.settings.home) is None:
         return None
     keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in target.ranges})
     rows = workspace.lake.read("records", {"crawl": crawl, "url_surtkey": keys}).to_pylist()

@@ -43,6 +43,15 @@ def test_removing_takes_the_line_and_leaves_the_rest(path: Path) -> None:
     assert path.read_text("utf-8") == "# mine\nexample.org\n"
 
 
+def test_a_target_and_its_conditions_are_lines_of_their_own(path: Path) -> None:
+    lines = ("example.org", "example.org where status=200", "set:press = example.com, example.org where lang=deu")
+    added = watch_list.add(path, targets(*lines, "EXAMPLE.org where 200 = status", "set:press = example.com"))
+    assert [target.definition for target in watch_list.read(path)] == [*lines, "set:press = example.com"]
+    gone = watch_list.remove(path, [target.slug for target in added if target.where])
+    assert gone == lines[1:]
+    assert path.read_text("utf-8").endswith(".md.\nexample.org\nset:press = example.com\n")
+
+
 def test_a_changed_set_takes_the_place_of_the_one_of_its_name(path: Path) -> None:
     watch_list.add(path, targets("set:press = example.com, example.org", "example.net"))
     watch_list.add(path, targets("set:press = example.com"))
