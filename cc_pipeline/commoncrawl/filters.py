@@ -116,15 +116,6 @@ class Condition:
         truth = self.truth(pa.table(bare)).to_pylist()
         return tuple(subset for subset, so in zip(SUBSETS, truth, strict=True) if so is not False)
 
-    @property
-    def tlds(self) -> tuple[str, ...]:
-        """The top-level domains outside which it means nothing; none where it does not say."""
-        for part in self._tree.parts if self._tree.call == "and_kleene" else (self._tree,):
-            some = part.parts if part.call == "or_kleene" else (part,)
-            if all(one.call == "equal" and _column(one) == "tld" and one.parts[1].call == "value" for one in some):
-                return tuple(one.parts[1].value for one in some)
-        return ()
-
 
 @lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:

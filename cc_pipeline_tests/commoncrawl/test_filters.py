@@ -180,12 +180,10 @@ def test_a_set_has_one_condition_for_all_its_members() -> None:
     assert not any(member.where for member in found.members)
 
 
-def test_subsets_and_top_level_domains_that_a_condition_names() -> None:
+def test_subsets_that_a_condition_names() -> None:
     assert parse_condition("subset=robotstxt and status=200").subsets == ("robotstxt",)
     assert parse_condition("not subset=warc and path like /a").subsets == ("crawldiagnostics", "robotstxt")
     assert parse_condition("status=200").subsets == ()
-    assert parse_condition("tld in (ch, LI) and status=200").tlds == ("ch", "li")
-    assert parse_condition("tld=ch or status=200").tlds == ()
 
 
 def test_conditions_that_are_said_in_parts() -> None:
