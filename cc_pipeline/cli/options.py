@@ -138,7 +138,8 @@ def known_names(settings: Settings) -> tuple[str, ...]:
             names.update(dict.fromkeys(one.value for one in (target.members or (target,))))
         with open_settled(settings) as connection:
             asked = (
-                "SELECT slug FROM targets WHERE kind = 'domain' UNION SELECT DISTINCT domain FROM page_metadata LIMIT ?"
+                "SELECT slug FROM targets WHERE kind = 'domain' AND slug = definition UNION "
+                "SELECT DISTINCT domain FROM page_metadata LIMIT ?"
             )
             names.update((row[0], None) for row in connection.execute(asked, [_MOST_COMPARED]).fetchall())
     except (CcPipelineError, duckdb.Error):

@@ -15,6 +15,7 @@ from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
 
 #: Rows of a list that the page shows; how many there are is said.
@@ -78,7 +79,7 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
             f"cc-pipeline run --crawl newest --domain {shlex.quote(text)}"
         )
     # a domain is asked for by its column, which the files are sorted by
-    whole = not known or known[0]["kind"] == "domain"
+    whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)
     scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
     crawls = ask.rows(sql.timeline(scope))
     front = _front(ask, scope)
@@ -170,10 +171,14 @@ def _of_domain(domain: str) -> sql.Scope:
 
 
 def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
-    """Rows of the captures that a target has, and its domains where they can be named."""
+    """Rows of the captures that a target has, without pages that its condition rules out, and its domains where they
+    can be named."""
+    # files that were published before this column have none
+    asked = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'capture_targets' AND column_name = 'meant'"
+    meant = "meant" if connection.execute(asked).fetchall() else "NULL"
     connection.execute(
         f"CREATE OR REPLACE TEMPORARY TABLE {_KEYS} AS "
-        f"SELECT DISTINCT {_KEY} FROM main.capture_targets WHERE target = {quoted(slug)}"
+        f"SELECT DISTINCT {_KEY}, {meant} AS is_meant FROM main.capture_targets WHERE target = {quoted(slug)}"
     )
     found = connection.execute(
         f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_NAMED + 1}"
@@ -181,7 +186,12 @@ def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Sc
     domains = [domain for (domain,) in found] if len(found) <= _NAMED else []
     # joined alone, every row group of the table would be looked at
     named = f" WHERE domain IN ({_listed(domains)})" if domains else ""
-    return lambda table: f"(FROM (FROM {sql.named(table)}{named}) SEMI JOIN temp.{_KEYS} USING ({_KEY}))", domains
+
+    def scope(table: str) -> str:
+        own = f"(FROM temp.{_KEYS} WHERE is_meant IS DISTINCT FROM 'no')" if table in PAGE_TABLES else f"temp.{_KEYS}"
+        return f"(FROM (FROM {sql.named(table)}{named}) SEMI JOIN {own} USING ({_KEY}))"
+
+    return scope, domains
 
 
 def _listed(values: Sequence[str]) -> str:
