@@ -15,6 +15,7 @@ from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extraction.blocked import blocked, same_but_for_blocks
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.extraction.fetch_counts import Brought, Shortfall, of_targets, shortfalls
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
@@ -30,7 +31,7 @@ from cc_pipeline.extraction.reusable_records import (
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others
+from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others, wishes
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
@@ -85,6 +86,7 @@ def fetch_captures(
     looked = _look_again(workspace, crawl, reasons, before, replay=replay)
     gone = _in_vain(reasons, looked, replay=replay)
     todo = [*(one for one in reasons if one not in gone), *lost]
+    _refuse_blocked(workspace, todo, before)
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in _NOT_PRICED]
         refuse_dear(workspace, {one: before[one] for one in priced})
@@ -122,6 +124,19 @@ def fetch_captures(
     made = [slug for slug, own in asked.for_.items() if all(now[slice_].fetched is not None for slice_ in own)]
     retire_others(workspace, FETCH, asked, "fetches", made)
     raise refusal
+
+
+def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing]) -> None:
+    """Raises ``EnvironmentFault`` where captures were located before a site of theirs was blocked."""
+    block = blocked(workspace)
+    now = wishes(workspace, slices, block) if block.blocks else {}
+    for slice_ in now:
+        lookup = before[slice_].lookup
+        if lookup is not None and same_but_for_blocks(lookup.definition, now[slice_].version):
+            raise EnvironmentFault(
+                f"{slice_.whole.target} in {slice_.crawl} was located before it, or a site of it, was blocked",
+                f"See: cc-pipeline domains block. Of a set: cc-pipeline run --crawl {slice_.crawl} --domain …",
+            )
 
 
 #: Reasons for a fetch of little, of what was agreed to before.

@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
 from cc_pipeline.extraction.located import Answer, Located
 from cc_pipeline.extraction.lookup_notes import (
     Found,
@@ -130,12 +131,13 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     """
     started = time.monotonic()
     asked = expand(workspace, crawl, slugs)
-    wanted = wishes(workspace, asked.slices)
+    block = blocked(workspace)
+    wanted = wishes(workspace, asked.slices, block)
     standings = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     options = options_of(workspace.settings)
     todo = {one: wanted[one].version for one in plan(wanted, standings, indexes, options, (LOCATE,)).of(LOCATE)}
-    spent = _locate(workspace, crawl, todo, standings, indexes)
+    spent = _locate(workspace, crawl, todo, standings, indexes, block)
     retire_others(workspace, LOCATE, asked, "lookups")
     now = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False) if todo else standings
     fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN,))
@@ -165,6 +167,7 @@ class _Spent:
     bytes: int = 0
     stayed: int = 0
     outside: int = 0
+    blocked: int = 0
     notes: dict[str, None] = field(default_factory=dict)
 
 
@@ -174,10 +177,12 @@ def _locate(
     versions: Mapping[Slice, str],
     standings: Mapping[Slice, Standing],
     indexes: Mapping[tuple[str, str], Index],
+    block: Blocked,
 ) -> _Spent:
-    """Looks up the slices of ``versions`` (of their definitions), and commits what was found."""
+    """Looks up the slices of ``versions`` (of their definitions), and commits what was found but for what is
+    ``block``ed."""
     spent, done = _Spent(), 0
-    by = {s: _carried_by(workspace, standings[s], indexes[crawl, s.subset]) for s in versions}
+    by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
     renamed = {s for s, version in versions.items() if by[s] and _only_renamed(version, standings[s])}
     if asked := versions.keys() - renamed:
         refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
@@ -188,7 +193,7 @@ def _locate(
         progress.report("locate", done, len(versions), crawl)
         known = what_is_known(workspace, some, [s for s in some if by[s]], renamed & some.keys())
         with workspace.scratch_folder("locate") as scratch:
-            located = Located(scratch)
+            located = Located(scratch, block)
             kept = keep_rows(workspace, known, located)
             found = {s: _as_before(versions[s], standings[s]) for s, one in known.items() if one.asked is None}
             for question, asking in _questions(workspace, known, by).items():
@@ -201,11 +206,14 @@ def _locate(
             keep_what_stays(workspace, known, again, located)
             spent.notes |= dict.fromkeys(_members_went(kept, standings))
             _commit(workspace, crawl, known, found, located, spent)
+            spent.blocked += located.blocked
         done += len(some)
     if versions:
         progress.report("locate", done, len(versions), crawl)
     if spent.outside:
         spent.notes |= dict.fromkeys(outside_notes(spent.outside))
+    if spent.blocked:
+        spent.notes[f"{spent.blocked:,} captures of blocked sites were left out in {crawl}"] = None
     if spent.stayed:
         spent.notes[_STAYED.format(n=spent.stayed, crawl=crawl)] = None
     return spent
@@ -247,10 +255,12 @@ def _commit(
         spent.outside += sum(one.outside for one in summed.values())
 
 
-def _carried_by(workspace: Workspace, stands: Standing, index: Index) -> str | None:
+def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Index) -> str | None:
     """The index that a slice was located whole by and that is as it was, so that it need not be asked again."""
     found = stands.lookup
-    if found is None or not found.complete or workspace.settings.via not in ("auto", found.located_by):
+    if found is None or blocks_of(found.definition) != blocks_of(version):
+        return None
+    if not found.complete or workspace.settings.via not in ("auto", found.located_by):
         return None
     return found.located_by if index.has(found) else None
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import CAPTURE_ORDER, PLACE
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.blocked import NOTHING_BLOCKED, Blocked
 from cc_pipeline.index.locator import KINDS
 from cc_pipeline.index.lookup import of_segments
 from cc_pipeline.lake.ordered import OrderedRows
@@ -67,8 +68,11 @@ class Located:
     """Takes captures of slices of one crawl (:meth:`add`), and gives them slice by slice, in the order of
     ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` where files in ``folder`` cannot be written or read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, block: Blocked = NOTHING_BLOCKED) -> None:
         self._folder = folder
+        self._block = block
+        #: Captures of blocked sites that were not taken.
+        self.blocked = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
         self._read: Iterator[tuple[str, pa.RecordBatch]] | None = None
         self._ahead: tuple[str, pa.RecordBatch] | None = None
@@ -78,6 +82,9 @@ class Located:
     def add(self, slice_: Slice, rows: pa.Table, *, before: bool = False) -> None:
         """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of
         those and the answer's each place is there once then: as the one has it that tells more."""
+        count = rows.num_rows
+        rows = self._block.left(rows)
+        self.blocked += count - rows.num_rows
         if not rows.num_rows:
             return
         if before:

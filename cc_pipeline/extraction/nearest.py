@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.crawls import Crawl, Span, apart, made_in, parse_co
 from cc_pipeline.commoncrawl.paths import parse_arc_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
@@ -86,6 +87,8 @@ def nearest_capture(
     them are asked; ``told`` hears of each.
     Raises ``NotCaptured``, and ``EnvironmentFault`` where the source does not answer.
     """
+    if read_note(workspace.settings.home) is not None:
+        blocked(workspace).refuse(target.value)
     home = crawls is None and _stored_without_asking(workspace, target, period)
     if home:
         return home

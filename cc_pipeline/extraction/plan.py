@@ -20,6 +20,7 @@ from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.extraction.blocked import is_all_blocked, same_but_for_blocks
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
@@ -39,6 +40,7 @@ class Why(Enum):
     NEW = "new"
     TOLD = "told to"
     DEFINITION = "the target's definition changed"
+    BLOCKED = "a site of it was blocked, or is no longer"
     MEMBERS = "members of the set came or went"
     INDEX = "the index changed"
     HOLE = "a hole in the index was filled"
@@ -264,6 +266,10 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.NEW)
     if found is None:
         return Reason(Why.TORN)
+    if is_all_blocked(asked.version):
+        return None
+    if same_but_for_blocks(found.definition, asked.version):
+        return Reason(Why.BLOCKED)
     if found.definition != asked.version:
         return Reason(Why.MEMBERS if asked.is_set else Why.DEFINITION)
     if options.via not in ("auto", found.located_by):

@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
+from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
@@ -232,7 +233,9 @@ def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_byt
 def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> CrawlPlan:
     """As :func:`look`, for targets that need not be registered; nothing is written."""
     meant = definitions.meant(workspace.lake, targets)
-    versions = {part.slug: part.version for parts in meant.values() for part in parts}
+    defined = {part.slug: part for parts in meant.values() for part in parts}
+    versions = {slug: part.version for slug, part in defined.items()}
+    versions = blocked(workspace).versions(versions, lambda slugs: {slug: defined[slug] for slug in slugs})
     sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
     own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}
     asked = expand(workspace, crawl, [*meant], parts=own, where={target.slug: target.where for target in targets})

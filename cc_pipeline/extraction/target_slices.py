@@ -15,6 +15,7 @@ from cc_pipeline.commoncrawl.filters import parse_condition
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
+from cc_pipeline.extraction.blocked import Blocked, blocked
 from cc_pipeline.extraction.plan import Wanted
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.digests import together
@@ -114,11 +115,12 @@ def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Sli
     return found
 
 
-def wishes(workspace: Workspace, slices: Iterable[Slice]) -> dict[Slice, Wanted]:
-    """What is wanted of each slice. Keys that nobody defined are defined on the way; raises ``UserInputError`` for
-    those that cannot be."""
+def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None = None) -> dict[Slice, Wanted]:
+    """What is wanted of each slice, and what is ``block``ed of it (default: what is now). Keys that nobody defined are
+    defined on the way; raises ``UserInputError`` for those that cannot be."""
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
+    versions = (blocked(workspace) if block is None else block).versions(versions, workspace.targets)
     return {slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG)) for slice_ in slices}
 
 

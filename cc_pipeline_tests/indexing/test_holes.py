@@ -170,13 +170,13 @@ def test_what_was_not_asked_for_is_counted(bucket: Bucket, tmp_path: Path) -> No
         mine = bucket[1].of(NEW, domain=SITE)
         others = [capture for capture in mine if capture.subset != "warc"]
         (note,) = what_is_not_there(workspace, [NEW, ARC], [parse_target(SITE), parse_target("no-such-site.org")])
-        assert note.startswith(f"{len(others)} of {len(mine)} captures of {SITE} in {NEW} are in ")
+        assert note.startswith(f"{len(others)} captures of {SITE} in {NEW} are in ")
         there = [name for name in ("crawldiagnostics", "robotstxt") if name in {c.subset for c in others}]
         assert note.endswith("add --subset warc " + " ".join(f"--subset {name}" for name in there))
         everything = workspace_of(server.url, tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
         asked = len(server.hits)
-        assert left_out(everything, [parse_target(SITE)], {NEW: {}}) == []
-        assert left_out(workspace, [parse_target(SITE)], {ARC: {}}) == []
+        assert left_out(everything, [parse_target(SITE)], [NEW]) == []
+        assert left_out(workspace, [parse_target(SITE)], [ARC]) == []
         assert len(server.hits) == asked
 
 
@@ -186,10 +186,10 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
-        (note,) = left_out(workspace, [parse_target(SITE)], {NEW: {}})
+        (note,) = left_out(workspace, [parse_target(SITE)], [NEW])
         assert "was not counted" in note
         monkeypatch.setattr("cc_pipeline.checks.left_out._MOST_BYTES", 1)
-        (note,) = left_out(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], {NEW: {}})
+        (note,) = left_out(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
         assert "would read about" in note
 
 
@@ -197,6 +197,6 @@ def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, mon
     workspace = workspace_of(bucket[0], tmp_path)
     monkeypatch.setattr("cc_pipeline.checks.left_out._MOST_PAIRS", 2)
     targets = [parse_target(domain) for domain in bucket[1].domains()[:3]]
-    said = left_out(workspace, targets, {NEW: {}})
+    said = left_out(workspace, targets, [NEW])
     assert "first 2 pairs" in said[-1]
     assert not [note for note in said if targets[2].definition in note]

@@ -104,6 +104,7 @@ def copy(
     destination = _own_place(to)
     from cc_pipeline.checks.left_out import what_is_not_there
     from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.blocked import blocked
 
     with (
         open_question(
@@ -123,6 +124,7 @@ def copy(
         deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
         reports, troubled = _each_crawl(question, launcher, deliver)
         notes = what_is_not_there(question.workspace, question.crawls, question.targets)
+        notes += blocked(question.workspace).said(question.targets)
     _tell(destination, reports, notes)
     _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
 

@@ -263,6 +263,53 @@ def remove(
 
 
 @app.command()
+def block(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Sites: domains or other targets, @FILE with one a line, or -.")
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="A few words for whoever meets the block.")] = "",
+    home: options.Home = None,
+) -> None:
+    """Have nobody fetch these sites: no run, copy, get, set or schedule of any home on this lake. Without a site it
+    shows what is blocked.
+
+    What is here of them stays where the target itself has it (domains remove SITE --purge deletes that). Other targets
+    that hold captures of them, such as sets, lose these with their next run.
+
+    [bold]Examples[/]
+
+      cc-pipeline domains block example.com --why "their letter of May"
+
+      cc-pipeline domains block
+    """
+    from cc_pipeline.extraction import blocked
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(home=home)
+    parsed = options.read_targets(targets or (), settings)
+    with open_workspace(settings) as workspace:
+        found = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
+    for one in found.blocks:
+        _say(str(one))
+    if not found.blocks:
+        _say("nothing is blocked")
+
+
+@app.command()
+def unblock(targets: _Texts, home: options.Home = None) -> None:
+    """Let these sites be fetched again; targets that left them out get them with their next run."""
+    from cc_pipeline.extraction import blocked
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(home=home)
+    parsed = options.read_targets(targets, settings)
+    with open_workspace(settings) as workspace:
+        blocked.unblock(workspace, parsed)
+    for target in parsed:
+        _say(f"no longer blocked: {target.definition}")
+
+
+@app.command()
 def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
     """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
 

@@ -173,10 +173,12 @@ def _run(
     def note_what_was_done(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
     ) -> None:
+        from cc_pipeline.extraction.blocked import blocked
         from cc_pipeline.extraction.run import done_between
 
         done.update(done_between(before, after))
         forgotten.update(gone)
+        notes.extend(blocked(workspace).said(targets))
         changed = {at.crawl for at, one in done.items() if one.change != "same"}
         if changed:
             from cc_pipeline.checks.left_out import what_is_not_there

@@ -1,0 +1,173 @@
+"""Sites that nobody may fetch: one list in the lake, asked by everything that locates, fetches or gets a capture.
+
+A look-up leaves out captures of blocked sites. What a target was located as says which blocks touched it, so that it
+is located again when one comes or goes: then what it had of a blocked site goes with its rows, or comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.matching import MemberIndex
+from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.workspace import Workspace
+
+_KEY: Final = "blocked.json"
+_LONGEST: Final = 64 << 20
+#: Stands between the version of a definition and that of the blocks that touch it.
+_MARK: Final = "!"
+#: Stands for the latter where a block takes all of a target: then what is here of it stays, and is asked for no more.
+_ALL: Final = "all"
+#: Kinds that take all captures in their ranges.
+_TAKES_RANGES: Final = ("domain", "suffix", "tld")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A site that is blocked: its definition, since when, and why, in a person's words."""
+
+    definition: str
+    since: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.definition} is blocked since {self.since[:10]}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """The list as it was read."""
+
+    blocks: tuple[Block, ...] = ()
+
+    @cached_property
+    def _targets(self) -> list[tuple[Block, Target]]:
+        found = [(block, parse_target(block.definition)) for block in self.blocks]
+        return [(block, one) for block, target in found for one in (target.members or (target,))]
+
+    @cached_property
+    def _index(self) -> MemberIndex:
+        return MemberIndex([target for _, target in self._targets])
+
+    def touching(self, target: Target) -> list[Block]:
+        """The blocks of which ``target`` may have captures."""
+        return [block for block, one in self._targets if _overlap(one, target)]
+
+    def versions(self, versions: dict[str, str], read: Callable[[Sequence[str]], dict[str, Target]]) -> dict[str, str]:
+        """Versions of definitions by slug, with that of the blocks that touch each; ``read`` gives the targets."""
+        if not self.blocks:
+            return versions
+        targets = read([*versions])
+        return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
+
+    def _mark(self, target: Target) -> str:
+        if any(_takes_all(one, target) for _, one in self._targets):
+            return _MARK + _ALL
+        touching = sorted({block.definition for block in self.touching(target)})
+        return _MARK + version_of("\n".join(touching)) if touching else ""
+
+    def left(self, captures: pa.Table) -> pa.Table:
+        """``captures`` without those of blocked sites."""
+        if not self.blocks:
+            return captures
+        rows = zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
+        return captures.filter(pa.array([not self._index.of(url or "", host) for url, host in rows], pa.bool_()))
+
+    def said(self, targets: Iterable[Target]) -> list[str]:
+        """A sentence for each block that touches one of ``targets``."""
+        touching = dict.fromkeys(block for target in targets for block in self.touching(target))
+        return [f"{block}: nothing of it is asked for (cc-pipeline domains unblock)" for block in touching]
+
+    def refuse(self, url: str) -> None:
+        """Raises ``UserInputError`` for a page of a blocked site."""
+        for number in self._index.of(url):
+            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline domains unblock")
+
+
+NOTHING_BLOCKED: Final = Blocked()
+
+
+def blocks_of(version: str) -> str:
+    """Which blocks touched what a version of :meth:`Blocked.versions` is of."""
+    return version.partition(_MARK)[2]
+
+
+def is_all_blocked(version: str) -> bool:
+    """Whether nothing may be fetched of what a version of :meth:`Blocked.versions` is of."""
+    return blocks_of(version) == _ALL
+
+
+def same_but_for_blocks(version: str, other: str) -> bool:
+    """Whether two versions of :meth:`Blocked.versions` are of one definition, and differ in what blocks touch it."""
+    return version != other and version.partition(_MARK)[0] == other.partition(_MARK)[0]
+
+
+def blocked(workspace: Workspace) -> Blocked:
+    """The list of the lake, as it is now. Raises ``EnvironmentFault``, also for a list that cannot be read: nothing is
+    fetched then."""
+    place = workspace.place
+    try:
+        noted = json.loads(place.read_all(_KEY, _LONGEST).data)
+        found = Blocked(tuple(Block(str(one["definition"]), str(one["since"]), str(one["why"])) for one in noted))
+        found.touching(parse_target("example.com"))
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return Blocked()
+        raise
+    except (ValueError, KeyError, TypeError, UserInputError) as error:
+        raise EnvironmentFault(
+            f"{place.source}/{_KEY} is no list of blocked sites ({error})",
+            "Put it back from a copy; nothing is fetched while nobody knows what is blocked.",
+        ) from error
+    return found
+
+
+def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
+    """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    known = {one.definition: one for one in blocked(workspace).blocks}
+    return _write(workspace, {target.written: Block(target.written, now, why) for target in targets} | known)
+
+
+def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
+    """Takes ``targets`` off the list, and gives it. Raises ``UserInputError`` for one that is not on it."""
+    known = {one.definition: one for one in blocked(workspace).blocks}
+    for target in targets:
+        if known.pop(target.written, None) is None:
+            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline domains block")
+    return _write(workspace, known)
+
+
+def _write(workspace: Workspace, blocks: dict[str, Block]) -> Blocked:
+    workspace.claim()
+    ordered = tuple(sorted(blocks.values(), key=lambda one: one.definition))
+    workspace.place.put(_KEY, (json.dumps([asdict(one) for one in ordered], ensure_ascii=False) + "\n").encode())
+    return Blocked(ordered)
+
+
+def _takes_all(block: Target, target: Target) -> bool:
+    if block.written == target.written:
+        return True
+    whole = block.kind in _TAKES_RANGES and block.place is not None and block.place.port is None
+    return whole and all(
+        any(b.start <= a.start and (b.end is None or (a.end is not None and a.end <= b.end)) for b in block.ranges)
+        for a in target.ranges
+    )
+
+
+def _overlap(one: Target, other: Target) -> bool:
+    return any(
+        (b.end is None or a.start < b.end) and (a.end is None or b.start < a.end)
+        for a in one.ranges
+        for b in other.ranges
+    )
