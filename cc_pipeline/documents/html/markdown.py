@@ -1,0 +1,584 @@
+"""A page's kept text as Markdown: CommonMark with GitHub's tables, from the page's own tree.
+
+The tree is walked once, without recursion. What a text is, its ancestors say: headings, lists, quotes, tables, code.
+Ways to lay out that are none of these leave no trace. Pictures stay where texts on both sides do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.html.spans import Piece, Style, fence, picture, written
+
+#: Elements that begin and end a block of text.
+_BLOCKS: Final = frozenset(
+    "address article aside blockquote body button caption center dd details dialog dir div dl dt fieldset figcaption"
+    " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search section"
+    " plaintext summary table tbody td tfoot th thead tr ul xmp".split()
+)
+#: Elements whose text is none of the page's.
+_UNREAD: Final = frozenset(
+    "audio base canvas datalist embed frame frameset head iframe input link map meta meter noembed noframes"
+    " noscript object progress rp rt rtc script select style svg template textarea title video".split()
+)
+_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+_STYLES: Final[dict[str, Callable[[Style], Style]]] = {
+    **dict.fromkeys(("b", "strong"), lambda style: style._replace(strong=True)),
+    **dict.fromkeys(("i", "em", "cite", "dfn", "var"), lambda style: style._replace(emphasis=True)),
+    **dict.fromkeys(("s", "strike", "del"), lambda style: style._replace(struck=True)),
+    "sup": lambda style: style._replace(sup=True),
+    "sub": lambda style: style._replace(sub=True),
+}
+_CODE_BLOCKS: Final = frozenset(("pre", "listing", "xmp", "plaintext"))
+_CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
+#: What readers do not see, and what programs that draw formulas put beside the formula itself.
+_UNSEEN: Final = (
+    "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .MathJax, .MathJax_Preview,"
+    " .MathJax_Display, .MathJax_SVG, .MathJax_CHTML, .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
+)
+_LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,40})", re.ASCII)
+_OF_WIKIPEDIA = re.compile(r"\{\\displaystyle (.*)\}", re.DOTALL)
+#: Tables that hold one of these, and no head, lay out a page.
+_RICH: Final = frozenset("blockquote dl form h1 h2 h3 h4 h5 h6 ol pre table ul".split())
+_LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
+#: Lists and quotes nested deeper than this are written as if they were this deep.
+_DEEPEST: Final = 12
+_MOST_COLUMNS: Final = 200
+_LONGEST_ADDRESS: Final = 2_048
+
+_T = TypeVar("_T")
+#: An attribute's address made absolute, ``None`` where it is none that the web has.
+Absolute = Callable[[str], str | None]
+
+
+class Markdown(NamedTuple):
+    """``cut`` says whether there was more than the bound."""
+
+    text: str
+    cut: bool
+
+
+@dataclass(slots=True)
+class _Table:
+    """``head``: it has cells that head others, or a caption; ``rich``: cells with more than a line of text; ``columns``
+    of the widest row, ``cells`` of the row that is read."""
+
+    head: bool = False
+    rich: bool = False
+    layout: bool = False
+    columns: int = 0
+    cells: int = 0
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether it places parts of the page, and is no table to its readers."""
+        return self.layout or (not self.head and (self.rich or self.columns < 2))
+
+
+@dataclass(slots=True)
+class _Run:
+    """What stands between two beginnings or ends of blocks. ``said``: it has text; ``heading`` is a level;
+    ``language`` is that of code, ``None`` where it is none."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    said: bool = False
+    kept: bool = False
+    heading: int = 0
+    language: str | None = None
+
+    @property
+    def code(self) -> str:
+        return "".join(piece.text for piece in self.pieces).replace("\r", "\n").strip("\n")
+
+
+class _Begin(NamedTuple):
+    kind: Literal["list", "item", "quote", "table", "row", "cell"]
+    number: int | None = None
+    table: _Table | None = None
+    span: tuple[int, int] = (1, 1)
+
+
+#: ``None`` is the end of what began last.
+_Event = _Begin | _Run | None
+
+
+def markdown(
+    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None = None
+) -> Markdown:
+    """The Markdown of the blocks whose ``mem_id`` is in ``kept`` (of the text that is directly in them, not in further
+    blocks), of all where that is ``None``. ``most_chars`` bounds the answer, and what it takes to make it."""
+    if tree.body is None:
+        return Markdown("", False)
+    walk = _Walk(tree, absolute, most_chars, kept)
+    walk.through(tree.body)
+    _keep_pictures(walk.events)
+    writer = _Writer(most_chars)
+    _write(walk.events, writer)
+    return Markdown("\n".join(writer.lines), walk.cut or writer.cut)
+
+
+class _Entered(NamedTuple):
+    """An element whose end is to come, and what held before it began. ``begins`` counts its events."""
+
+    node: LexborNode
+    tag: str
+    begins: int
+    style: Style
+    heading: int
+    owned: bool
+
+
+class _Walk:
+    """Makes events of a tree."""
+
+    def __init__(
+        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None
+    ) -> None:
+        self.events: list[_Event] = []
+        self.cut = False
+        self._absolute, self._room, self._kept = absolute, most_chars, kept
+        self._unseen = {node.mem_id for node in tree.css(_UNSEEN)}
+        self._run = _Run()
+        self._style, self._heading, self._owned = Style(), 0, True
+        self._code = 0
+        self._tables: list[_Table] = []
+        self._number = 0
+
+    def through(self, root: LexborNode) -> None:
+        """All below ``root``, until there is no room for more."""
+        entered: list[_Entered] = []
+        self._owned = self._owns(root)
+        node = root.child
+        while not self.cut:
+            if node is None:
+                if not entered:
+                    break
+                node = self._leave(entered.pop()).next
+            elif node.is_text_node:
+                self._say(node.text_content or "")
+                node = node.next
+            elif node.is_element_node and (found := self._enter(node)) is not None:
+                entered.append(found)
+                node = node.child
+            else:
+                node = node.next
+        self._code = 0
+        self._flush()
+        self.events += [None] * sum(each.begins for each in entered)
+
+    def _owns(self, node: LexborNode) -> bool:
+        return self._kept is None or node.mem_id in self._kept
+
+    def _say(self, text: str) -> None:
+        run = self._run
+        run.said = run.said or not (text.isspace() or not text)
+        if self._owned:
+            run.kept = True
+            self._add(Piece(text, self._style))
+
+    def _add(self, piece: Piece) -> None:
+        self._room -= len(piece.text) + 1
+        if self._room < 0:
+            self.cut = True
+            piece = Piece(piece.text[: self._room] if piece.kind == "text" else "", piece.style)
+        if piece.text or piece.kind == "break":
+            self._run.pieces.append(piece)
+
+    def _flush(self) -> None:
+        """Ends the run of text. In code, blocks only end lines."""
+        run = self._run
+        if self._code:
+            if run.pieces and not run.pieces[-1].text.endswith("\n"):
+                run.pieces.append(Piece("\n", self._style))
+        elif run.said or run.pieces:
+            if run.said and not run.kept:
+                run.pieces.clear()
+            run.heading = self._heading
+            self.events.append(run)
+            self._run = _Run()
+
+    def _enter(self, node: LexborNode) -> _Entered | None:
+        """Takes an element into account; ``None`` where nothing below it is to be read."""
+        tag = node.tag or ""
+        if self._unseen and node.mem_id in self._unseen:
+            if tag != "img" and (formula := node.css_first("math")) is not None:
+                self.formula(formula)  # there for those who do not see its picture
+            return None
+        if tag in _LEAVES:
+            _LEAVES[tag](self, node)
+            return None
+        before = _Entered(node, tag, 0, self._style, self._heading, self._owned)
+        if tag in _BLOCKS:
+            self._flush()
+            count = len(self.events)
+            self._owned = self._owns(node)
+            if self._code:
+                self._code += tag in _CODE_BLOCKS
+            else:
+                self._block(node, tag)
+            return before._replace(begins=len(self.events) - count)
+        style = self._style
+        if style.code or self._code:
+            pass
+        elif tag in _CODE:
+            self._number += 1
+            self._style = Style(link=style.link, code=self._number)
+        elif tag in _STYLES:
+            self._style = _STYLES[tag](style)
+        elif tag == "a":
+            self._number += 1
+            url = self._address(node.attributes.get("href"))
+            self._style = style._replace(link=(url, self._number) if url else None)
+            self._room -= len(url or "")
+        elif tag == "q":
+            self._say('"')
+        return before
+
+    def _leave(self, entered: _Entered) -> LexborNode:
+        tag = entered.tag
+        if tag in _BLOCKS:
+            if tag in _CODE_BLOCKS:
+                self._code -= 1
+            self._flush()
+            if tag == "table" and not self._code:
+                self._tables.pop()
+        elif tag == "q" and not self._style.code and not self._code:
+            self._say('"')
+        self.events += [None] * entered.begins
+        self._style, self._heading, self._owned = entered.style, entered.heading, entered.owned
+        return entered.node
+
+    def _block(self, node: LexborNode, tag: str) -> None:
+        begin = self.events.append
+        if tag in _HEADINGS:
+            self._heading = _HEADINGS[tag]
+        elif tag in _LISTS:
+            begin(_Begin("list"))
+        elif tag == "ol":
+            begin(_Begin("list", _number(node, "start", 1)))
+        elif tag in ("li", "dd"):
+            begin(_Begin("item", _number(node, "value", None) if tag == "li" else None))
+        elif tag == "dt":
+            self._style = self._style._replace(strong=True)
+        elif tag == "blockquote":
+            begin(_Begin("quote"))
+        elif tag in _CODE_BLOCKS:
+            self._code = 1
+            self._run.language = _language(node)
+        elif tag == "table":
+            layout = node.attributes.get("role") in ("presentation", "none")
+            self._tables.append(_Table(layout=layout))
+            begin(_Begin("table", table=self._tables[-1]))
+        if self._tables:
+            self._in_table(node, tag)
+
+    def _in_table(self, node: LexborNode, tag: str) -> None:
+        table = self._tables[-1]
+        if tag == "tr":
+            table.cells = 0
+            self.events.append(_Begin("row", table=table))
+        elif tag in ("td", "th"):
+            span = _number(node, "colspan", 1), _number(node, "rowspan", 1)
+            table.cells += span[0]
+            table.columns = max(table.columns, table.cells)
+            self.events.append(_Begin("cell", table=table, span=span))
+        if tag in ("th", "thead", "caption"):
+            table.head = True
+        elif tag == "table":
+            for around in self._tables[-2:-1]:
+                around.rich = True
+        elif tag in _RICH:
+            table.rich = True
+
+    def _address(self, value: str | None) -> str | None:
+        if not value or value.startswith("#") or len(value) > _LONGEST_ADDRESS:
+            return None
+        url = self._absolute(value)
+        return url if url and url.startswith(("http:", "https:", "mailto:")) else None
+
+    def break_line(self, node: LexborNode) -> None:
+        """The second in a row ends the paragraph."""
+        pieces = self._run.pieces
+        if self._code:
+            self._say("\n")
+            return
+        while pieces and pieces[-1].kind == "text" and pieces[-1].text.isspace():
+            pieces.pop()
+        if pieces and pieces[-1].kind == "break":
+            self._flush()
+        else:
+            self._add(Piece("", self._style, "break"))
+
+    def rule(self, node: LexborNode) -> None:
+        """A rule parts blocks, and has no text."""
+        self._flush()
+
+    def picture(self, node: LexborNode) -> None:
+        """Without an alternative text a picture says nothing."""
+        attributes = node.attributes
+        alt = " ".join((attributes.get("alt") or "").split())
+        if not alt or self._code or self._style.code:
+            return
+        if "latex" in (attributes.get("class") or "").split():
+            self._tex(alt, block=False)
+            return
+        url = self._address(attributes.get("src")) or self._address(attributes.get("data-src"))
+        if url:
+            self._add(Piece(picture(alt, url), self._style, "raw"))
+
+    def script(self, node: LexborNode) -> None:
+        """Formulas as MathJax takes them."""
+        kind = (node.attributes.get("type") or "").replace(" ", "").lower()
+        if kind.startswith("math/tex"):
+            self._tex(node.text() or "", block="mode=display" in kind)
+
+    def formula(self, node: LexborNode) -> None:
+        """MathML that says what it was written as; its text where it does not."""
+        source = node.css_first('annotation[encoding="application/x-tex"]')
+        tex = (source.text() if source else "") or node.attributes.get("alttext") or ""
+        if tex.strip():
+            self._tex(tex, block=node.attributes.get("display") == "block")
+        else:
+            self._say(node.text(deep=True, separator=" "))
+
+    def _tex(self, tex: str, *, block: bool) -> None:
+        tex = " ".join(tex.split())
+        if found := _OF_WIKIPEDIA.fullmatch(tex):
+            tex = found[1].strip()
+        if self._code or self._style.code:
+            self._say(tex)
+        elif tex:
+            self._run.said = True
+            if self._owned:
+                self._run.kept = True
+                sign = "$$" if block else "$"
+                self._add(Piece(f"{sign}{tex}{sign}", self._style, "raw"))
+
+
+def _nothing(walk: _Walk, node: LexborNode) -> None:
+    """What is not read."""
+
+
+#: Elements below which nothing is read, and what they come to.
+_LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
+    **dict.fromkeys(_UNREAD, _nothing),
+    "br": _Walk.break_line,
+    "hr": _Walk.rule,
+    "img": _Walk.picture,
+    "script": _Walk.script,
+    "math": _Walk.formula,
+}
+
+
+def _number(node: LexborNode, name: str, otherwise: _T) -> int | _T:
+    """An attribute's whole number, if Markdown can write it."""
+    value = (node.attributes.get(name) or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else otherwise
+
+
+def _language(pre: LexborNode) -> str:
+    """What those who colour code call its language."""
+    parent = pre.parent
+    around = [parent, parent.parent if parent is not None else None]
+    names = [each.attributes.get("class") or "" for each in (pre, pre.css_first("code")) if each is not None]
+    for each in around:
+        if each is not None and each.is_element_node and "highlight" in (each.attributes.get("class") or ""):
+            names.append(each.attributes["class"] or "")
+    found = next((found[1] for name in names if (found := _LANGUAGE.search(name))), "")
+    return "" if found in ("none", "plaintext") else found
+
+
+def _keep_pictures(events: Sequence[_Event]) -> None:
+    """Of runs without text, those between two that are kept."""
+    within = False
+    waiting: list[_Run] = []
+    for run in events:
+        if isinstance(run, _Run) and not run.said:
+            waiting.append(run)
+        elif isinstance(run, _Run):
+            for each in waiting:
+                each.kept = each.kept or (within and run.kept)
+            waiting.clear()
+            within = run.kept
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is what was
+    written in it last: a text, an item, a list by its sign. ``number`` is that of a list's next item."""
+
+    kind: str
+    first: str = ""
+    rest: str = ""
+    last: str = ""
+    sign: str = ""
+    number: int | None = None
+
+
+class _Writer:
+    """Lines, each behind what the frames around it begin lines with."""
+
+    def __init__(self, most_chars: int) -> None:
+        self.lines: list[str] = []
+        self.cut = False
+        self._room = most_chars
+        self._frames = [_Frame("page")]
+        self._framed: list[bool] = []
+
+    def begin(self, event: _Begin) -> None:
+        frame, around = None, self._frames[-1]
+        if len(self._frames) > _DEEPEST:
+            pass
+        elif event.kind == "quote":
+            frame = _Frame("quote", "> ", "> ")
+        elif event.kind == "list":
+            frame = _Frame("list", number=event.number)
+            if around.kind == "list" and around.last == "item":  # in no item of its own, so in the one before
+                frame.first = frame.rest = " " * len(_marker(around))
+            other = around.last
+            frame.sign = ("*" if other == "-" else "-") if event.number is None else (")" if other == "." else ".")
+        elif event.kind == "item" and around.kind == "list":
+            if around.number is not None and event.number is not None:
+                around.number = event.number
+            frame = _Frame("item", _marker(around))
+            frame.rest = " " * len(frame.first)
+            if around.number is not None:
+                around.number = min(around.number + 1, 999_999_999)
+        self._framed.append(frame is not None)
+        if frame is not None:
+            self._frames.append(frame)
+
+    def end(self) -> None:
+        if self._framed.pop():
+            self._frames.pop()
+
+    def write(self, lines: list[str], ends: str | None = None) -> None:
+        """A block. ``ends`` is its last line even where others are cut."""
+        self.cut = self.cut or 2 * len(ends or "") > self._room
+        if self.cut:
+            return
+        frames = self._frames
+        new = next((at for at, each in enumerate(frames) if not each.last), len(frames))
+        if self.lines and not self._tight(new):
+            self._line("".join(each.rest for each in frames[:new]).rstrip())
+        first = "".join(each.rest if each.last else each.first for each in frames)
+        rest = "".join(each.rest for each in frames)
+        self._room -= len(first) + len(ends or "") + 1
+        for at, line in enumerate(lines):
+            self._line(((rest if at else first) + line) if line else (rest if at else first).rstrip())
+            if self.cut:
+                break
+        if ends is not None:
+            self.lines.append(rest + ends)
+        frames[-1].last = "text"
+        for frame, inner in pairwise(frames):
+            frame.last = "item" if frame.kind == "list" else inner.sign or "quote"
+
+    def _line(self, line: str) -> None:
+        if len(line) + 1 > self._room:
+            self.cut = True
+            line = line[: max(self._room - 1, 0)]
+        self._room -= len(line) + 1
+        self.lines.append(line)
+
+    def _tight(self, new: int) -> bool:
+        """Whether no empty line goes before a block in frames of which those from ``new`` on are new."""
+        frames = self._frames
+        if new == len(frames):
+            return False
+        begun, around = frames[new], frames[new - 1]
+        if begun.kind == "item":
+            return around.last == "item"
+        # a text is interrupted by a list that begins at one, and by no other
+        listed = (
+            begun.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
+        )
+        return listed and (around.last == "item" or (around.kind == "item" and around.last == "text"))
+
+
+def _marker(of: _Frame) -> str:
+    return f"{of.sign} " if of.number is None else f"{of.number}{of.sign} "
+
+
+def _write(events: Sequence[_Event], writer: _Writer) -> None:
+    at = 0
+    while at < len(events) and not writer.cut:
+        event = events[at]
+        if event is None:
+            writer.end()
+        elif isinstance(event, _Run):
+            _write_run(event, writer)
+        elif event.table is not None and event.kind == "table" and not event.table.laid_out:
+            at = _write_table(events, at, writer)
+        else:
+            writer.begin(event)
+        at += 1
+
+
+def _write_run(run: _Run, writer: _Writer) -> None:
+    if not run.kept:
+        return
+    if run.language is not None:
+        code = run.code
+        if code and not code.isspace():
+            sign = fence(code)
+            writer.write([sign + run.language, *code.split("\n")], sign)
+        return
+    lines = written(run.pieces, line=run.heading > 0)
+    if lines != [""]:
+        writer.write(["#" * run.heading + " " + lines[0]] if run.heading else lines)
+
+
+def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
+    """A table with all that is in it; the answer is where it ends. Tables in it are texts of its cells."""
+    table = events[at].table  # type: ignore[union-attr]  # the beginning of one
+    rows: list[list[str]] = []
+    below: dict[int, int] = {}  # columns that cells reach into from above, and in how many further rows
+    reached: set[int] = set()
+    cells: list[bool] = []  # whether what is open is a cell of this table
+    cell = 0
+    while True:
+        event = events[at]
+        if event is None:
+            cells.pop()
+            if not cells:
+                break
+        elif isinstance(event, _Run):
+            if not any(cells):
+                _write_run(event, writer)
+            elif event.kept:
+                pieces = event.pieces if event.language is None else [Piece(event.code, Style(code=1))]
+                text = written(pieces, cell=True)[0]
+                before = rows[-1][cell]
+                rows[-1][cell] = f"{before}<br>{text}" if before and text else before or text
+        else:
+            cells.append(event.kind == "cell" and event.table is table)
+            if event.kind == "row" and event.table is table:
+                rows.append([])
+                reached = {column for column, left in below.items() if left}
+                below = {column: left - 1 for column, left in below.items() if left > 1}
+            elif cells[-1]:
+                row, (wide, high) = rows[-1], event.span
+                while len(row) in reached:
+                    row.append("")
+                if not row or len(row) < _MOST_COLUMNS:
+                    cell = len(row)
+                    row += [""] * min(wide, max(_MOST_COLUMNS - cell, 1))
+                    if high > 1:
+                        below |= dict.fromkeys(range(cell, len(row)), high - 1)
+        at += 1
+    rows = [row for row in rows if any(row)]
+    if rows:
+        head = rows[0] + [""] * (max(map(len, rows)) - len(rows[0]))
+        writer.write([_row(head), _row(["---"] * len(head)), *map(_row, rows[1:])])
+    return at
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

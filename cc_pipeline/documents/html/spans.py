@@ -1,0 +1,306 @@
+"""Text with its styles as CommonMark: emphasis, code, links, mathematics, and what has to be escaped.
+
+Styles belong to pieces of text, not to a tree: markup that overlaps or repeats comes out once. Signs that would not be
+read as emphasis where they stand (before a mark, within a Chinese sentence) become tags, which CommonMark allows.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["text", "raw", "break"]
+
+
+class Style(NamedTuple):
+    """``link`` is an address and a number of its own, ``code`` the number of its element, 0 for none."""
+
+    link: tuple[str, int] | None = None
+    strong: bool = False
+    emphasis: bool = False
+    struck: bool = False
+    sup: bool = False
+    sub: bool = False
+    code: int = 0
+
+
+class Piece(NamedTuple):
+    """``raw`` is Markdown already: a picture, mathematics. A ``break`` ends a line."""
+
+    text: str
+    style: Style
+    kind: Kind = "text"
+
+
+_PLAIN: Final = Style()
+_SIGNS: Final = {"strong": ("**", "__"), "emphasis": ("*", "_"), "struck": ("~~",)}
+_TAGS: Final = {"strong": "strong", "emphasis": "em", "struck": "del", "sup": "sup", "sub": "sub"}
+#: From the outermost to the innermost.
+_LEVELS: Final = ("link", "strong", "emphasis", "struck", "sup", "sub")
+
+_SPECIAL = re.compile(r"[\\`<&\]]|\*+|_+|~+")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]*);")
+_ASCII_MARKS: Final = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+#: Beginnings of a line that would be a heading, a quote, a list, a rule, the line below a heading or a table's head, a
+#: task.
+_BEGINS = re.compile(
+    r"(?P<mark>#{1,6}(?=\s|$)|>|[-+](?=\s|$)|=+(?=\s*$)|(?=[|:\s]*-)[-|:\s]++$|\[(?=[ xX]\]\s))"
+    r"|(?P<number>\d{1,9})(?=[.)](?:\s|$))"
+)
+_BRACKETS = re.compile(r"[\[\]]")
+_RUN_OF_TICKS = re.compile("`+")
+_LAST_SIGNS = re.compile(r"(^|\s)(#+)$")
+
+
+def written(pieces: Iterable[Piece], *, cell: bool = False, line: bool = False) -> list[str]:
+    """The lines of a paragraph. A ``line`` (a heading) has its breaks as spaces, a ``cell`` of a table as tags, and
+    its bars escaped."""
+    between = " " if line else "<br>" if cell else "\n"
+    text = _joined(_nested(_spaced(pieces)), between)
+    if cell:
+        return [text.replace("|", "\\|")]
+    if line:
+        return [_LAST_SIGNS.sub(r"\1\\\2", text)]
+    lines = [_begun(each) for each in text.split("\n")]
+    return [each + "\\" for each in lines[:-1]] + lines[-1:]
+
+
+def _begun(line: str) -> str:
+    found = _BEGINS.match(line)
+    if found is None:
+        return line
+    end = found.end() if found["number"] else 0
+    return f"{line[:end]}\\{line[end:]}"
+
+
+def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
+    """White space collapsed and taken out of styles that end at it; pieces alike made one; breaks only between."""
+    found: list[Piece] = []
+    space = broken = False
+    for piece in pieces:
+        if piece.kind == "break":
+            broken = True
+            continue
+        text, style = piece.text, piece.style
+        if piece.kind == "text":
+            words = text.split()
+            if not words:
+                space = space or bool(text)
+                continue
+            space = space or text[0].isspace()
+            after = text[-1].isspace()
+            text = " ".join(words)
+        else:
+            after = False
+        if found:
+            last = found[-1]
+            if broken:
+                found.append(Piece("", _common(last.style, style), "break"))
+            elif space:
+                found.append(Piece(" ", _common(last.style, style)))
+            elif last.style.code and style.code:
+                # two spans that touch would be read as one that is not ended
+                style = style._replace(code=last.style.code)
+        found.append(Piece(text, style, piece.kind))
+        space, broken = after, False
+    merged: list[Piece] = []
+    parts: list[str] = []
+    for piece in found:
+        if parts and piece.kind == "text" and merged[-1].kind == "text" and merged[-1].style == piece.style:
+            parts.append(piece.text)
+            continue
+        if parts:
+            merged[-1] = merged[-1]._replace(text="".join(parts))
+        merged.append(piece)
+        parts = [piece.text]
+    if parts:
+        merged[-1] = merged[-1]._replace(text="".join(parts))
+    return merged
+
+
+def _common(one: Style, other: Style) -> Style:
+    if one == other:
+        return one
+    return Style(
+        one.link if one.link == other.link else None,
+        one.strong and other.strong,
+        one.emphasis and other.emphasis,
+        one.struck and other.struck,
+        one.sup and other.sup,
+        one.sub and other.sub,
+        one.code if one.code == other.code else 0,
+    )
+
+
+class _Sign(NamedTuple):
+    """Where a style begins or ends; ``mate`` is the place of the other."""
+
+    level: str
+    opens: bool
+    mate: int
+    link: str = ""
+
+
+def _nested(pieces: Sequence[Piece]) -> list[str | _Sign | None]:
+    """Styles as signs that enclose one another, text between them escaped; ``None`` is a break."""
+    items: list[str | _Sign | None] = []
+    open_signs: list[tuple[str, object, int]] = []
+    for piece in pieces:
+        wanted = [(level, value) for level, value in zip(_LEVELS, piece.style, strict=False) if value]
+        same = 0
+        while same < min(len(wanted), len(open_signs)) and wanted[same] == open_signs[same][:2]:
+            same += 1
+        _close(items, open_signs, same)
+        for level, value in wanted[same:]:
+            open_signs.append((level, value, len(items)))
+            items.append(_Sign(level, True, -1, value[0] if isinstance(value, tuple) else ""))
+        if piece.kind == "break":
+            items.append(None)
+        elif piece.kind == "raw":
+            items.append(piece.text)
+        elif piece.style.code:
+            items.append(_code(piece.text))
+        else:
+            items.append(_escaped(piece.text, linked=piece.style.link is not None))
+    _close(items, open_signs, 0)
+    return items
+
+
+def _close(items: list[str | _Sign | None], open_signs: list[tuple[str, object, int]], left: int) -> None:
+    while len(open_signs) > left:
+        _, _, at = open_signs.pop()
+        opening = items[at]
+        assert isinstance(opening, _Sign)
+        items[at] = opening._replace(mate=len(items))
+        items.append(opening._replace(opens=False, mate=at))
+
+
+def _joined(items: Sequence[str | _Sign | None], between: str) -> str:
+    parts: list[str] = []
+    last = " "
+    chosen: dict[int, str] = {}
+    for at, item in enumerate(items):
+        if item is None:
+            part = between
+        elif isinstance(item, str):
+            part = item
+        elif item.level == "link":
+            if item.opens and last == "!" and parts[-1].endswith("!"):
+                parts[-1] = parts[-1][:-1] + "\\!"
+            part = "[" if item.opens else f"]({_address(item.link)})"
+        elif item.opens:
+            part, chosen[item.mate] = _signs(items, at, last, chosen)
+        else:
+            part = chosen[at]
+        if part:
+            parts.append(part)
+            last = part[-1]
+    return "".join(parts)
+
+
+def _signs(items: Sequence[str | _Sign | None], at: int, last: str, chosen: dict[int, str]) -> tuple[str, str]:
+    """What begins and ends a style here: the first signs that are read as such, else tags. Styles around this one have
+    chosen; those within and behind it go by this choice."""
+    opening = items[at]
+    assert isinstance(opening, _Sign)
+    inside, within = _first(items, at + 1, chosen), _last(items, opening.mate - 1)
+    after = _first(items, opening.mate + 1, chosen)
+    for sign in _SIGNS.get(opening.level, ()):
+        beside = (last, inside, within, after)
+        if sign[0] not in beside and _joins(inside, last, sign) and _joins(within, after, sign):
+            return sign, sign
+    tag = _TAGS[opening.level]
+    return f"<{tag}>", f"</{tag}>"
+
+
+def _joins(inside: str, outside: str, sign: str) -> bool:
+    """Whether a sign between the two is read as belonging to what is inside."""
+    if inside.isspace():
+        return False
+    if sign[0] == "_" and not (outside.isspace() or outside in _ASCII_MARKS):
+        return False
+    return not _may_be_mark(inside) or outside.isspace() or outside in _ASCII_MARKS
+
+
+def _may_be_mark(character: str) -> bool:
+    # parsers differ in whether symbols are marks
+    return character in _ASCII_MARKS or unicodedata.category(character)[0] in "PS"
+
+
+def _first(items: Sequence[str | _Sign | None], at: int, chosen: dict[int, str]) -> str:
+    """The character that comes first from here; any mark for a style that has not chosen."""
+    item = items[at] if at < len(items) else None
+    if isinstance(item, _Sign):
+        return "]" if item.level == "link" else chosen.get(at, "<")[0]
+    return item[0] if item else " "
+
+
+def _last(items: Sequence[str | _Sign | None], at: int) -> str:
+    item = items[at]
+    return item[-1] if isinstance(item, str) else "<" if item else " "
+
+
+def _code(text: str) -> str:
+    fence = "`" * (1 + max((len(run) for run in _RUN_OF_TICKS.findall(text)), default=0))
+    if "`" in (text[0], text[-1]):
+        text = f" {text} "
+    return f"{fence}{text}{fence}"
+
+
+def fence(text: str) -> str:
+    """What encloses a block of code: longer than any run of ticks in it."""
+    return "`" * max(3, 1 + max((len(run) for run in _RUN_OF_TICKS.findall(text)), default=0))
+
+
+def picture(alt: str, address: str) -> str:
+    """A picture as Markdown."""
+    return f"![{_escaped(alt, linked=True)}]({_address(address)})"
+
+
+def _address(url: str) -> str:
+    url = _ENTITY.sub(lambda found: "%26" + found[0][1:], url).replace("\\", "%5C")
+    if "(" in url or ")" in url:
+        return url.replace("(", "%28").replace(")", "%29")
+    return url
+
+
+def _escaped(text: str, *, linked: bool = False) -> str:
+    """The least that keeps a text from being read as markup, whatever stands before and behind it."""
+    if linked:
+        text = text.replace("\\", "\\\\")
+        if not _balanced(text):
+            text = text.replace("[", "\\[").replace("]", "\\]")
+    if not _SPECIAL.search(text):
+        return text
+
+    def marked(found: re.Match[str]) -> str:
+        sign, before, after = found[0], text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+        if sign == "\\":
+            return sign if linked or (after and after not in _ASCII_MARKS) else "\\\\"
+        if sign == "]":
+            return "]\\" if after and after in "(:" else sign
+        if sign == "<":
+            return "\\<" if not after or after.isalpha() or after in "/!?" else sign
+        if sign == "&":
+            return "\\&" if _ENTITY.match(text, found.start()) else sign
+        if sign[0] == "`":
+            return "\\" + sign
+        if before and after and before.isspace() and after.isspace():
+            return sign
+        if sign[0] == "_" and before.isalnum() and after.isalnum():
+            return sign
+        return "".join("\\" + each for each in sign)
+
+    return _SPECIAL.sub(marked, text)
+
+
+def _balanced(text: str) -> bool:
+    """Whether each bracket has its other one."""
+    depth = 0
+    for each in _BRACKETS.findall(text):
+        depth += 1 if each == "[" else -1
+        if depth < 0:
+            break
+    return not depth
