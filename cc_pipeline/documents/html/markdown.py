@@ -19,8 +19,8 @@ from cc_pipeline.documents.html.spans import Piece, Style, fence, picture, writt
 #: Elements that begin and end a block of text.
 _BLOCKS: Final = frozenset(
     "address article aside blockquote body button caption center dd details dialog dir div dl dt fieldset figcaption"
-    " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search section"
-    " plaintext summary table tbody td tfoot th thead tr ul xmp".split()
+    " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search"
+    " section plaintext summary table tbody td tfoot th thead tr ul xmp".split()
 )
 #: Elements whose text is none of the page's.
 _UNREAD: Final = frozenset(

@@ -184,8 +184,9 @@ def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, 
             attributes = _bounded(attributes, limits, document.flags)
         if key == "src":
             if tag == "script":
-                found.scripts.append(node)
-                if attributes.get("type", "").strip().lower() == "application/ld+json":
+                kind = attributes.get("type", "").strip().lower()
+                (found.unread if kind.startswith("math/tex") else found.scripts).append(node)
+                if kind == "application/ld+json":
                     document.json_ld.append(node.text() or "")
             elif tag == "iframe":
                 found.unread.append(node)

@@ -14,7 +14,9 @@ from markdown_it.token import Token
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html.markdown import Markdown, markdown
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import browser_resolver
+from cc_pipeline.documents.page import Limits
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _RESOLVE = browser_resolver("https://example.org/docs/page.html")
@@ -340,3 +342,15 @@ def test_no_page_is_longer_than_the_bound(page: str) -> None:
     for most in (10, 1_000):
         found = _markdown(page, most)
         assert len(found.text) <= most and found.cut
+
+
+def test_formulas_in_scripts_are_in_the_tree_that_is_looked_at() -> None:
+    page = "<title>t</title><p>so <script type='math/tex'>x_1</script> it<script>no()</script> is</p>"
+    seen: list[str] = []
+    found = parse_html(
+        page,
+        "https://example.org/",
+        Limits(),
+        look=lambda tree, _, resolve: seen.append(markdown(tree, lambda href: resolve(href)[0], 1_000).text),
+    )
+    assert (seen, found.body_text) == (["so $x_1$ it is"], "so it is")
