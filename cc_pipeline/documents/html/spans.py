@@ -49,7 +49,6 @@ _BEGINS = re.compile(
     r"(?P<mark>#{1,6}(?=\s|$)|>|[-+](?=\s|$)|=+(?=\s*$)|(?=[|:\s]*-)[-|:\s]++$|\[(?=[ xX]\]\s))"
     r"|(?P<number>\d{1,9})(?=[.)](?:\s|$))"
 )
-_BRACKETS = re.compile(r"[\[\]]")
 _RUN_OF_TICKS = re.compile("`+")
 _LAST_SIGNS = re.compile(r"(^|\s)(#+)$")
 
@@ -261,9 +260,7 @@ def picture(alt: str, address: str) -> str:
 
 def _address(url: str) -> str:
     url = _ENTITY.sub(lambda found: "%26" + found[0][1:], url).replace("\\", "%5C")
-    if "(" in url or ")" in url:
-        return url.replace("(", "%28").replace(")", "%29")
-    return url
+    return url if _balanced(url, "()") else url.replace("(", "%28").replace(")", "%29")
 
 
 def _escaped(text: str, *, linked: bool = False) -> str:
@@ -296,11 +293,11 @@ def _escaped(text: str, *, linked: bool = False) -> str:
     return _SPECIAL.sub(marked, text)
 
 
-def _balanced(text: str) -> bool:
+def _balanced(text: str, brackets: str = "[]") -> bool:
     """Whether each bracket has its other one."""
     depth = 0
-    for each in _BRACKETS.findall(text):
-        depth += 1 if each == "[" else -1
+    for each in text if brackets[0] in text or brackets[1] in text else "":
+        depth += (each == brackets[0]) - (each == brackets[1])
         if depth < 0:
             break
     return not depth

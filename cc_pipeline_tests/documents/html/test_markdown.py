@@ -17,6 +17,7 @@ from cc_pipeline.documents.html.markdown import Markdown, markdown
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.page import Limits
+from cc_pipeline_tests.documents.html.markdown_pages import PAGES, expected
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _RESOLVE = browser_resolver("https://example.org/docs/page.html")
@@ -261,8 +262,8 @@ def _chars(token: Token) -> list[Char]:
     return wanted
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(_BLOCK, min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+@given(st.lists(_BLOCK, min_size=1, max_size=3))
 def test_a_parser_reads_back_what_the_page_has(blocks: list[Block]) -> None:
     page = f"<body>{''.join(map(_html, blocks))}</body>"
     wanted = [each for block in blocks for each in _expected(block)]
@@ -354,3 +355,17 @@ def test_formulas_in_scripts_are_in_the_tree_that_is_looked_at() -> None:
         look=lambda tree, _, resolve: seen.append(markdown(tree, lambda href: resolve(href)[0], 1_000).text),
     )
     assert (seen, found.body_text) == (["so $x_1$ it is"], "so it is")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_come_to_what_was_read(name: str) -> None:
+    read = expected()
+    assert sorted(read) == sorted(PAGES)
+    assert _markdown(PAGES[name]).text == read[name]
+    tree = LexborHTMLParser(PAGES[name])
+    blocks = _read(read[name])
+    whole = str(blocks)
+    assert whole.count("('table', ") == sum(len(table.css("table")) == 1 for table in tree.css("table"))
+    assert whole.count("('ol', ") == len(tree.css("ol"))
+    codes = [pre.text().removesuffix("\n") for pre in tree.css("pre")]
+    assert [code for code in codes if repr(code) not in whole] == []
