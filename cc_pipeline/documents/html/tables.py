@@ -1,0 +1,84 @@
+"""A page as two tables: its elements, and its blocks of text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int32]
+
+#: Flags of a block: two line breaks before it or after it; its last character ends a sentence, a quote or a bracket; it
+#: is kept as written.
+AFTER_BREAKS, BEFORE_BREAKS, CLOSED, VERBATIM = 1, 2, 4, 8
+
+
+class Elements(NamedTuple):
+    """The elements in document order, the root first. Those of subtrees that are left out are not among them.
+
+    ``parent`` is the row of the parent, -1 for the root; ``tag`` a number of ``TAGS``; ``entry`` the characters of text
+    before it; ``finish`` the row behind its last descendant, so that ``[i:finish[i]]`` is its subtree; ``first`` and
+    ``last`` the same of blocks: ``[first:last]`` (an inline element begins in the block that is open, which it shares).
+    ``holder`` is the row of the nearest element that stands for itself (a block's ``element``), ``kind`` the tag of the
+    nearest one that says what its text is (p, li, td, h1 …), 0 for none. ``hints`` are bits of ``HINT`` by its class,
+    id, itemprop and role, ``above`` those of it and its ancestors below the root; ``inside`` bits of ``IN`` of both.
+    """
+
+    parent: Column
+    tag: Column
+    entry: Column
+    finish: Column
+    first: Column
+    last: Column
+    holder: Column
+    kind: Column
+    hints: Column
+    above: Column
+    inside: Column
+    depth: Column
+
+
+class Blocks(NamedTuple):
+    """The blocks in document order. ``element`` is the row of the element that holds it, ``start`` and ``chars`` say
+    where its text lies, ``words`` are runs without white space. ``linked`` and ``strong`` count characters in links and
+    in bold (with the space before), ``links`` links with text in it; ``commas``, ``ends`` (of sentences), ``signs``
+    (``|``, ``©``, bullets, arrows), ``digits`` and ``uppers`` (A to Z) characters of that kind; ``images`` pictures in
+    or right before it. ``kind`` is that of the element it began in, ``flags`` are ``AFTER_BREAKS`` and its sisters.
+    """
+
+    element: Column
+    start: Column
+    chars: Column
+    words: Column
+    linked: Column
+    links: Column
+    strong: Column
+    commas: Column
+    ends: Column
+    signs: Column
+    digits: Column
+    uppers: Column
+    images: Column
+    kind: Column
+    flags: Column
+
+
+class Walk(NamedTuple):
+    """``text`` is that of all blocks, a line feed between any two. ``path`` is a number for the tags and classes from
+    the root to an element, ``address`` its node's ``mem_id``. ``cut`` says whether a bound was reached."""
+
+    text: str
+    elements: Elements
+    blocks: Blocks
+    path: NDArray[np.uint64]
+    address: NDArray[np.uint64]
+    cut: bool
+
+    def text_of(self, block: int) -> str:
+        start = int(self.blocks.start[block])
+        return self.text[start : start + int(self.blocks.chars[block])]
+
+
+#: Before columns are made of it: text, columns of elements and of blocks, paths, addresses, whether it was cut.
+Raw = tuple[str, bytes, bytes, bytes, bytes, bool]

@@ -1,0 +1,108 @@
+"""The tags of HTML, what each is to the walk over a page, and the words of classes that hint at what a part is for."""
+
+from __future__ import annotations
+
+from array import array
+
+#: Tags by number; 0 is any other.
+TAGS: tuple[str, ...] = tuple(
+    """? html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table caption
+    colgroup col thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
+    fieldset legend label button input a b strong i em cite q dfn abbr code samp kbd var mark small s del ins u sub sup
+    span time data bdi bdo ruby rb rt rtc rp br wbr hr img picture source map area iframe video audio track object embed
+    param canvas svg math annotation annotation-xml script style template noscript title textarea select option optgroup
+    datalist output progress meter slot font center big tt strike nobr acronym menu search dir listing xmp plaintext
+    noframes noembed frameset frame head base link meta marquee""".split()
+)
+NUMBER: dict[str, int] = {tag: number for number, tag in enumerate(TAGS)}
+
+# what a tag is to the walk; the same numbers in _walk.c
+BLOCK, SKIPPED, LEAF, KIND, LINK, STRONG, PRE, BREAK = 1, 2, 4, 8, 16, 32, 64, 128
+IMAGE, TEMPLATE, SCRIPT, DIALOG, SHOWN, MATH = 256, 512, 1024, 2048, 4096, 8192
+_IS: dict[int, str] = {
+    BLOCK: """html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table
+        caption thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
+        fieldset legend button hr iframe video audio object embed menu search dir listing xmp plaintext center option
+        noframes noembed frameset marquee""",
+    SKIPPED: """style noscript title textarea select datalist svg canvas rt rtc rp annotation annotation-xml noframes
+        noembed frameset head colgroup br wbr base link meta""",
+    LEAF: "img iframe video audio object embed hr input source area script progress meter",
+    KIND: "p h1 h2 h3 h4 h5 h6 li dt dd caption td th pre blockquote figcaption summary button legend address",
+    LINK: "a",
+    STRONG: "b strong",
+    PRE: "pre listing xmp plaintext",
+    BREAK: "br",
+    IMAGE: "img",
+    TEMPLATE: "template",
+    SCRIPT: "script",
+    DIALOG: "dialog",
+    SHOWN: "html body main article",
+    MATH: "math",
+}
+CLASSES = array("H", (sum(of for of, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
+
+#: Bits of ``Elements.inside``: what an element is in, or is.
+INSIDE: tuple[str, ...] = tuple(
+    "main article section nav aside header footer form figure table list item quote heading pre code link details "
+    "definitions button math caption".split()
+)
+IN: dict[str, int] = {name: 1 << bit for bit, name in enumerate(INSIDE)}
+_OF_INSIDE = {
+    **{name: name for name in "main article section nav aside header footer form figure table pre button math".split()},
+    **dict.fromkeys(("ul", "ol", "menu", "dir"), "list"),
+    **dict.fromkeys(("li",), "item"),
+    **dict.fromkeys(("blockquote", "q"), "quote"),
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading"),
+    **dict.fromkeys(("code", "samp", "kbd", "tt"), "code"),
+    **dict.fromkeys(("caption", "figcaption"), "caption"),
+    **{"a": "link", "details": "details", "dl": "definitions", "listing": "pre", "xmp": "pre"},
+}
+INSIDES = array("I", (IN[_OF_INSIDE[tag]] if tag in _OF_INSIDE else 0 for tag in TAGS))
+
+#: Words of ``class``, ``id`` and ``itemprop`` by what they hint at. A word counts where one of the page's begins with
+#: it; one with ``=`` only where it is the whole word.
+WORDS: dict[str, str] = {
+    "nav": "nav navigation menu breadcrumb =crumbs =navi",
+    "header": "header masthead =hd",
+    "footer": "footer colophon copyright =ft =foot",
+    "comment": "comment disqus discuss replies =reply =respond livefyre remark",
+    "sidebar": "sidebar =side sidecol =rail =aside widget =complementary",
+    "related": "related recommend trending popular mostread readnext suggest outbrain taboola =recirc readmore "
+    "morefrom =more seealso similar",
+    "ad": "=ad =ads advert adsense adsbygoogle adslot sponsor promo =banner =dfp =gpt commercial",
+    "newsletter": "newsletter subscri signup optin mailchimp paywall",
+    "share": "share sharing social addthis sharethis shariff =follow sharedaddy",
+    "cookie": "cookie consent gdpr ccpa onetrust didomi",
+    "content": "content entry =post =body =text story prose markdown maincontent postbody posttext richtext",
+    "article": "article =news blogpost",
+    "main": "=main maincol mainbody =primary",
+    "meta": "=meta byline author =date dateline timestamp published =tags =tag taglist categor pubdate postmeta",
+    "caption": "caption =credit =credits",
+    "modal": "modal popup overlay lightbox =dialog tooltip",
+    "search": "search",
+    "account": "login signin register =account logout",
+    "pager": "pager paginat =paging =prev =next =previous",
+    "teaser": "teaser =card =cards =tile =tiles =listing thumb excerpt =feed",
+    "unseen": "hidden =sr =visually screenreader =offscreen",
+    "edit": "editsection =edit",
+    "tool": "toolbar =tools =button =buttons =btn =print =actions",
+    "code": "=code highlight prettyprint codehilite sourcecode syntax",
+    "quote": "quote pullquote blockquote",
+    "math": "=math mathjax katex mwe",
+    "notice": "=notice warning disclaimer =alert =ambox =hatnote",
+    "contents": "=toc tableofcontents =contents",
+    "infobox": "infobox factbox =navbox =metadata",
+    "user": "=user avatar profile username =bio signature",
+    "skip": "skip =noprint =jump",
+}
+#: Bits of ``Elements.hints`` and ``above``.
+HINT: dict[str, int] = {name: 1 << bit for bit, name in enumerate(WORDS)}
+_ROLES = {
+    "navigation": "nav", "menu": "nav", "menubar": "nav", "banner": "header", "contentinfo": "footer", "main": "main",
+    "complementary": "sidebar", "article": "article", "search": "search", "dialog": "modal", "alertdialog": "modal",
+    "alert": "notice", "feed": "teaser", "tablist": "tool", "toolbar": "tool", "button": "tool",
+}  # fmt: skip
+HINT_WORDS = sorted(
+    (word.lstrip("=").encode(), HINT[name], word[0] == "=") for name, each in WORDS.items() for word in each.split()
+)
+ROLE_WORDS = sorted((role.encode(), HINT[name], True) for role, name in _ROLES.items())

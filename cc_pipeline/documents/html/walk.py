@@ -1,0 +1,85 @@
+"""A page as tables of its elements and blocks, from one look at every node of its tree. What main content, Markdown and
+whoever weighs parts of a page start from.
+
+A block is a run of text that nothing parts: no element that stands for itself, no two line breaks. White space in it
+is collapsed, a single ``<br>`` is a line feed, ``pre`` is kept as it is. Left out are programs and styles, what is not
+shown (``hidden``, ``display:none``, ``aria-hidden``, a closed dialog), what a browser shows only in their absence,
+forms' choices, drawings, and the readings of ruby. A shadow tree that the page declares is read in its place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import selectolax.lexbor
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline import compiled
+from cc_pipeline.documents.html.tables import Blocks, Elements, Raw, Walk
+from cc_pipeline.documents.html.tags import CLASSES, HINT_WORDS, INSIDES, ROLE_WORDS, TAGS
+from cc_pipeline.documents.html.walk_py import walked_plainly
+
+
+def walk(root: LexborNode, *, chars: int, elements: int) -> Walk:
+    """The tables of all below ``root``, a page's ``body``; no more than so many characters of text and elements."""
+    return _as_walk(_compiled(root, chars, elements) if COMPILED else walked_plainly(root, chars, elements))
+
+
+def walk_plainly(root: LexborNode, *, chars: int, elements: int) -> Walk:
+    """``walk`` in Python, for builds without the compiled one: many times slower."""
+    return _as_walk(walked_plainly(root, chars, elements))
+
+
+def _as_walk(raw: Raw) -> Walk:
+    text, element_columns, block_columns, paths, addresses, cut = raw
+    of_elements = np.frombuffer(element_columns, np.int32).reshape(len(Elements._fields), -1)
+    of_blocks = np.frombuffer(block_columns, np.int32).reshape(len(Blocks._fields), -1)
+    return Walk(
+        text,
+        Elements(*of_elements),
+        Blocks(*of_blocks),
+        np.frombuffer(paths, np.uint64),
+        np.frombuffer(addresses, np.uint64),
+        cut,
+    )
+
+
+def _compiled(root: LexborNode, chars: int, elements: int) -> Raw:
+    return _walked(root.mem_id, chars, elements)
+
+
+#: What both are compared on when this is imported: a page with everything that needs Lexbor's own structs.
+_SAMPLE = (
+    "<body class='has-sidebar'><nav id=topMenu><a href=/>Home</a></nav><article><h1>A title of a page</h1><p>One, two."
+    "<br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b </pre><x-y>"
+    "<template shadowrootmode=open>shadow</template></x-y><p hidden>unseen"
+    "<math><mi>x</mi><annotation>x</annotation></math></article><script>no</script>"
+)
+_KNOWN = "a text that is known, as long as no number in a struct is likely to be: " * 3
+
+
+def _check() -> bool:
+    """Makes the compiled walk ready; whether it does what the plain one does with the selectolax that is here."""
+    tree = LexborHTMLParser("<body>" + _KNOWN + "<template>x</template>")
+    body, template = tree.body, tree.css_first("template")
+    if _set_up is None or body is None or template is None or body.first_child is None:
+        return False
+    numbers, names = bytearray(256), []
+    for number, tag in enumerate(TAGS[1:], 1):
+        tag_id = tree.create_node(tag).tag_id
+        if tag_id < len(numbers):
+            numbers[tag_id] = number
+        else:
+            names.append((tag.encode(), number, True))
+    content = template.template_fragments()[0]
+    places = (body.first_child.mem_id, _KNOWN.encode(), template.mem_id, content.mem_id)
+    try:
+        _set_up(selectolax.lexbor.__file__, *places, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
+    except ImportError:
+        return False
+    sample = LexborHTMLParser(_SAMPLE).body
+    return sample is not None and _compiled(sample, 1_000, 1_000) == walked_plainly(sample, 1_000, 1_000)
+
+
+_set_up, _walked = compiled("documents.html._walk", "set_up"), compiled("documents.html._walk", "walked")
+#: Whether the compiled one is in use.
+COMPILED = _check()
