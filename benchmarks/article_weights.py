@@ -53,7 +53,7 @@ def pages(every: int = 1) -> list[Page]:
         truth = np.array([_share(_WORD.findall(block.text), runs, whole) for block in blocks])
         weight = np.minimum(counts, _MOST_WORDS) / (sum(counts) + 1) * 100
         if blocks:
-            found.append(Page(minimal, article.features(blocks), truth, weight, gold))
+            found.append(Page(minimal, article.weighed(blocks), truth, weight, gold))
     return found
 
 

@@ -14,7 +14,7 @@ from benchmarks.documents_odd_pages import EXTRACTORS
 from benchmarks.report import Report, sized
 from cc_pipeline_tests.documents.gold import GoldPage, gold_pages, layout_pages, mean_f1
 
-_EACH = sized(1, 12)
+_EACH = sized(1, 14)
 
 #: A page and what was found to be its main content.
 Answer = tuple[GoldPage, str]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
@@ -13,11 +17,11 @@ from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt,
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
-from cc_pipeline.documents.html.content import extracted
+from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
-from cc_pipeline.documents.html.tree import XML_TYPES, as_html, parse_html
-from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
+from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.other import Found, read_other
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.pdf import is_pdf, read_pdf
@@ -25,6 +29,10 @@ from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
+#: The script from which Next.js draws a page.
+_NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
+#: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least.
+_LITTLE_SHOWN, _MUCH_IN_SCRIPT = 500, 2_000
 
 
 def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
@@ -138,6 +146,17 @@ def _html(
     if row["mime_type"] in XML_TYPES and (meant := as_html(markup)) is not None:
         markup, utf8 = meant, None
     about = About(page, limits)
+    main: MainContent | None = None
+
+    def look(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
+        nonlocal main
+        about.look(tree, document, resolve)
+        if options.main_content != "none" and document.work <= limits.extractor_work:
+            kept = markup if document.cut is None else document.cut.decode("utf-8", "replace")
+            main = extracted(
+                kept, options.main_content, url=page.url, markdown=options.markdown, tree=tree, limits=limits
+            )
+
     document = parse_html(
         markup,
         page.url,
@@ -146,7 +165,7 @@ def _html(
         links=options.links,
         codec=CODECS.get(decoded.charset, "utf-8"),
         as_written=options.compat is not None,
-        look=about.look,
+        look=look,
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
@@ -156,21 +175,28 @@ def _html(
     row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
     text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
-    if document.work > limits.extractor_work:
-        document.flags.add("main_content_left_out")
-    elif options.main_content != "none":
-        main = extracted(markup, options.main_content, url=page.url, markdown=options.markdown)
-        if not main.whole:
-            document.flags.add("main_content_left_out")
+    if main is not None:
+        if main.cut:
+            document.flags.add("text_cut")
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
         text |= main_text_signals(main.text)
+    if options.main_content != "none" and (main is None or not main.whole):
+        document.flags.add("main_content_left_out")
+    if _text_in_script(markup, len(document.body_text)):
+        document.flags.add("text_in_script")
     text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
     flags |= document.flags
     return text, tuple(document.links)
+
+
+def _text_in_script(markup: str, shown: int) -> bool:
+    """Whether a page shows little, and has a script with the data that it is drawn from."""
+    found = _NEXT_DATA.search(markup) if shown < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
+    return found is not None and markup.find("</script", found.end()) - found.end() >= _MUCH_IN_SCRIPT
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:

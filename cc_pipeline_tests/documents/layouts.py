@@ -163,8 +163,36 @@ def _recipe(page: _Page) -> str:
     return f"{first}{_heading(page, 'h2')}<ol>{''.join(steps)}</ol>{_paragraph(page)}"
 
 
+def _linked(page: _Page) -> str:
+    """A list of links, or of entries that begin with one, as articles of a wiki have them."""
+    tag, whole = page.one("ul", "ul", "ol"), page.chance.random() < 0.4
+    items = []
+    for number in page.some(3, 14):
+        link, more = page.phrase(1, 5), "" if whole else f", {page.phrase(1, 12)}"
+        items.append(page.say("li", link + more, f"<a href='/wiki/{number}'>{link}</a>{more}"))
+    return f"<{tag}>{''.join(items)}</{tag}>"
+
+
+def _references(page: _Page) -> str:
+    name, items = page.one("references", "reflist", "notes", "footnotes"), []
+    for number in page.some(3, 20):
+        author, work, place = page.phrase(2, 3), page.phrase(3, 9), page.phrase(1, 3)
+        inner = f"<a href='#r{number}'>^</a> {author}. <a href='//o/{number}'>{work}</a>. <i>{place}</i>."
+        items.append(page.say("li", f"^ {author}. {work}. {place}.", inner))
+    return f"{_heading(page, 'h2')}<ol class='{name}'>{''.join(items)}</ol>"
+
+
 def _wiki(page: _Page) -> str:
-    return _table(page) + _mixed(page, (_paragraph, _paragraph, _list, _table, _definitions, _quote, _ruby))
+    """Begins with a box of facts, may have a table of contents, and ends in links and references."""
+    parts = (_paragraph, _paragraph, _paragraph, _list, _linked, _table, _definitions, _quote, _ruby)
+    box = _table(page) if page.chance.random() < 0.6 else ""
+    contents = f"<div id='toc' class='toc'><h2>Contents</h2><ul>{_links(page, 4, 12)}</ul></div>"
+    body = _mixed(page, parts, 5, 14)
+    links = f"{_heading(page, 'h2')}{_linked(page)}" if page.chance.random() < 0.6 else ""
+    end = _references(page) if page.chance.random() < 0.7 else ""
+    group = f"<table class='navbox'><tr><th>{page.phrase(1, 3)}</th><td>{_links(page, 5, 20)}</td></tr></table>"
+    top = contents if page.chance.random() < 0.5 else ""
+    return f"{top}{box}{body}{links}{end}{group if page.chance.random() < 0.4 else ''}"
 
 
 def _forum(page: _Page) -> str:

@@ -8,13 +8,18 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import log1p
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from resiliparse.extract.html2text import extract_plain_text
+from selectolax.lexbor import LexborHTMLParser
 
+from cc_pipeline.documents.html.kept import Content, Opinion, content_of
+from cc_pipeline.documents.html.model import likelihoods
 from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.walk import walk
+from cc_pipeline.documents.page import Limits
 
 #: One tag of resiliparse's minimal markup: quotes stand in attributes alone there, text has them escaped.
 _TAG = re.compile(r'<[^>"]*(?:"[^"]*"[^>"]*)*>')
@@ -73,11 +78,8 @@ Extractor = Literal["fast", "auto", "quality"]
 #: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
 #: ten megabytes of plain markup, and far longer for odd ones.
 _AUTO_CHARS = 2_000_000
-#: A main content of fewer characters is believed by nobody.
-_FEW_CHARS = 200
-_HREF = re.compile(r'<a href="([^"]*)"')
-#: The writer of Markdown takes a text with a few of them for no text at all.
-_NO_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127))
+_LIMITS = Limits()
+_T = TypeVar("_T")
 
 
 class Block(NamedTuple):
@@ -152,7 +154,7 @@ def _plain(text: str) -> str:
     return text.replace("&amp;", "&")
 
 
-def features(blocks: list[Block]) -> NDArray[np.float64]:
+def weighed(blocks: list[Block]) -> NDArray[np.float64]:
     """One row a block, one column a key of ``WEIGHTS``."""
     own = [len(block.text) - block.linked for block in blocks]
     total = sum(own) or 1
@@ -215,7 +217,7 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
     everything = "\n".join(block.text for block in blocks)
     if not everything or len(blocks) > _MAX_BLOCKS:
         return Article(everything, 0.0, 1.0)
-    likely = 1 / (1 + np.exp(-features(blocks) @ (_WEIGHTS if weights is None else weights)))
+    likely = 1 / (1 + np.exp(-weighed(blocks) @ (_WEIGHTS if weights is None else weights)))
     sizes = np.array([len(block.text) for block in blocks])
     kept = likely > _THRESHOLD
     share = float(sizes[kept].sum() / sizes.sum())
@@ -236,30 +238,42 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
 class MainContent(NamedTuple):
     """``text`` has paragraphs on lines of their own; ``markdown`` is filled where it was asked for. Both are ``None``
     where nothing was found. ``extractor`` is library and version. ``whole`` is false where a library failed on the
-    page, so that what it finds is missing here."""
+    page, so that what it finds is missing here; ``cut`` says that there was more text than the bound."""
 
     text: str | None
     markdown: str | None
     extractor: str
     whole: bool = True
+    cut: bool = False
 
 
-def extracted(markup: str, extractor: Extractor, *, url: str = "", markdown: bool = False) -> MainContent:
-    """The main content of a page. ``url`` is what relative links of the Markdown are relative to.
+def extracted(
+    markup: str,
+    extractor: Extractor,
+    *,
+    url: str = "",
+    markdown: bool = False,
+    tree: LexborHTMLParser | None = None,
+    limits: Limits = _LIMITS,
+) -> MainContent:
+    """The main content of a page. ``url`` is what relative links of the Markdown are relative to; ``tree`` is the
+    page's, with nothing taken out but scripts and styles, where the caller has it.
 
-    ``fast`` is resiliparse's extractor with the furniture it leaves taken out, ``quality`` is
-    trafilatura's, ten times slower. ``auto`` is ``fast``, and ``quality`` where the fast one's result looks unlike an
-    article's. Readers' comments, by-lines and alternative texts of pictures are furniture to all.
+    ``fast`` asks the trees of ``model.py``, and in doubt resiliparse too; ``auto`` then asks trafilatura as well.
+    ``quality`` is trafilatura alone, ten times slower. Readers' comments, by-lines and alternative texts of pictures
+    are furniture to all.
 
-    Raises nothing: where a library fails on a page, the other's result stands, or none does.
+    Raises nothing: where a library fails on a page, the result says so.
     """
     if extractor == "quality":
-        return _held(partial(_quality, markup, markdown)) or MainContent(None, None, _named("trafilatura"), whole=False)
-    found = _held(partial(_fast, markup, extractor, url, markdown))
-    return found or MainContent(None, None, _named("resiliparse"), whole=False)
+        found = _held(partial(_quality, markup, markdown, limits.text_chars))
+        return found or MainContent(None, None, _named("trafilatura"), whole=False)
+    tree = tree or LexborHTMLParser(markup)
+    found = _held(partial(_kept, tree, markup, extractor, url, markdown, limits))
+    return found or MainContent(None, None, _named("cc-pipeline"), whole=False)
 
 
-def _held(find: Callable[[], MainContent | None]) -> MainContent | None:
+def _held(find: Callable[[], _T | None]) -> _T | None:
     """What a library finds, ``None`` where it fails: a page has more than its main content."""
     try:
         return find()
@@ -267,21 +281,27 @@ def _held(find: Callable[[], MainContent | None]) -> MainContent | None:
         return None
 
 
-def _fast(markup: str, extractor: Extractor, url: str, markdown: bool) -> MainContent:
-    minimal = minimal_markup(markup)
-    article = article_of(minimal)
-    if len(article.text) < _FEW_CHARS:
-        # resiliparse takes a page's only list for a menu: better the whole page than a headline
-        minimal = minimal_markup(markup, main_content=False)
-        article = Article("\n".join(block.text for block in blocks_of(minimal)), 0.0, 1.0)
-    if extractor == "auto" and not article.usual and len(markup) <= _AUTO_CHARS:
-        found = _held(partial(_quality, markup, markdown))
-        if found is not None and found.text:
-            return found
-    plain = MainContent(article.text.strip() or None, None, _named("resiliparse"))
+def _kept(
+    tree: LexborHTMLParser, markup: str, extractor: Extractor, url: str, markdown: bool, limits: Limits
+) -> MainContent:
+    if tree.body is None:
+        return MainContent(None, None, _named("cc-pipeline"))
+    title = tree.css_first("title")
+    seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
+    content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
+    found = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
     if not markdown:
-        return plain
-    return _held(lambda: plain._replace(markdown=_in_markdown(minimal, article, url))) or plain._replace(whole=False)
+        return found
+    written = _held(partial(_in_markdown, tree, content, url, limits.text_chars))
+    return found._replace(whole=False) if written is None else found._replace(markdown=written or None)
+
+
+def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
+    """Who is asked about a page in doubt."""
+    asked: list[Opinion] = [lambda: _held(lambda: article_of(minimal_markup(markup)).text)]
+    if extractor == "auto" and len(markup) <= _AUTO_CHARS:
+        asked.append(lambda: _held(lambda: main_content(markup, "quality")))
+    return asked
 
 
 def main_content(markup: str, extractor: Extractor) -> str | None:
@@ -289,22 +309,22 @@ def main_content(markup: str, extractor: Extractor) -> str | None:
     return extracted(markup, extractor).text
 
 
-def _quality(markup: str, markdown: bool) -> MainContent:
+def _quality(markup: str, markdown: bool, most: int) -> MainContent:
     from trafilatura import extract  # noqa: PLC0415 - a second to import, needed by this extractor only
 
     find = partial(extract, markup, fast=True, include_comments=False, include_tables=True, deduplicate=False)
     in_markdown = find(output_format="markdown", include_links=True) if markdown else None
-    return MainContent((find() or "").strip() or None, (in_markdown or "").strip() or None, _named("trafilatura"))
+    text, written = ((each or "").strip() for each in (find(), in_markdown))
+    cut = max(len(text), len(written)) > most
+    return MainContent(text[:most] or None, written[:most] or None, _named("trafilatura"), cut=cut)
 
 
-def _in_markdown(minimal: str, article: Article, url: str) -> str | None:
-    from html_to_markdown import convert  # noqa: PLC0415 - on request only
+def _in_markdown(tree: LexborHTMLParser, content: Content, url: str, most: int) -> str:
+    from cc_pipeline.documents.html.markdown import markdown as written  # noqa: PLC0415 - on request only
 
     absolute = resolver(url)
-    kept = "\n".join(line for number, line in enumerate(minimal.split("\n")) if number not in article.dropped)
-    linked = _HREF.sub(lambda found: f'<a href="{absolute(found[1])[0] or found[1]}"', kept)
-    found = convert(linked.translate(_NO_CONTROLS)).content
-    return found.strip() or None if found else None
+    holders = content.walk.address[content.walk.blocks.element[content.kept]]
+    return written(tree, lambda href: absolute(href)[0], most, frozenset(holders.tolist())).text.strip()
 
 
 @lru_cache(maxsize=2)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
+import numpy as np
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html import content
+from cc_pipeline.documents.html import content, model
 from cc_pipeline.documents.html.content import (
     WEIGHTS,
+    Article,
     Extractor,
     MainContent,
     article_of,
     blocks_of,
     extracted,
-    features,
     main_content,
     minimal_markup,
+    weighed,
 )
-from cc_pipeline.documents.page import ParseOptions
+from cc_pipeline.documents.html.features import features
+from cc_pipeline.documents.html.walk import walk
+from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.settings import EXTRACTORS
 from cc_pipeline_tests.documents.pages import page
@@ -59,18 +65,84 @@ def test_a_list_of_articles_keeps_its_headlines(monkeypatch: pytest.MonkeyPatch)
         assert found.count("Sentence") == len(SENTENCES)
 
 
-def test_auto_asks_the_other_extractor_for_what_is_no_article_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
+    texts = [" ".join(f"word{number}of{each}" for number in range(30)) for each in range(6)]
 
-    def quality(markup: str, markdown: bool) -> MainContent:
+    def quality(markup: str, *_: object) -> MainContent:
         asked.append(markup)
-        return MainContent("better", None, "trafilatura 0")
+        return MainContent(texts[3], None, "trafilatura 0")
 
     monkeypatch.setattr(content, "_quality", quality)
     assert extracted(ARTICLE, "auto") == extracted(ARTICLE, "fast")
-    assert extracted(LIST, "auto").text == "better"
-    assert asked == [LIST]
-    assert extracted(LIST + " " * 2_000_001, "auto").extractor.startswith("resiliparse")
+    assert not asked
+    monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.35, np.float32))
+    monkeypatch.setattr(content, "article_of", lambda _: Article("\n".join(texts[3:5]), 1, 0))
+    markup = f"<body>{''.join(f'<p>{text}' for text in texts)}"
+    assert extracted(markup, "fast").text == "\n".join(texts[3:5])
+    assert extracted(markup, "auto").text == texts[3]
+    assert asked == [markup]
+    assert extracted(markup + " " * 2_000_001, "auto") == extracted(markup, "fast")
+    assert asked == [markup]
+
+
+LISTED = f"<ul>{''.join(f'<li>{sentence}</li>' for sentence in SENTENCES[6:])}</ul>"
+UNITS = {
+    "list": LISTED,
+    "table": f"<table>{''.join(f'<tr><td>Row {n}</td><td>{n} metres</td></tr>' for n in range(6))}</table>",
+    "definitions": f"<dl>{''.join(f'<dt>Term {n}</dt><dd>{SENTENCES[n + 6]}</dd>' for n in range(3))}</dl>",
+    "code": "<pre>first = 1\n\n  second = 2\n</pre>",
+    "ruby": "<p>They write it <ruby>\u6f22<rt>kan</rt></ruby><ruby>\u5b57<rt>ji</rt></ruby>, and read it aloud.</p>",
+}
+AROUND = (
+    "<body>{}",
+    "<body><main>{}</main>",
+    "<body><div class=post><div>{}</div></div>",
+    "<body><article>{}</article>",
+)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -> None:
+    beside = "<ul class=share><li>Tweet this page</li><li>Send it on</li></ul>"
+    links = "".join(f"<li><a href=/{n}>Headline {n} of another page</a></li>" for n in range(6))
+    for around in AROUND:
+        body = around.format(f"<h1>The mill</h1>{PARAGRAPHS[:900]}</p>{UNITS[name]}{beside}{PARAGRAPHS}")
+        found = main_content(f"<html><title>The mill</title>{body}<aside><ul>{links}</ul></aside></html>", "fast") or ""
+        wanted = LexborHTMLParser(UNITS[name].replace("<rt>kan</rt>", "").replace("<rt>ji</rt>", ""))
+        assert wanted.body
+        assert set(wanted.body.text(separator=" ").split()) <= set(found.split()) | {"\u6f22", "\u5b57", ","}
+        assert "Headline" not in found
+        assert "Tweet" not in found
+    assert name != "ruby" or "\u6f22\u5b57, and" in found
+    assert name != "code" or "first = 1\n\n  second = 2" in found
+
+
+@pytest.mark.parametrize("markup", [f"{UNITS['list']}<br>", ARTICLE, LIST, "<p>x"])
+def test_compiled_and_plain_trees_say_the_same(markup: str) -> None:
+    tree = LexborHTMLParser(markup)
+    assert tree.body
+    rows = features(walk(tree.body, chars=10**6, elements=10**5))
+    first, _ = model.fitted()
+    plain = np.frombuffer(model.summed_plainly(rows, rows.shape[1], first.nodes, first.roots))
+    assert np.array_equal(model.scored(rows, first), np.asarray(1 / (1 + np.exp(-plain)), np.float32))
+
+
+def test_a_shadow_tree_is_read_and_text_in_a_script_is_flagged() -> None:
+    shadow = f"<body><x-post><template shadowrootmode=open><div>{PARAGRAPHS}</div></template></x-post></body>"
+    assert (main_content(shadow, "fast") or "").split("\n") == SENTENCES
+    script = f"<script id='__NEXT_DATA__' type='application/json'>{{'a': '{'text ' * 500}'}}</script>"
+    assert parse_page(page(f"<p>Loading</p>{script}")).metadata["flags"] == ["text_in_script"]
+    assert parse_page(page(f"<div>{PARAGRAPHS}</div>{script}")).metadata["flags"] is None
+
+
+def test_main_content_has_its_bound() -> None:
+    cut = ParseOptions(limits=Limits(text_chars=500), markdown=True)
+    for extractor in get_args(Extractor):
+        parsed = parse_page(page(ARTICLE), replace(cut, main_content=extractor))
+        assert parsed.text is not None
+        assert all(len(parsed.text[name] or "") <= 500 for name in ("main_content", "main_content_markdown", "text"))
+        assert parsed.metadata["flags"] == ["text_cut"]
 
 
 @pytest.mark.parametrize("extractor", ["fast", "quality"])
@@ -96,7 +168,7 @@ def test_a_block_that_spans_lines_and_entities() -> None:
         ("", "bare z", 1, 1),
         ("h2", "H", 0, 0),
     ]
-    assert features(blocks).shape == (len(blocks), len(WEIGHTS))
+    assert weighed(blocks).shape == (len(blocks), len(WEIGHTS))
 
 
 @pytest.mark.parametrize("markup", ["", "<p>", "<body></body>", "<p>&nbsp;</p>", "<a href=x>" * 50, "\x00"])
@@ -119,11 +191,11 @@ def test_markdown_is_written_of_text_with_control_characters() -> None:
     body = ARTICLE.replace("river", "ri&#x1;ver&#x2;")
     parsed = parse_page(page(body), ParseOptions(markdown=True))
     assert parsed.text is not None
-    assert "the river, the old mill" in parsed.text["main_content_markdown"]
+    assert "ver\x02, the old mill" in parsed.text["main_content_markdown"]
     assert parsed.metadata["flags"] is None
 
 
-@pytest.mark.parametrize(("extractor", "broken"), [("fast", "minimal_markup"), ("quality", "_quality")])
+@pytest.mark.parametrize(("extractor", "broken"), [("fast", "likelihoods"), ("quality", "_quality")])
 def test_a_library_that_fails_on_a_page_costs_its_main_content_alone(
     extractor: Extractor, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,231 @@
+"""What each block of a page looks like, in numbers: itself, its neighbours, what holds it, and where it lies in the
+page. The trees of ``model.py`` decide by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cc_pipeline.documents.html.tables import CLOSED, Walk
+from cc_pipeline.documents.html.tags import HINT, IN, NUMBER
+
+Array = NDArray[np.float32]
+_Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+_Numbers = NDArray[Any]
+
+#: Characters outside links from which a block counts as prose; the second where no block has as many.
+_PROSE, _PROSE_LESS = 60, 25
+
+
+def _bits(names: str, of: dict[str, int]) -> int:
+    return sum(of[name] for name in names.split())
+
+
+_BESIDE = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
+_COMMENT = HINT["comment"]
+#: Hints of what is no content, whatever it says.
+FURNITURE = _BESIDE | _COMMENT
+_GOOD = _bits("content article main", HINT)
+_HEADINGS = np.array([NUMBER[f"h{level}"] for level in range(1, 7)])
+_UNITS = np.array([NUMBER[tag] for tag in ("ul", "ol", "dl", "table", "menu")])
+_KINDS = [NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()]
+_ABOVE = [bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")]
+_INSIDE = [bit for name, bit in IN.items() if name not in ("math", "link", "code")]
+_OWN_HINTS = [FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD]
+_ANCESTORS = 4
+_WINDOWS = (2, 5, 12)
+
+
+def _parted(numerator: _Numbers, denominator: _Numbers) -> _Floats:
+    return numerator / np.maximum(denominator, 1)
+
+
+def _log(values: _Numbers) -> _Floats:
+    return np.log1p(np.maximum(values, 0))
+
+
+def _sums(values: _Numbers) -> _Floats:
+    """Prefix sums: ``sums[last] - sums[first]`` is that of a range."""
+    return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+
+
+def units_of(walk: Walk) -> _Ints:
+    """For each block the row of the list, table or definitions nearest around it, -1 for none."""
+    return nearest(walk, np.isin(walk.elements.tag, _UNITS))[walk.blocks.element]
+
+
+def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> _Ints:
+    """For each element the nearest one around it, or itself, that is wanted; -1 for none."""
+    found: list[int] = []
+    for row, (parent, is_wanted) in enumerate(zip(walk.elements.parent.tolist(), wanted.tolist(), strict=True)):
+        found.append(row if is_wanted else found[parent] if parent >= 0 else -1)
+    return np.array(found, np.int64)
+
+
+def holders(walk: Walk) -> list[_Ints]:
+    """For each block the elements that hold it and stand for themselves, from the inmost on; the root again and again
+    where there are no more."""
+    element = walk.elements
+    chain = [walk.blocks.element.astype(np.int64)]
+    for _ in range(_ANCESTORS):
+        chain.append(np.where(chain[-1] > 0, element.holder[np.maximum(element.parent[chain[-1]], 0)], 0))
+    return chain
+
+
+def features(walk: Walk, title: str = "") -> Array:
+    """A row a block; what a column is only the order in here says, and the model goes by it."""
+    block, element = walk.blocks, walk.elements
+    count = len(block.chars)
+    chars, linked = block.chars.astype(np.float64), block.linked.astype(np.float64)
+    own = chars - linked
+    share = _parted(linked, chars)
+    heading = np.isin(block.kind, _HEADINGS)
+    marks = block.commas + block.ends
+    first, last = element.first, element.last
+    stands = element.holder == np.arange(len(element.tag))
+
+    may_be = (share < 0.5) & ~heading
+    prose = may_be & ((own >= _PROSE) | ((own >= _PROSE_LESS) & (marks >= 2) & (block.words * 8 < own)))
+    if not prose.any():
+        prose = may_be & (own >= _PROSE_LESS)
+    read = _sums(own * prose)
+    within = read[last] - read[first]
+    spared = ((element.hints & _GOOD) != 0) | (within > 0.6 * max(read[-1], 1))
+    marked = stands & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
+    marked &= (within < 0.9 * read[-1]) & (np.arange(len(marked)) > 0)
+    steps = np.zeros(count + 1)
+    np.add.at(steps, first[marked], 1)
+    np.add.at(steps, last[marked], -1)
+    out = np.cumsum(steps)[:-1] > 0
+    texts = [
+        walk.text[start : start + size] for start, size in zip(block.start.tolist(), block.chars.tolist(), strict=True)
+    ]
+    times = Counter(texts)
+    repeated = np.array([times[text] for text in texts])
+    name = title.strip()
+    titled = np.array([len(text) > 8 and name.startswith(text) for text in texts])
+    prose &= ~out & ~titled
+    value = own * prose
+    read, size, links = _sums(value), _sums(chars), _sums(linked)
+    closed = (block.flags & CLOSED) != 0
+    of_closed, of_prose = _sums(closed), _sums(prose)
+    total = max(read[-1], 1.0)
+    at = np.arange(count)
+
+    columns: list[_Numbers] = [
+        _log(chars), _log(own), share, block.links, _parted(block.commas, chars), _parted(block.ends, chars),
+        marks, _parted(block.digits, chars), _parted(block.uppers, chars), _parted(chars, block.words), block.signs,
+        _parted(block.strong, chars), block.images, block.flags, closed, repeated, titled, out, prose,
+        *(block.kind == kind for kind in _KINDS), heading,
+        element.tag[block.element], element.depth[block.element],
+        at / count, size[:-1] / size[-1], read[:-1] / total, _log(at), _log(count - at),
+    ]  # fmt: skip
+
+    above, inside = element.above[block.element], element.inside[block.element]
+    columns += [(above & bit) != 0 for bit in _ABOVE]
+    columns += [(inside & bit) != 0 for bit in _INSIDE]
+
+    # what holds it
+    e_read, e_size, e_links = read[last] - read[first], size[last] - size[first], links[last] - links[first]
+    e_closed, e_prose = of_closed[last] - of_closed[first], of_prose[last] - of_prose[first]
+    e_count = (last - first).astype(np.float64)
+    chain = holders(walk)
+    for holder in chain:
+        columns += [
+            _log(e_size[holder]), e_read[holder] / total, _parted(e_links[holder], e_size[holder]),
+            _parted(e_read[holder], e_size[holder]), _log(e_count[holder]), _parted(e_closed[holder], e_count[holder]),
+            _parted(e_prose[holder], e_count[holder]), element.tag[holder],
+        ]  # fmt: skip
+        columns += [(element.hints[holder] & bits) != 0 for bits in _OWN_HINTS]
+    columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
+
+    # the list, the table, the one that is named for content
+    named = np.isin(element.tag, [NUMBER["main"], NUMBER["article"]]) | ((element.hints & _GOOD) != 0)
+    unnamed = (element.hints & FURNITURE) != 0
+    unnamed |= np.isin(element.tag, [NUMBER["nav"], NUMBER["aside"], NUMBER["footer"]])
+    for wanted in (np.isin(element.tag, _UNITS), named & stands, unnamed & stands):
+        near = nearest(walk, wanted)[block.element]
+        columns += [
+            np.where(near < 0, -1, e_read[near] / total), np.where(near < 0, -1, _parted(e_links[near], e_size[near])),
+            np.where(near < 0, -1, _log(e_size[near])), np.where(near < 0, -1, _log(e_count[near])),
+            np.where(near < 0, -1, _parted(e_closed[near], e_count[near])),
+            np.where(near < 0, -1, element.depth[block.element] - element.depth[near]),
+        ]  # fmt: skip
+
+    # blocks of the same tags and classes
+    _, group = np.unique(walk.path[block.element], return_inverse=True)
+    in_group = np.bincount(group)
+    for weights in (value, chars, linked, closed, prose):
+        each = np.bincount(group, weights)
+        columns.append(each[group] / total if weights is value else _parted(each[group], in_group[group]))
+    columns.append(_log(in_group[group]))
+
+    # the element with most of the prose
+    points = np.where(prose, 1 + block.commas + np.minimum(own / 100, 3), 0)
+    score = np.zeros(len(element.tag))
+    for part, holder in zip((1.0, 1.0, 0.5, 0.33), chain, strict=False):
+        np.add.at(score, holder, part * points)
+    top = int(np.argmax(score * (1 - _parted(e_links, e_size))))
+    outer = int(element.holder[max(element.parent[top], 0)])
+    for place in (top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))):
+        begins, ends = int(first[place]), int(last[place])
+        columns += [
+            (at >= begins) & (at < ends), np.where(at < begins, begins - at, np.where(at >= ends, ends - 1 - at, 0)),
+            _parted(at - begins, np.array(ends - begins)),
+        ]  # fmt: skip
+    span = np.flatnonzero(prose)
+    opens, closes = (span[0], span[-1]) if len(span) else (0, count - 1)
+    columns += [at - opens, at - closes]
+
+    # neighbours
+    likeness = [_log(chars), share, closed, prose, heading, _log(own)]
+    for distance in (-3, -2, -1, 1, 2, 3):
+        there = np.clip(at + distance, 0, count - 1)
+        missing = there != at + distance
+        columns += [np.where(missing, -1, each[there]) for each in likeness]
+        if abs(distance) == 1:
+            columns += [chain[0][there] == chain[0], chain[1][there] == chain[1], chain[2][there] == chain[2]]
+            columns += [walk.path[block.element][there] == walk.path[block.element]]
+    for reach in _WINDOWS:
+        low, high = np.maximum(at - reach, 0), np.minimum(at + reach + 1, count)
+        around = size[high] - size[low]
+        columns += [_parted(read[high] - read[low], around), _parted(links[high] - links[low], around), _log(around)]
+        columns += [
+            _parted(read[high] - read[at], size[high] - size[at]),
+            _parted(read[at] - read[low], size[at] - size[low]),
+        ]
+    before = np.maximum.accumulate(np.where(prose, at, -1))
+    after = np.minimum.accumulate(np.where(prose, at, count)[::-1])[::-1]
+    columns += [_log(at - before), _log(after - at)]
+
+    # from heading to heading
+    starts: _Ints = np.maximum.accumulate(np.where(heading, at, 0))
+    stops = np.concatenate((np.minimum.accumulate(np.where(heading, at, count)[::-1])[::-1][1:], [count]))
+    section = size[stops] - size[starts]
+    columns += [
+        _log(section), _parted(links[stops] - links[starts], section), _parted(read[stops] - read[starts], section),
+        block.kind[starts], _log(stops - starts), at - starts, share[starts], (read[stops] - read[starts]) / total,
+    ]  # fmt: skip
+
+    # the page
+    paragraphs = (value * (block.kind == NUMBER["p"])).sum() / total
+    for whole in (
+        _log(np.array(count)),
+        _log(size[-1:])[0],
+        np.log(total),
+        links[-1] / size[-1],
+        total / size[-1],
+        paragraphs,
+    ):
+        columns.append(np.full(count, whole))
+    return np.stack([np.asarray(column, np.float32) for column in columns], 1)
+
+
+def _smallest(within: _Floats, stands: NDArray[np.bool_], least: float) -> int:
+    """The last element in the order of the document that has so much: the inmost, where it is more than half."""
+    found = np.flatnonzero(stands & (within >= least))
+    return int(found[-1]) if len(found) else 0

@@ -1,0 +1,128 @@
+"""Which blocks of a page are its content: by their likelihoods, by who is asked in doubt, and by what an article
+consists of. Lists, tables, code, quotes and captions within it stay, unless they are links or known boilerplate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cc_pipeline.documents.html.features import FURNITURE, nearest
+from cc_pipeline.documents.html.tables import Walk
+from cc_pipeline.documents.html.tags import HINT, NUMBER
+
+Likely = NDArray[np.float32]
+#: Gives the text that another extractor finds.
+Opinion = Callable[[], str | None]
+
+#: Blocks likelier than this are kept; the others where that leaves too little.
+_THRESHOLD, _LESS, _LEAST = 0.45, 0.15, 0.03
+#: A main content of fewer characters is believed by nobody.
+_FEW_CHARS = 200
+#: A page is in doubt where more than this share of what may be content is less than sure.
+_DOUBT = 0.12
+_MAYBE, _SURE = 0.2, 0.8
+#: What stays within an article where it is not mostly links, and is not as good as surely none of it.
+_UNITS = [NUMBER[tag] for tag in "ul ol dl table pre blockquote figcaption menu".split()]
+_UNIT_LINKS, _UNIT_LIKELY, _BLOCK_LIKELY = 0.5, 0.1, 0.05
+_BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
+_BOILERPLATE_TAGS = [NUMBER[tag] for tag in "nav aside footer form button".split()]
+#: What is taken out where it stands within an article, and is less than this share of it.
+_TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
+_SMALL = 0.2
+#: Characters outside links that make a block one that an article begins or ends with.
+_TEXT = 25
+_WORD = re.compile(r"\w+")
+_RUN = 4
+
+
+class Content(NamedTuple):
+    """``kept`` says it of each block of the walk; ``asked`` whether others were."""
+
+    walk: Walk
+    kept: NDArray[np.bool_]
+    asked: bool = False
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.walk.text_of(block) for block in np.flatnonzero(self.kept).tolist())
+
+    @property
+    def elements(self) -> NDArray[np.bool_]:
+        """For each element of the walk whether anything in it is kept."""
+        sums = np.concatenate(([0], np.cumsum(self.kept)))
+        return np.asarray(sums[self.walk.elements.last] > sums[self.walk.elements.first])
+
+
+def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
+    """What is kept of a page. ``opinions`` are asked in doubt only; all count alike, together as much as ``likely``."""
+    if not len(likely):
+        return Content(walk, np.zeros(0, np.bool_))
+    asked = in_doubt(walk, likely)
+    if asked:
+        found = [each() for each in opinions]
+        votes = [_shares(walk, text) for text in found if text]
+        if votes:
+            likely = np.asarray((likely + np.mean(votes, 0)) / 2, np.float32)
+    kept = _with_units(walk, likely, likely > _THRESHOLD)
+    for threshold in (_LESS, _LEAST, -1.0):
+        if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
+            break
+        kept = likely > threshold
+    return Content(walk, kept, asked)
+
+
+def in_doubt(walk: Walk, likely: Likely) -> bool:
+    """Whether much of what may be content is less than sure."""
+    chars = walk.blocks.chars
+    maybe = likely > _MAYBE
+    return bool(chars[maybe & (likely < _SURE)].sum() > _DOUBT * max(chars[maybe].sum(), 1))
+
+
+def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
+    """For each block the share of its runs of four words that a text has; of a shorter one whether it has it."""
+    words = _WORD.findall(text)
+    runs, whole = set(_runs(words)), f" {' '.join(words)} "
+    shares = []
+    for block in range(len(walk.blocks.chars)):
+        own = _WORD.findall(walk.text_of(block))
+        mine = _runs(own)
+        shares.append(sum(map(runs.__contains__, mine)) / len(mine) if mine else float(f" {' '.join(own)} " in whole))
+    return np.array(shares)
+
+
+def _runs(words: list[str]) -> list[tuple[str, ...]]:
+    return list(zip(*(words[at:] for at in range(_RUN)), strict=False))
+
+
+def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """And the units between the first and the last block that are surely content, but no boilerplate."""
+    block, element = walk.blocks, walk.elements
+    sure = np.flatnonzero((likely > 0.5) & (block.chars - block.linked >= _TEXT))
+    if len(sure) < 2:
+        return kept
+    begins, ends = int(sure[0]), int(sure[-1]) + 1
+    stands = element.holder == np.arange(len(element.tag))
+    around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
+    bad = ((element.hints & _BOILERPLATE) != 0) | np.isin(element.tag, _BOILERPLATE_TAGS)
+    inside_bad = nearest(walk, bad & stands) > around
+    units = np.isin(element.tag, _UNITS) & stands & ~inside_bad & (element.first >= begins) & (element.last <= ends)
+    size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
+    first, last = element.first, element.last
+    chars = np.maximum(size[last] - size[first], 1)
+    units &= (links[last] - links[first]) / chars <= _UNIT_LINKS
+    units &= (weighed[last] - weighed[first]) / chars > _UNIT_LIKELY
+    steps = np.zeros(len(likely) + 1)
+    np.add.at(steps, first[units], 1)
+    np.add.at(steps, last[units], -1)
+    kept = kept | ((np.cumsum(steps)[:-1] > 0) & (likely > _BLOCK_LIKELY))
+    small = size[last] - size[first] < _SMALL * block.chars[kept].sum()
+    out = nearest(walk, ((element.hints & _TAKEN_OUT) != 0) & small) > around
+    return np.asarray(kept & ~out[block.element])
+
+
+def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
+    return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))

@@ -1,0 +1,120 @@
+"""How likely each block of a page belongs to its content: boosted trees in two stages. The second sees what the first
+made of the neighbours and of what holds a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.resources import files
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cc_pipeline import compiled
+from cc_pipeline.documents.html.features import Array, features, holders, units_of
+from cc_pipeline.documents.html.tables import Walk
+
+_NEAR = (-3, -2, -1, 1, 2, 3)
+#: A node of a tree: it goes on at ``left`` where the feature is at most ``value``, else at ``right``. A leaf has no
+#: feature (-1); its ``value`` is added up. The same in ``_model.c``.
+NODE = np.dtype([("feature", "i2"), ("left", "i2"), ("right", "i2"), ("value", "f4")], align=True)
+
+
+class Trees(NamedTuple):
+    """All nodes of a stage, and where each tree begins among them."""
+
+    roots: NDArray[np.int32]
+    nodes: NDArray[np.void]
+
+
+def read_trees(file: IO[bytes]) -> Trees:
+    """The next trees in a file."""
+    return Trees(np.load(file).astype(np.int32), np.load(file).astype(NODE))
+
+
+def write_trees(file: IO[bytes], trees: Trees) -> None:
+    """Adds trees to a file."""
+    np.save(file, trees.roots)
+    np.save(file, trees.nodes)
+
+
+@lru_cache(maxsize=1)
+def fitted() -> tuple[Trees, Trees]:
+    """The two stages that ``benchmarks/content_model.py`` fitted."""
+    with files(__package__).joinpath("model.trees").open("rb") as file:
+        return read_trees(file), read_trees(file)
+
+
+def summed_plainly(rows: Array, columns: int, nodes: NDArray[np.void], roots: NDArray[np.int32]) -> bytes:
+    """For each row the sum of its leaves' values, as doubles. For builds without the compiled one: far slower."""
+    total = np.zeros(len(rows))
+    every = np.arange(len(rows))
+    for root in roots.tolist():
+        at = np.full(len(rows), root)
+        while (inner := nodes["feature"][at] >= 0).any():
+            node = nodes[at]
+            low = rows[every, node["feature"]] <= node["value"]
+            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
+        total += nodes["value"][at]
+    return total.tobytes()
+
+
+_summed: Callable[..., bytes] = compiled("documents.html._model", "summed") or summed_plainly
+#: Whether the compiled one is in use.
+COMPILED = _summed is not summed_plainly
+
+
+def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
+    """The likelihoods that trees give rows."""
+    total = np.frombuffer(_summed(rows, rows.shape[1], trees.nodes, trees.roots))
+    return np.asarray(1 / (1 + np.exp(-total)), np.float32)
+
+
+def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Array:
+    """What the second stage sees: the first's likelihood of the block, of those around it and of what holds it, and
+    all that the first saw."""
+    block, element = walk.blocks, walk.elements
+    count = len(likely)
+    at = np.arange(count)
+    weights = block.chars.astype(np.float64)
+    weighed = np.concatenate(([0.0], np.cumsum(likely * weights)))
+    size = np.concatenate(([0.0], np.cumsum(weights)))
+
+    def mean(low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray((weighed[high] - weighed[low]) / np.maximum(size[high] - size[low], 1))
+
+    columns: list[NDArray[Any]] = [likely]
+    for distance in _NEAR:
+        there = np.clip(at + distance, 0, count - 1)
+        columns.append(np.where(there == at + distance, likely[there], -1))
+    for holder in holders(walk):
+        columns.append(mean(element.first[holder], element.last[holder]))
+    unit = units_of(walk)
+    columns.append(np.where(unit < 0, -1, mean(element.first[unit], element.last[unit])))
+    _, group = np.unique(walk.path[block.element], return_inverse=True)
+    of_group = np.bincount(group, likely * weights) / np.maximum(np.bincount(group, weights), 1)
+    columns.append(of_group[group])
+    for reach in (2, 5, 10):
+        columns.append(mean(np.maximum(at - reach, 0), np.minimum(at + reach + 1, count)))
+    columns += [mean(np.zeros_like(at), at), mean(at + 1, np.full(count, count))]
+    sure = likely * weights > 0.5 * weights
+    kept = np.concatenate(([0.0], np.cumsum(weights * sure)))
+    columns += [
+        kept[:-1] / max(kept[-1], 1),
+        np.full(count, kept[-1] / max(size[-1], 1)),
+        np.full(count, np.log1p(kept[-1])),
+    ]
+    order = np.flatnonzero(sure)
+    begins, ends = (order[0], order[-1]) if len(order) else (0, count)
+    columns += [at - begins, at - ends]
+    return np.concatenate([np.stack([np.asarray(each, np.float32) for each in columns], 1), rows], 1)
+
+
+def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
+    """For each block how likely it is content."""
+    if not len(walk.blocks.chars):
+        return np.zeros(0, np.float32)
+    first, second = stages or fitted()
+    rows = features(walk, title)
+    return scored(second_features(walk, rows, scored(rows, first)), second)
