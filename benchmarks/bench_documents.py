@@ -158,7 +158,7 @@ def bench_signals(report: Report, repeats: int) -> None:
     plain, marked = in_turns(
         partial(extracted, extractor="fast"), partial(extracted, extractor="fast", markdown=True), pages, repeats
     )
-    report.figure("markdown_price", 1000 / marked.rate - 1000 / plain.rate, unit="ms", note="html-to-markdown")
+    report.figure("markdown_price", 1000 / marked.rate - 1000 / plain.rate, unit="ms")
 
 
 def bench_charset(report: Report, repeats: int) -> None:

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html.kept import Content, Opinion, content_of
+from cc_pipeline.documents.html.kept import Content, Opinion, content_of, said_in
+from cc_pipeline.documents.html.markdown import Markdown
+from cc_pipeline.documents.html.markdown import markdown as markdown_of
 from cc_pipeline.documents.html.model import likelihoods
-from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
 
@@ -266,7 +268,7 @@ def extracted(
     Raises nothing: where a library fails on a page, the result says so.
     """
     if extractor == "quality":
-        found = _held(partial(_quality, markup, markdown, limits.text_chars))
+        found = _held(partial(_quality, markup, tree, url, markdown, limits))
         return found or MainContent(None, None, _named("trafilatura"), whole=False)
     tree = tree or LexborHTMLParser(markup)
     found = _held(partial(_kept, tree, markup, extractor, url, markdown, limits))
@@ -290,10 +292,7 @@ def _kept(
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
     found = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
-    if not markdown:
-        return found
-    written = _held(partial(_in_markdown, tree, content, url, limits.text_chars))
-    return found._replace(whole=False) if written is None else found._replace(markdown=written or None)
+    return _with_markdown(found, tree, content, url, limits) if markdown else found
 
 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
@@ -309,22 +308,36 @@ def main_content(markup: str, extractor: Extractor) -> str | None:
     return extracted(markup, extractor).text
 
 
-def _quality(markup: str, markdown: bool, most: int) -> MainContent:
+def _quality(markup: str, tree: LexborHTMLParser | None, url: str, markdown: bool, limits: Limits) -> MainContent:
     from trafilatura import extract  # noqa: PLC0415 - a second to import, needed by this extractor only
 
-    find = partial(extract, markup, fast=True, include_comments=False, include_tables=True, deduplicate=False)
-    in_markdown = find(output_format="markdown", include_links=True) if markdown else None
-    text, written = ((each or "").strip() for each in (find(), in_markdown))
-    cut = max(len(text), len(written)) > most
-    return MainContent(text[:most] or None, written[:most] or None, _named("trafilatura"), cut=cut)
+    whole = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
+    text = whole.strip()
+    cut = len(text) > limits.text_chars
+    found = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
+    if not markdown or not text:
+        return found
+    tree = tree or LexborHTMLParser(markup)
+    if tree.body is None:
+        return found
+    # its own has neither the lines of code nor formulas as they were
+    seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
+    return _with_markdown(found, tree, said_in(seen, text), url, limits)
 
 
-def _in_markdown(tree: LexborHTMLParser, content: Content, url: str, most: int) -> str:
-    from cc_pipeline.documents.html.markdown import markdown as written  # noqa: PLC0415 - on request only
+def _with_markdown(
+    found: MainContent, tree: LexborHTMLParser, content: Content, url: str, limits: Limits
+) -> MainContent:
+    written = _held(partial(_in_markdown, tree, content, url, limits.text_chars))
+    if written is None:
+        return found._replace(whole=False)
+    return found._replace(markdown=written.text or None, cut=found.cut or written.cut)
 
-    absolute = resolver(url)
+
+def _in_markdown(tree: LexborHTMLParser, content: Content, url: str, most: int) -> Markdown:
+    absolute = browser_resolver(url)
     holders = content.walk.address[content.walk.blocks.element[content.kept]]
-    return written(tree, lambda href: absolute(href)[0], most, frozenset(holders.tolist())).text.strip()
+    return markdown_of(tree, lambda href: absolute(href)[0], most, frozenset(holders.tolist()))
 
 
 @lru_cache(maxsize=2)

@@ -4,7 +4,7 @@ consists of. Lists, tables, code, quotes and captions within it stay, unless the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,8 @@ _SMALL = 0.2
 _TEXT = 25
 _WORD = re.compile(r"\w+")
 _RUN = 4
+#: The share of a block's runs that is enough to be in a text, and how far short blocks are from longer ones in it.
+_MOSTLY, _BESIDE = 0.5, 3
 
 
 class Content(NamedTuple):
@@ -82,20 +84,34 @@ def in_doubt(walk: Walk, likely: Likely) -> bool:
     return bool(chars[maybe & (likely < _SURE)].sum() > _DOUBT * max(chars[maybe].sum(), 1))
 
 
+def said_in(walk: Walk, text: str) -> Content:
+    """The blocks that are in a text which another extractor found; short ones only among longer ones."""
+    shares = _shares(walk, text)
+    kept = shares >= _MOSTLY
+    sure = np.flatnonzero(kept & (walk.blocks.words >= _RUN))
+    if len(sure):
+        kept[: max(sure[0] - _BESIDE, 0)] = False
+        kept[sure[-1] + 1 + _BESIDE :] = False
+    return Content(walk, kept, asked=True)
+
+
 def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
     """For each block the share of its runs of four words that a text has; of a shorter one whether it has it."""
     words = _WORD.findall(text)
-    runs, whole = set(_runs(words)), f" {' '.join(words)} "
+    runs = set(_runs(words))
+    own = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
+    short = {tuple(each) for each in own if len(each) < _RUN}
+    there = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
+    there.add(())
     shares = []
-    for block in range(len(walk.blocks.chars)):
-        own = _WORD.findall(walk.text_of(block))
-        mine = _runs(own)
-        shares.append(sum(map(runs.__contains__, mine)) / len(mine) if mine else float(f" {' '.join(own)} " in whole))
+    for each in own:
+        mine = [*_runs(each)]
+        shares.append(sum(map(runs.__contains__, mine)) / len(mine) if mine else float(tuple(each) in there))
     return np.array(shares)
 
 
-def _runs(words: list[str]) -> list[tuple[str, ...]]:
-    return list(zip(*(words[at:] for at in range(_RUN)), strict=False))
+def _runs(words: list[str], size: int = _RUN) -> Iterator[tuple[str, ...]]:
+    return zip(*(words[at:] for at in range(size)), strict=False)
 
 
 def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -149,7 +149,7 @@ def test_main_content_has_its_bound() -> None:
 def test_markdown_on_request(extractor: Extractor) -> None:
     found = extracted(ARTICLE, extractor, url="https://example.org/a/b", markdown=True)
     assert found.markdown is not None
-    assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown or extractor == "quality"
+    assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown
     assert SENTENCES[3] in found.markdown
     assert "Advertisement" not in found.markdown
     assert extracted(ARTICLE, extractor).markdown is None
@@ -185,6 +185,21 @@ def test_many_blocks_are_kept_as_they_are() -> None:
 
 def test_settings_offer_what_the_extractors_are() -> None:
     assert set(EXTRACTORS) == set(get_args(Extractor))
+
+
+@pytest.mark.parametrize("extractor", ["fast", "auto", "quality"])
+def test_markdown_has_what_the_page_has(extractor: Extractor) -> None:
+    formula = "<math><mi>x</mi><annotation encoding='application/x-tex'>a_1*b_2</annotation></math>"
+    more = f"<p>{SENTENCES[0]} So <span>{formula}</span> is said, by 10<sup>6</sup> people.</p>"
+    table = "<table><tr><th>Mill</th><th>Built</th></tr><tr><td>Old mill</td><td>1720</td></tr></table>"
+    code = f"<p>{SENTENCES[1]}</p><pre><code class='language-c'>int a;\n\n\nint b;</code></pre>{table}"
+    article = ARTICLE.replace("<p>More in", f"{more}{code}<p>{SENTENCES[2]}</p><p>More in")
+    parsed = parse_page(page(article), ParseOptions(main_content=extractor, markdown=True))
+    found = (parsed.text or {})["main_content_markdown"]
+    assert "So $a_1*b_2$ is said, by 10<sup>6</sup> people." in found
+    assert "```c\nint a;\n\n\nint b;\n```" in found
+    assert "| Mill | Built |\n| --- | --- |\n| Old mill | 1720 |" in found
+    assert "Advertisement" not in found
 
 
 def test_markdown_is_written_of_text_with_control_characters() -> None:
