@@ -22,14 +22,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from statistics import mean, median
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from publicsuffixlist import PublicSuffixList
 
-from benchmarks.article_weights import cross_validated
-from benchmarks.article_weights import pages as gold_pages
+from benchmarks.content_model import bench_unseen
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
@@ -140,9 +140,6 @@ def bench_main_content(report: Report, repeats: int) -> None:
         rate = timed(extract, pages, repeats)
         report.figure(f"main_content_{extractor}_rate", rate.rate, None, speed, unit="pages/s", note=spread(rate.rates))
 
-    score, precision, recall = cross_validated(gold_pages(_EVERY), folds=sized(2, 10))
-    note = f"precision {precision:.3f}, recall {recall:.3f}; each article by weights fitted without it"
-    report.figure("main_content_fast_f1_unseen", score, None, 0.945, note=note)
     bare, ours = in_turns(resiliparse_main, partial(main_content, extractor="fast"), pages, repeats)
     report.figure("main_content_model_price", 1000 / ours.rate - 1000 / bare.rate, unit="ms", note="beside resiliparse")
 
@@ -158,7 +155,7 @@ def bench_signals(report: Report, repeats: int) -> None:
     plain, marked = in_turns(
         partial(extracted, extractor="fast"), partial(extracted, extractor="fast", markdown=True), pages, repeats
     )
-    report.figure("markdown_price", 1000 / marked.rate - 1000 / plain.rate, unit="ms")
+    report.figure("markdown_price", 1000 / marked.rate - 1000 / plain.rate, unit="ms", note="from the tree")
 
 
 def bench_charset(report: Report, repeats: int) -> None:
@@ -400,6 +397,10 @@ def main() -> None:
     bench_main_content(report, max(1, asked.repeats // 2))
     bench_signals(report, asked.repeats)
     bench_structure(report)
+    if find_spec("lightgbm"):
+        bench_unseen(report)
+    else:
+        print("structure_…_unseen: not measured, lightgbm is not installed", flush=True)
     bench_odd_pages(report)
     bench_charset(report, asked.repeats)
     bench_feeds(report, asked.repeats)

@@ -1,4 +1,5 @@
-/* Boosted trees over rows of numbers. Twin: summed_plainly in model.py. */
+/* What is slow in Python of main content: boosted trees over rows of numbers (twin: summed_plainly in model.py), and
+   the nearest element around each that is wanted (twin: nearest_plainly in features.py). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -58,7 +59,33 @@ done:
     return answer;
 }
 
+/* nearest(parents, wanted): for each row, by int32, the nearest one up its parents, or itself, that is wanted; or -1. */
+static PyObject *nearest(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Py_buffer parents, wanted;
+    PyObject *answer = NULL;
+    if (!PyArg_ParseTuple(arguments, "y*y*", &parents, &wanted)) return NULL;
+    const int32_t *parent = parents.buf;
+    const uint8_t *is_wanted = wanted.buf;
+    if (parents.len != wanted.len * (Py_ssize_t)sizeof(int32_t)) {
+        PyErr_SetString(PyExc_ValueError, "a parent and a mark for each row");
+        goto done;
+    }
+    answer = PyBytes_FromStringAndSize(NULL, parents.len);
+    if (answer == NULL) goto done;
+    int32_t *found = (int32_t *)PyBytes_AS_STRING(answer);
+    for (Py_ssize_t row = 0; row < wanted.len; row++) {
+        if (is_wanted[row]) found[row] = (int32_t)row;
+        else found[row] = parent[row] >= 0 && parent[row] < row ? found[parent[row]] : -1;
+    }
+done:
+    PyBuffer_Release(&parents);
+    PyBuffer_Release(&wanted);
+    return answer;
+}
+
 static PyMethodDef methods[] = {
+    {"nearest", nearest, METH_VARARGS, "For each row the nearest one up its parents that is wanted."},
     {"summed", summed, METH_VARARGS, "For each row the sum of its leaves' values."},
     {NULL, NULL, 0, NULL},
 };

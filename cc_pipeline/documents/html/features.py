@@ -4,11 +4,13 @@ page. The trees of ``model.py`` decide by them."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cc_pipeline import compiled
 from cc_pipeline.documents.html.tables import CLOSED, Walk
 from cc_pipeline.documents.html.tags import HINT, IN, NUMBER
 
@@ -32,11 +34,13 @@ FURNITURE = _BESIDE | _COMMENT
 _GOOD = _bits("content article main", HINT)
 _HEADINGS = np.array([NUMBER[f"h{level}"] for level in range(1, 7)])
 _UNITS = np.array([NUMBER[tag] for tag in ("ul", "ol", "dl", "table", "menu")])
-_KINDS = [NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()]
-_ABOVE = [bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")]
-_INSIDE = [bit for name, bit in IN.items() if name not in ("math", "link", "code")]
-_OWN_HINTS = [FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD]
+_KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
+_ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
+_INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
+_OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD])
 _ANCESTORS = 4
+#: Prose, links, size, number and closed blocks of an element, by their places in its look.
+_OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = (2, 5, 12)
 
 
@@ -53,17 +57,31 @@ def _sums(values: _Numbers) -> _Floats:
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
-def units_of(walk: Walk) -> _Ints:
+def units_of(walk: Walk) -> NDArray[np.int32]:
     """For each block the row of the list, table or definitions nearest around it, -1 for none."""
     return nearest(walk, np.isin(walk.elements.tag, _UNITS))[walk.blocks.element]
 
 
-def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> _Ints:
-    """For each element the nearest one around it, or itself, that is wanted; -1 for none."""
+def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.bool_]:
+    """Which of so many blocks lie in any of the ranges."""
+    steps = np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1)
+    return np.asarray(np.cumsum(steps)[:count] > 0)
+
+
+def nearest_plainly(parents: NDArray[np.int32], wanted: NDArray[np.bool_]) -> bytes:
+    """For each row, by int32, the nearest one up its parents, or itself, that is wanted; -1 for none."""
     found: list[int] = []
-    for row, (parent, is_wanted) in enumerate(zip(walk.elements.parent.tolist(), wanted.tolist(), strict=True)):
+    for row, (parent, is_wanted) in enumerate(zip(parents.tolist(), wanted.tolist(), strict=True)):
         found.append(row if is_wanted else found[parent] if parent >= 0 else -1)
-    return np.array(found, np.int64)
+    return np.array(found, np.int32).tobytes()
+
+
+_nearest: Callable[..., bytes] = compiled("documents.html._model", "nearest") or nearest_plainly
+
+
+def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """For each element the nearest one around it, or itself, that is wanted; -1 for none."""
+    return np.frombuffer(_nearest(walk.elements.parent, wanted), np.int32)
 
 
 def holders(walk: Walk) -> list[_Ints]:
@@ -97,10 +115,7 @@ def features(walk: Walk, title: str = "") -> Array:
     spared = ((element.hints & _GOOD) != 0) | (within > 0.6 * max(read[-1], 1))
     marked = stands & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
     marked &= (within < 0.9 * read[-1]) & (np.arange(len(marked)) > 0)
-    steps = np.zeros(count + 1)
-    np.add.at(steps, first[marked], 1)
-    np.add.at(steps, last[marked], -1)
-    out = np.cumsum(steps)[:-1] > 0
+    out = covered(first[marked], last[marked], count)
     texts = [
         walk.text[start : start + size] for start, size in zip(block.start.tolist(), block.chars.tolist(), strict=True)
     ]
@@ -120,27 +135,27 @@ def features(walk: Walk, title: str = "") -> Array:
         _log(chars), _log(own), share, block.links, _parted(block.commas, chars), _parted(block.ends, chars),
         marks, _parted(block.digits, chars), _parted(block.uppers, chars), _parted(chars, block.words), block.signs,
         _parted(block.strong, chars), block.images, block.flags, closed, repeated, titled, out, prose,
-        *(block.kind == kind for kind in _KINDS), heading,
+        block.kind[:, None] == _KINDS, heading,
         element.tag[block.element], element.depth[block.element],
         at / count, size[:-1] / size[-1], read[:-1] / total, _log(at), _log(count - at),
     ]  # fmt: skip
 
     above, inside = element.above[block.element], element.inside[block.element]
-    columns += [(above & bit) != 0 for bit in _ABOVE]
-    columns += [(inside & bit) != 0 for bit in _INSIDE]
+    columns += [(above[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
 
     # what holds it
     e_read, e_size, e_links = read[last] - read[first], size[last] - size[first], links[last] - links[first]
     e_closed, e_prose = of_closed[last] - of_closed[first], of_prose[last] - of_prose[first]
     e_count = (last - first).astype(np.float64)
     chain = holders(walk)
-    for holder in chain:
-        columns += [
-            _log(e_size[holder]), e_read[holder] / total, _parted(e_links[holder], e_size[holder]),
-            _parted(e_read[holder], e_size[holder]), _log(e_count[holder]), _parted(e_closed[holder], e_count[holder]),
-            _parted(e_prose[holder], e_count[holder]), element.tag[holder],
-        ]  # fmt: skip
-        columns += [(element.hints[holder] & bits) != 0 for bits in _OWN_HINTS]
+    looks = _side_by_side(
+        [
+            _log(e_size), e_read / total, _parted(e_links, e_size), _parted(e_read, e_size), _log(e_count),
+            _parted(e_closed, e_count), _parted(e_prose, e_count), element.tag,
+            (element.hints[:, None] & _OWN_HINTS) != 0,
+        ]
+    )  # fmt: skip
+    columns += [looks[holder] for holder in chain]
     columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
 
     # the list, the table, the one that is named for content
@@ -149,12 +164,8 @@ def features(walk: Walk, title: str = "") -> Array:
     unnamed |= np.isin(element.tag, [NUMBER["nav"], NUMBER["aside"], NUMBER["footer"]])
     for wanted in (np.isin(element.tag, _UNITS), named & stands, unnamed & stands):
         near = nearest(walk, wanted)[block.element]
-        columns += [
-            np.where(near < 0, -1, e_read[near] / total), np.where(near < 0, -1, _parted(e_links[near], e_size[near])),
-            np.where(near < 0, -1, _log(e_size[near])), np.where(near < 0, -1, _log(e_count[near])),
-            np.where(near < 0, -1, _parted(e_closed[near], e_count[near])),
-            np.where(near < 0, -1, element.depth[block.element] - element.depth[near]),
-        ]  # fmt: skip
+        deeper = element.depth[block.element] - element.depth[near]
+        columns.append(np.where((near < 0)[:, None], -1, np.column_stack((looks[near][:, _OF_NEAR], deeper))))
 
     # blocks of the same tags and classes
     _, group = np.unique(walk.path[block.element], return_inverse=True)
@@ -168,7 +179,7 @@ def features(walk: Walk, title: str = "") -> Array:
     points = np.where(prose, 1 + block.commas + np.minimum(own / 100, 3), 0)
     score = np.zeros(len(element.tag))
     for part, holder in zip((1.0, 1.0, 0.5, 0.33), chain, strict=False):
-        np.add.at(score, holder, part * points)
+        score += np.bincount(holder, part * points, len(score))
     top = int(np.argmax(score * (1 - _parted(e_links, e_size))))
     outer = int(element.holder[max(element.parent[top], 0)])
     for place in (top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))):
@@ -182,11 +193,10 @@ def features(walk: Walk, title: str = "") -> Array:
     columns += [at - opens, at - closes]
 
     # neighbours
-    likeness = [_log(chars), share, closed, prose, heading, _log(own)]
+    likeness = _side_by_side([_log(chars), share, closed, prose, heading, _log(own)])
     for distance in (-3, -2, -1, 1, 2, 3):
         there = np.clip(at + distance, 0, count - 1)
-        missing = there != at + distance
-        columns += [np.where(missing, -1, each[there]) for each in likeness]
+        columns.append(np.where((there != at + distance)[:, None], -1, likeness[there]))
         if abs(distance) == 1:
             columns += [chain[0][there] == chain[0], chain[1][there] == chain[1], chain[2][there] == chain[2]]
             columns += [walk.path[block.element][there] == walk.path[block.element]]
@@ -222,7 +232,18 @@ def features(walk: Walk, title: str = "") -> Array:
         paragraphs,
     ):
         columns.append(np.full(count, whole))
-    return np.stack([np.asarray(column, np.float32) for column in columns], 1)
+    return _side_by_side(columns)
+
+
+def _side_by_side(columns: list[_Numbers]) -> Array:
+    """Columns and tables of columns as one."""
+    width = sum(column.shape[1] if column.ndim > 1 else 1 for column in columns)
+    table, at = np.empty((len(columns[0]), width), np.float32), 0
+    for column in columns:
+        end = at + (column.shape[1] if column.ndim > 1 else 1)
+        table[:, at:end] = column if column.ndim > 1 else column[:, None]
+        at = end
+    return table
 
 
 def _smallest(within: _Floats, stands: NDArray[np.bool_], least: float) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cc_pipeline.documents.html.features import FURNITURE, nearest
+from cc_pipeline.documents.html.features import FURNITURE, covered, nearest
 from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
@@ -27,7 +27,7 @@ _DOUBT = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: What stays within an article where it is not mostly links, and is not as good as surely none of it.
 _UNITS = [NUMBER[tag] for tag in "ul ol dl table pre blockquote figcaption menu".split()]
-_UNIT_LINKS, _UNIT_LIKELY, _BLOCK_LIKELY = 0.5, 0.1, 0.05
+_UNIT_LINKS, _UNIT_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.01
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = [NUMBER[tag] for tag in "nav aside footer form button".split()]
 #: What is taken out where it stands within an article, and is less than this share of it.
@@ -131,10 +131,7 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     chars = np.maximum(size[last] - size[first], 1)
     units &= (links[last] - links[first]) / chars <= _UNIT_LINKS
     units &= (weighed[last] - weighed[first]) / chars > _UNIT_LIKELY
-    steps = np.zeros(len(likely) + 1)
-    np.add.at(steps, first[units], 1)
-    np.add.at(steps, last[units], -1)
-    kept = kept | ((np.cumsum(steps)[:-1] > 0) & (likely > _BLOCK_LIKELY))
+    kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
     small = size[last] - size[first] < _SMALL * block.chars[kept].sum()
     out = nearest(walk, ((element.hints & _TAKEN_OUT) != 0) & small) > around
     return np.asarray(kept & ~out[block.element])

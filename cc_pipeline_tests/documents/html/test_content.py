@@ -22,7 +22,8 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
-from cc_pipeline.documents.html.features import features
+from cc_pipeline.documents.html.features import features, nearest, nearest_plainly
+from cc_pipeline.documents.html.tags import NUMBER
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -122,7 +123,10 @@ def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -
 def test_compiled_and_plain_trees_say_the_same(markup: str) -> None:
     tree = LexborHTMLParser(markup)
     assert tree.body
-    rows = features(walk(tree.body, chars=10**6, elements=10**5))
+    seen = walk(tree.body, chars=10**6, elements=10**5)
+    wanted = seen.elements.tag == NUMBER["ul"]
+    assert nearest(seen, wanted).tobytes() == nearest_plainly(seen.elements.parent, wanted)
+    rows = features(seen)
     first, _ = model.fitted()
     plain = np.frombuffer(model.summed_plainly(rows, rows.shape[1], first.nodes, first.roots))
     assert np.array_equal(model.scored(rows, first), np.asarray(1 / (1 + np.exp(-plain)), np.float32))
