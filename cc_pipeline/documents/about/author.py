@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Any, NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.marks import Marks, Metas, plain
 from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.whitespace import collapsed
 
 #: Plain keys of ``meta`` tags (marks.py), the most certain first.
@@ -65,17 +66,14 @@ _NO_NAMES = frozenset(_NO_NAME.split())
 
 #: Parts of class names and ids that elements with the author's name have.
 _BYLINE_WORDS = ("author", "byline", "by-line", "autor", "auteur", "writer", "contributor")
-_SELECTOR = ":is({})".format(
-    ",".join(
-        (
-            "h1",
-            "[rel~=author i]",
-            *(f"[class*={word} i]" for word in _BYLINE_WORDS),
-            "[id*=author i]",
-            "[id*=byline i]",
-            "address",
-        )
-    )
+_WANTED = Selection(
+    ("h1", "address"),
+    (
+        Rule("rel", "~=", "author"),
+        *(Rule("class", "*=", word) for word in _BYLINE_WORDS),
+        Rule("id", "*=", "author"),
+        Rule("id", "*=", "byline"),
+    ),
 )
 _MOST_BYLINES = 40
 _BYLINE_CHARS = 300
@@ -185,7 +183,7 @@ def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
     level_one = 0
     links: list[tuple[int, str]] = []
     others: list[tuple[int, str]] = []
-    for node in tree.css(_SELECTOR):
+    for node in selected(tree, _WANTED):
         if len(links) + len(others) >= _MOST_BYLINES or not reading.node():
             break
         tag = node.tag
@@ -233,8 +231,8 @@ def _is_name(name: str) -> bool:
     return not words[-1][:1].islower() and 2 * small <= len(words)
 
 
-def _elsewhere(node: LexborNode, marked: str) -> bool:
-    current: LexborNode | None = node
+def _elsewhere(node: Node, marked: str) -> bool:
+    current: Node | None = node
     for _ in range(_ABOVE):
         if _ELSEWHERE.search(marked):
             return True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from selectolax.lexbor import LexborNode
-
+from cc_pipeline.documents.html.scan import Node
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits
 
@@ -51,7 +50,7 @@ class Reading:
         self._chars -= len(kept)
         return kept
 
-    def text(self, node: LexborNode, most: int | None = None, separator: str = "") -> str | None:
+    def text(self, node: Node, most: int | None = None, separator: str = "") -> str | None:
         """The text of an element, white space collapsed, paid for in full; ``separator`` stands between its parts."""
         if self._chars <= 0:
             self.cut = True

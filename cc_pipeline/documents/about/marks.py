@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.microdata import RDFA_ATTRIBUTES, Item, Microdata, Rdfa, written
+from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
 
@@ -23,17 +24,14 @@ _HEADING_CHARS = 1_000
 _MAX_TIMES = 50
 _MAX_ITEMS = 500
 _DEPTH = 16
-_SELECTOR = ":is({})".format(
-    ",".join(
-        (
-            *_HEADINGS,
-            "time",
-            "[itemscope]",
-            "[itemprop]",
-            "meta[http-equiv=refresh i]",
-            *(f"[{name}]" for name in RDFA_ATTRIBUTES),
-        )
-    )
+_WANTED = Selection(
+    (*_HEADINGS, "time"),
+    (
+        Rule("itemscope"),
+        Rule("itemprop"),
+        Rule("http-equiv", "=", "refresh"),
+        *(Rule(name) for name in RDFA_ATTRIBUTES),
+    ),
 )
 
 
@@ -103,7 +101,7 @@ class Marks:
         reading = self.reading
         items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
         found = []
-        for node in tree.css(_SELECTOR):
+        for node in selected(tree, _WANTED):
             if not reading.node():
                 break
             attributes = node.attributes
@@ -141,13 +139,13 @@ class Marks:
                     found.append(Structured(syntax, item.get("type", []), value))
         return found
 
-    def _heading(self, node: LexborNode, level: int) -> None:
+    def _heading(self, node: Node, level: int) -> None:
         if len(self.headings) >= _MAX_HEADINGS:
             self.reading.cut = True
         elif text := self.reading.text(node, _HEADING_CHARS, " "):
             self.headings.append({"level": level, "text": text})
 
-    def _time(self, node: LexborNode, attributes: dict[str, str | None], level_one: int) -> None:
+    def _time(self, node: Node, attributes: dict[str, str | None], level_one: int) -> None:
         if len(self.times) >= _MAX_TIMES:
             return
         kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
@@ -156,14 +154,14 @@ class Marks:
         if value := attributes.get("datetime") or self.reading.text(node, 100, " "):
             self.times.append(Time(value, kind, level_one))
 
-    def _refresh(self, node: LexborNode, attributes: dict[str, str | None]) -> None:
+    def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
         parent = node.parent
         # browsers that run scripts do not see it there
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
 
 
-def _is_page_meta(node: LexborNode, tag: str, attributes: dict[str, str | None]) -> bool:
+def _is_page_meta(node: Node, tag: str, attributes: dict[str, str | None]) -> bool:
     """Whether it is a tag of the head about the page: OpenGraph and the like, which are read with all other tags."""
     if tag != "meta" or "about" in attributes or "typeof" in attributes:
         return False

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from selectolax.lexbor import LexborNode
-
 from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.nodes import alone, is_article, is_other, kinds_of
+from cc_pipeline.documents.html.scan import Node
 from cc_pipeline.documents.html.urls import Resolved
 
 Item = dict[str, Any]
@@ -67,7 +66,7 @@ _MAX_PREFIXES = 64
 RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
 
 
-def _above(node: LexborNode, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
+def _above(node: Node, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
     """What the nearest element around ``node`` holds; for those on the way it is kept in ``nearest``."""
     passed, found = [], outside
     above = node.parent
@@ -98,7 +97,7 @@ class Microdata:
         self._referenced: dict[str, list[Item]] = {}
         self._references = 0
 
-    def refer(self, attributes: dict[str, str | None], node: LexborNode) -> None:
+    def refer(self, attributes: dict[str, str | None], node: Node) -> None:
         """First of all, for every element with ``itemscope``: makes its item, and notes what it points to."""
         item: Item = {}
         if kinds := (attributes.get("itemtype") or "").split():
@@ -112,7 +111,7 @@ class Microdata:
                 self._references += 1
                 self._referenced.setdefault(name, []).append(item)
 
-    def add(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+    def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
         """An element with ``itemscope``, ``itemprop`` or both."""
         own = self._by_node.get(node.mem_id)
         names = (attributes.get("itemprop") or "").split()[:_MAX_NAMES]
@@ -135,7 +134,7 @@ class Microdata:
             for name in names:
                 self.loose.setdefault(name, []).append(value)
 
-    def _owners(self, node: LexborNode) -> list[Item]:
+    def _owners(self, node: Node) -> list[Item]:
         found = []
         nearest: Item | None = _above(node, self._by_node, self._nearest, None)
         if nearest is not None:
@@ -144,10 +143,10 @@ class Microdata:
             found += [item for item in self._referring(node) if item is not nearest]
         return found
 
-    def _referring(self, node: LexborNode) -> list[Item]:
+    def _referring(self, node: Node) -> list[Item]:
         """Items that point to the element or to one around it, up to the nearest item."""
         found: list[Item] = []
-        current: LexborNode | None = node
+        current: Node | None = node
         while current is not None and self._reading.step():
             found += self._referenced.get(current.attributes.get("id") or "", ())
             current = current.parent
@@ -155,7 +154,7 @@ class Microdata:
                 break
         return found
 
-    def _value(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> str | None:
+    def _value(self, node: Node, tag: str, attributes: dict[str, str | None]) -> str | None:
         if tag == "meta":
             return self._reading.take(attributes.get("content") or "")
         if tag in URL_ATTRIBUTE:
@@ -236,7 +235,7 @@ class Rdfa:
         self._nearest: dict[int, _Scope] = {}
         self._named: dict[str, Item] = {}
 
-    def add(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+    def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
         """An element with one of ``RDFA_ATTRIBUTES``."""
         around = _above(node, self._scopes, self._nearest, _OUTSIDE)
         vocab, prefixes = around.vocab, around.prefixes
@@ -324,9 +323,7 @@ class Rdfa:
         written = attributes.get("href")
         return attributes.get("src") if written is None else written
 
-    def _value(
-        self, node: LexborNode, tag: str, attributes: dict[str, str | None], prefixes: dict[str, str]
-    ) -> str | None:
+    def _value(self, node: Node, tag: str, attributes: dict[str, str | None], prefixes: dict[str, str]) -> str | None:
         if "content" in attributes:
             return self._reading.take(attributes["content"] or "")
         if attributes.get("datetime"):

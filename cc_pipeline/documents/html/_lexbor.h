@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ELEMENT_NODE = 1, TEXT_NODE = 3 };
+enum { ELEMENT_NODE = 1, TEXT_NODE = 3, DOCUMENT_NODE = 9 };
 /* Where a struct's own fields may lie: after those of every node, and within the smallest allocation. */
 enum { FIRST_OFFSET = 64, LAST_OFFSET = 184 };
 
@@ -78,10 +78,6 @@ static const char *lexbor_open(const char *path, Node text, const char *expected
         if (template_content(template) == content) return NULL;
     }
     return "the content of a template";
-}
-
-static int text_is(Text text, size_t length, const char *expected) {
-    return length == strlen(expected) && memcmp(text, expected, length) == 0;
 }
 
 #endif

@@ -296,6 +296,11 @@ static int not_displayed(Text value, size_t length) {
     return 0;
 }
 
+/* Whether a text is that. */
+static int text_is(Text text, size_t length, const char *expected) {
+    return length == strlen(expected) && memcmp(text, expected, length) == 0;
+}
+
 typedef struct {
     Text class;
     size_t class_length;

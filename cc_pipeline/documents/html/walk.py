@@ -10,10 +10,10 @@ forms' choices, drawings, and the readings of ruby. A shadow tree that the page 
 from __future__ import annotations
 
 import numpy as np
-import selectolax.lexbor
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline import compiled
+from cc_pipeline.documents.html.lexbor import NUMBERS, Page
 from cc_pipeline.documents.html.tables import Blocks, Elements, Raw, Walk
 from cc_pipeline.documents.html.tags import CLASSES, HINT_WORDS, INSIDES, ROLE_WORDS, TAGS
 from cc_pipeline.documents.html.walk_py import walked_plainly
@@ -54,26 +54,22 @@ _SAMPLE = (
     "<template shadowrootmode=open>shadow</template></x-y><p hidden>unseen"
     "<math><mi>x</mi><annotation>x</annotation></math></article><script>no</script>"
 )
-_KNOWN = "a text that is known, as long as no number in a struct is likely to be: " * 3
 
 
 def _check() -> bool:
     """Makes the compiled walk ready; whether it does what the plain one does with the selectolax that is here."""
-    tree = LexborHTMLParser("<body>" + _KNOWN + "<template>x</template>")
-    body, template = tree.body, tree.css_first("template")
-    if _set_up is None or body is None or template is None or body.first_child is None:
+    if _set_up is None:
         return False
-    numbers, names = bytearray(256), []
+    page = Page()
+    numbers, names = bytearray(NUMBERS), []
     for number, tag in enumerate(TAGS[1:], 1):
-        tag_id = tree.create_node(tag).tag_id
-        if tag_id < len(numbers):
+        tag_id = page.number(tag)
+        if tag_id < NUMBERS:
             numbers[tag_id] = number
         else:
             names.append((tag.encode(), number, True))
-    content = template.template_fragments()[0]
-    places = (body.first_child.mem_id, _KNOWN.encode(), template.mem_id, content.mem_id)
     try:
-        _set_up(selectolax.lexbor.__file__, *places, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
+        _set_up(*page.known, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
     except ImportError:
         return False
     sample = LexborHTMLParser(_SAMPLE).body

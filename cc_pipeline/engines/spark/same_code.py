@@ -29,6 +29,7 @@ COMPILED: Final = (
     "cc_pipeline.documents.html._bounds",
     "cc_pipeline.documents.html._walk",
     "cc_pipeline.documents.html._model",
+    "cc_pipeline.documents.html._scan",
     "cc_pipeline.documents.signals._signals",
     "cc_pipeline.documents.document2012._simhash",
 )

@@ -1,0 +1,585 @@
+/* What tree.py asks of every node of a page, in one look: links, meta tags, scripts of data; nodes by tag or attribute; and
+   texts. What html/scan_py.py does with selectolax's own nodes. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "_lexbor.h"
+
+enum { TAGS = 256, MOST_KEYS = 2, NAMES = 512, MOST_RULES = 64, LONGEST_RULE = 32 };
+/* What a tag is to the scan: scan.py's numbers. */
+enum { TEXT = 1, SRCSET = 2, SCRIPT = 4, META = 8, TITLE = 16, BASE = 32, HTML = 64, REMOVED = 128, UNREAD = 256, HOLDS_TITLE = 512 };
+enum { PRESENT, CONTAINS, TOKEN, EQUAL };
+
+typedef struct {
+    PyObject *tag, *keys[MOST_KEYS];
+    int count, flags;
+} Plan;
+
+static Plan plans[TAGS];
+static int ready;
+static PyObject *names[NAMES], *empty, *srcset, *type_name;
+static uint8_t space[256], lower[256];
+
+static const Plan *plan_of(Node node) {
+    static const Plan other;
+    uintptr_t id = lexbor.tag(node);
+    return id < TAGS ? &plans[id] : &other;
+}
+
+static int flags_of(Node node) { return lexbor.type(node) == ELEMENT_NODE ? plan_of(node)->flags : 0; }
+
+/* The node behind this one in the order of the document and below root, its own inside left out if so wanted. */
+static Node following(Node node, Node root, int inside) {
+    Node next = inside ? lexbor.first_child(node) : NULL;
+    while (next == NULL) {
+        if (node == root) return NULL;
+        next = lexbor.next(node);
+        if (next == NULL && (node = lexbor.parent(node)) == NULL) return NULL;
+    }
+    return next;
+}
+
+typedef struct {
+    char *data;
+    size_t used, room;
+} Buffer;
+
+static int grow(Buffer *buffer, size_t more) {
+    if (buffer->used + more <= buffer->room) return 0;
+    size_t room = (buffer->used + more) * 2 + 256;
+    char *data = PyMem_Realloc(buffer->data, room);
+    if (data == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    buffer->data = data;
+    buffer->room = room;
+    return 0;
+}
+
+/* The bytes of white space at the begin of UTF-8, as str.isspace has it; 0 for anything else. */
+static int wide_space(Text data, size_t left) {
+    if (left >= 2 && data[0] == 0xc2) return data[1] == 0x85 || data[1] == 0xa0 ? 2 : 0;
+    if (left < 3) return 0;
+    if (data[0] == 0xe1) return data[1] == 0x9a && data[2] == 0x80 ? 3 : 0;
+    if (data[0] == 0xe2 && data[1] == 0x80)
+        return (data[2] >= 0x80 && data[2] <= 0x8a) || data[2] == 0xa8 || data[2] == 0xa9 || data[2] == 0xaf ? 3 : 0;
+    if (data[0] == 0xe2) return data[1] == 0x81 && data[2] == 0x9f ? 3 : 0;
+    return data[0] == 0xe3 && data[1] == 0x80 && data[2] == 0x80 ? 3 : 0;
+}
+
+/* Appends a text with each run of white space made one space. */
+static int append_collapsed(Buffer *buffer, Text data, size_t length) {
+    if (grow(buffer, length + 1)) return -1;
+    char *to = buffer->data + buffer->used;
+    int pending = buffer->used > 0;
+    for (size_t at = 0; at < length;) {
+        int blank = data[at] < 128 ? space[data[at]] : wide_space(data + at, length - at);
+        if (blank) {
+            pending = 1;
+            at += (size_t)blank;
+            continue;
+        }
+        if (pending && to != buffer->data && to[-1] != ' ') *to++ = ' ';
+        pending = 0;
+        do *to++ = (char)data[at++];
+        while (at < length && (data[at] < 128 ? !space[data[at]] : (data[at] & 0xc0) == 0x80 || !wide_space(data + at, length - at)));
+    }
+    buffer->used = (size_t)(to - buffer->data);
+    return 0;
+}
+
+/* All text below root, without that of elements with one of the flags; collapsed with a space between its parts, or as it
+   is with the separator between them. */
+static PyObject *text_below(Node root, int without, Text separator, size_t separator_length, int as_it_is) {
+    Buffer buffer = {NULL, 0, 0};
+    int first = 1;
+    Node only = lexbor.first_child(root);
+    if (only == NULL) {
+        Py_INCREF(empty);
+        return empty;
+    }
+    for (Node node = only; node != NULL;) {
+        int type = lexbor.type(node), inside = 1;
+        if (type == ELEMENT_NODE) inside = !(plan_of(node)->flags & without);
+        else if (type == TEXT_NODE) {
+            size_t length;
+            Text data = text_of(node, &length);
+            if (data != NULL && as_it_is) {
+                if (grow(&buffer, length + separator_length)) goto failed;
+                if (!first) {
+                    memcpy(buffer.data + buffer.used, separator, separator_length);
+                    buffer.used += separator_length;
+                }
+                memcpy(buffer.data + buffer.used, data, length);
+                buffer.used += length;
+                first = 0;
+            } else if (data != NULL && append_collapsed(&buffer, data, length)) goto failed;
+        }
+        node = following(node, root, inside);
+    }
+    PyObject *result = PyUnicode_DecodeUTF8(buffer.data ? buffer.data : "", (Py_ssize_t)buffer.used, "replace");
+    PyMem_Free(buffer.data);
+    return result;
+failed:
+    PyMem_Free(buffer.data);
+    return NULL;
+}
+
+/* The name of an attribute as text; the last of those that share a place is kept. */
+static PyObject *name_of(Text name, size_t length) {
+    size_t slot = length;
+    for (size_t at = 0; at < length && at < 32; at++) slot = slot * 31 + name[at];
+    PyObject **kept = &names[slot % NAMES];
+    if (*kept != NULL) {
+        Py_ssize_t size;
+        const char *known = PyUnicode_AsUTF8AndSize(*kept, &size);
+        if (known == NULL) return NULL;
+        if ((size_t)size == length && memcmp(known, name, length) == 0) return Py_NewRef(*kept);
+    }
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)name, (Py_ssize_t)length, "replace");
+    Py_ssize_t size;
+    if (text == NULL || length > 32) return text;
+    if (PyUnicode_AsUTF8AndSize(text, &size) == NULL) PyErr_Clear();
+    else Py_XSETREF(*kept, Py_NewRef(text));
+    return text;
+}
+
+/* The attributes of an element; without says what stands for no value. The characters of the values are counted. */
+static PyObject *attributes_of(Node node, PyObject *without, Py_ssize_t *chars) {
+    PyObject *result = PyDict_New();
+    if (result == NULL || lexbor.type(node) != ELEMENT_NODE) return result;
+    for (Node each = lexbor.first_attribute(node); each; each = lexbor.next_attribute(each)) {
+        size_t size = 0, length = 0;
+        Text written = lexbor.attribute_name(each, &size), data = lexbor.attribute_value(each, &length);
+        if (written == NULL) continue;
+        PyObject *name = name_of(written, size);
+        PyObject *value = data == NULL ? Py_NewRef(without) : PyUnicode_DecodeUTF8((const char *)data, (Py_ssize_t)length, "replace");
+        int failed = name == NULL || value == NULL || PyDict_SetItem(result, name, value);
+        if (!failed && PyUnicode_Check(value)) *chars += PyUnicode_GET_LENGTH(value);
+        Py_XDECREF(name);
+        Py_XDECREF(value);
+        if (failed) {
+            Py_DECREF(result);
+            return NULL;
+        }
+    }
+    return result;
+}
+
+/* A node, with what keeps its tree alive. What LexborNode has of it under the same names. */
+typedef struct {
+    PyObject_HEAD
+    Node node;
+    PyObject *tree;
+} Held;
+
+static PyTypeObject Held_Type;
+
+static PyObject *held(Node node, PyObject *tree) {
+    Held *result = PyObject_New(Held, &Held_Type);
+    if (result == NULL) return NULL;
+    result->node = node;
+    result->tree = Py_NewRef(tree);
+    return (PyObject *)result;
+}
+
+static void let_go(PyObject *self) {
+    Py_DECREF(((Held *)self)->tree);
+    PyObject_Free(self);
+}
+
+static PyObject *get_tag(PyObject *self, void *closure) {
+    (void)closure;
+    Node node = ((Held *)self)->node;
+    if (lexbor.type(node) != ELEMENT_NODE) Py_RETURN_NONE;
+    const Plan *plan = plan_of(node);
+    if (plan->tag) return Py_NewRef(plan->tag);
+    size_t length = 0;
+    Text name = lexbor.name(node, &length);
+    return PyUnicode_DecodeUTF8(name ? (const char *)name : "", (Py_ssize_t)length, "replace");
+}
+
+static PyObject *get_attributes(PyObject *self, void *closure) {
+    (void)closure;
+    Py_ssize_t chars = 0;
+    return attributes_of(((Held *)self)->node, Py_None, &chars);
+}
+
+static PyObject *get_parent(PyObject *self, void *closure) {
+    (void)closure;
+    Node parent = lexbor.parent(((Held *)self)->node);
+    if (parent == NULL) Py_RETURN_NONE;
+    return held(parent, ((Held *)self)->tree);
+}
+
+static PyObject *get_mem_id(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromVoidPtr((void *)((Held *)self)->node);
+}
+
+static PyObject *held_text(PyObject *self, PyObject *arguments, PyObject *keywords) {
+    static char *known[] = {"deep", "separator", NULL};
+    int deep = 1;
+    const char *separator = "";
+    Py_ssize_t length = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|ps#", known, &deep, &separator, &length)) return NULL;
+    return text_below(((Held *)self)->node, REMOVED, (Text)separator, (size_t)length, 1);
+}
+
+static PyGetSetDef held_getters[] = {
+    {"tag", get_tag, NULL, NULL, NULL},
+    {"attributes", get_attributes, NULL, NULL, NULL},
+    {"parent", get_parent, NULL, NULL, NULL},
+    {"mem_id", get_mem_id, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef held_methods[] = {
+    {"text", (PyCFunction)(void (*)(void))held_text, METH_VARARGS | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject Held_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cc_pipeline.documents.html._scan.Node",
+    .tp_basicsize = sizeof(Held),
+    .tp_dealloc = let_go,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_getset = held_getters,
+    .tp_methods = held_methods,
+};
+
+typedef struct {
+    const char *attribute, *value;
+    size_t attribute_length, length;
+    int how;
+} Rule;
+
+typedef struct {
+    Rule rules[MOST_RULES];
+    int count;
+    const uint8_t *tags;
+    uint64_t lengths; /* bit n: an attribute of n bytes is in a rule */
+    uint8_t starts[256]; /* a letter with which a value that is looked for begins */
+} Rules;
+
+static int same_letters(Text text, const char *wanted, size_t length) {
+    for (size_t at = 0; at < length; at++) {
+        if (lower[text[at]] != (uint8_t)wanted[at]) return 0;
+    }
+    return 1;
+}
+
+static int html_space(uint8_t character) {
+    return character == ' ' || character == '\t' || character == '\n' || character == '\f' || character == '\r';
+}
+
+static int fits(const Rules *rules, Text name, size_t size, Node attribute) {
+    Text value = NULL;
+    size_t length = 0;
+    int first = -1, last = -1;
+    for (int at = 0; at < rules->count; at++) {
+        const Rule *rule = &rules->rules[at];
+        if (rule->attribute_length != size || memcmp(rule->attribute, name, size) != 0) continue;
+        if (rule->how == PRESENT) return 1;
+        if (first < 0) first = at;
+        last = at;
+    }
+    if (first < 0 || (value = lexbor.attribute_value(attribute, &length)) == NULL) return 0;
+    for (size_t place = 0; place < length; place++) {
+        if (!rules->starts[value[place]]) continue;
+        for (int at = first; at <= last; at++) {
+            const Rule *rule = &rules->rules[at];
+            size_t end = place + rule->length;
+            if (end > length || rule->attribute_length != size || memcmp(rule->attribute, name, size) != 0) continue;
+            if (!same_letters(value + place, rule->value, rule->length)) continue;
+            if (rule->how == EQUAL && (place != 0 || end != length)) continue;
+            if (rule->how == TOKEN && ((place > 0 && !html_space(value[place - 1])) || (end < length && !html_space(value[end])))) continue;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_selected(const Rules *rules, Node node) {
+    uintptr_t id = lexbor.tag(node);
+    if (id < TAGS && rules->tags[id]) return 1;
+    for (Node each = lexbor.first_attribute(node); each; each = lexbor.next_attribute(each)) {
+        size_t size = 0;
+        Text name = lexbor.attribute_name(each, &size);
+        if (name && size < 64 && rules->lengths >> size & 1 && fits(rules, name, size, each)) return 1;
+    }
+    return 0;
+}
+
+static int read_rules(PyObject *list, Rules *rules) {
+    Py_ssize_t count = PyTuple_GET_SIZE(list);
+    if (count > MOST_RULES) {
+        PyErr_SetString(PyExc_ValueError, "too many rules");
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Rule *rule = &rules->rules[at];
+        Py_ssize_t attribute, value;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(list, at), "y#iy#", &rule->attribute, &attribute, &rule->how, &rule->value, &value))
+            return -1;
+        if (attribute > LONGEST_RULE || (rule->how != PRESENT && value < 1)) {
+            PyErr_SetString(PyExc_ValueError, "a rule is too long, or about nothing");
+            return -1;
+        }
+        rule->attribute_length = (size_t)attribute;
+        rule->length = (size_t)value;
+        rules->lengths |= (uint64_t)1 << attribute;
+        if (value) {
+            rules->starts[(uint8_t)rule->value[0]] = 1;
+            if (rule->value[0] >= 'a' && rule->value[0] <= 'z') rules->starts[rule->value[0] - 32] = 1;
+        }
+    }
+    rules->count = (int)count;
+    return 0;
+}
+
+static int is_ready(unsigned long long root) {
+    if (ready && root != 0) return 1;
+    PyErr_SetString(PyExc_ValueError, "the scan needs a node, and set_up() before");
+    return 0;
+}
+
+static PyObject *selected(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long address;
+    PyObject *tree, *list;
+    Py_buffer tags;
+    Rules rules;
+    memset(&rules, 0, sizeof(rules));
+    if (!PyArg_ParseTuple(arguments, "KOy*O!", &address, &tree, &tags, &PyTuple_Type, &list)) return NULL;
+    PyObject *result = NULL;
+    rules.tags = tags.buf;
+    if (tags.len != TAGS) PyErr_SetString(PyExc_ValueError, "tags are not 256 bytes");
+    else if (is_ready(address) && read_rules(list, &rules) == 0) result = PyList_New(0);
+    Node root = (Node)(uintptr_t)address;
+    for (Node node = root; result != NULL && node != NULL;) {
+        int inside = 1;
+        if (lexbor.type(node) == ELEMENT_NODE) {
+            if (plan_of(node)->flags & REMOVED) inside = 0;
+            else if (is_selected(&rules, node)) {
+                PyObject *one = held(node, tree);
+                if (one == NULL || PyList_Append(result, one)) Py_CLEAR(result);
+                Py_XDECREF(one);
+            }
+        }
+        node = following(node, root, inside);
+    }
+    PyBuffer_Release(&tags);
+    return result;
+}
+
+static PyObject *body_text(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long root;
+    if (!PyArg_ParseTuple(arguments, "K", &root) || !is_ready(root)) return NULL;
+    /* a body that a frameset has taken the place of is in the tree no more, and read as it is */
+    Node body = (Node)(uintptr_t)root, top = body;
+    for (Node above; (above = lexbor.parent(top)) != NULL;) top = above;
+    return text_below(body, lexbor.type(top) == DOCUMENT_NODE ? REMOVED | UNREAD : 0, (Text) " ", 1, 0);
+}
+
+typedef struct {
+    Py_ssize_t room, most_metas, most_attributes, most_chars, text_room;
+    PyObject *bounded, *links, *metas, *titles, *bases, *roots, *scripts;
+    int links_cut, metas_cut, removed; /* removed: what is looked at is in an element that is never read */
+} Collected;
+
+static int append(PyObject *list, PyObject *item) {
+    int failed = item == NULL || PyList_Append(list, item);
+    Py_XDECREF(item);
+    return failed ? -1 : 0;
+}
+
+static PyObject *attributes_within(Collected *collected, Node node) {
+    Py_ssize_t chars = 0;
+    PyObject *attributes = attributes_of(node, empty, &chars);
+    if (attributes == NULL || (PyDict_GET_SIZE(attributes) <= collected->most_attributes && chars <= collected->most_chars))
+        return attributes;
+    PyObject *within = PyObject_CallOneArg(collected->bounded, attributes);
+    Py_DECREF(attributes);
+    if (within != NULL && !PyDict_Check(within)) {
+        PyErr_SetString(PyExc_TypeError, "attributes within their bounds are a dict");
+        Py_CLEAR(within);
+    }
+    return within;
+}
+
+static int add_link(Collected *collected, const Plan *plan, PyObject *key, PyObject *href, PyObject *others, Node node) {
+    if (PyList_GET_SIZE(collected->links) >= collected->room) {
+        collected->links_cut = 1;
+        return 0;
+    }
+    PyObject *text = NULL;
+    if (!(plan->flags & TEXT)) text = Py_NewRef(empty);
+    else if (collected->text_room < 0) text = Py_NewRef(Py_None);
+    else if (collected->removed) text = Py_NewRef(empty);
+    else {
+        text = text_below(node, REMOVED, (Text) " ", 1, 0);
+        if (text == NULL) return -1;
+        collected->text_room -= PyUnicode_GET_LENGTH(text);
+    }
+    PyObject *link = PyTuple_Pack(5, plan->tag, key, href, others, text);
+    Py_DECREF(text);
+    return append(collected->links, link);
+}
+
+static int is_reference(PyObject *href) {
+    return href && PyUnicode_Check(href) && PyUnicode_GET_LENGTH(href) > 0 && PyUnicode_READ_CHAR(href, 0) != '#';
+}
+
+static int collect_links(Collected *collected, const Plan *plan, Node node, PyObject *attributes) {
+    for (int at = 0; at < plan->count; at++) {
+        PyObject *key = plan->keys[at], *href = Py_XNewRef(PyDict_GetItemWithError(attributes, key));
+        if (href == NULL) {
+            if (PyErr_Occurred()) return -1;
+            continue;
+        }
+        int failed = 0;
+        if (plan->count > 1) {
+            if (is_reference(href)) {
+                PyObject *others = PyDict_Copy(attributes);
+                failed = others == NULL || PyDict_DelItem(others, key) || add_link(collected, plan, key, href, others, node);
+                Py_XDECREF(others);
+            }
+        } else failed = PyDict_DelItem(attributes, key) || (is_reference(href) && add_link(collected, plan, key, href, attributes, node));
+        Py_DECREF(href);
+        if (failed) return -1;
+    }
+    if (!(plan->flags & SRCSET) || PyList_GET_SIZE(collected->links) >= collected->room) return 0;
+    PyObject *candidates = PyDict_GetItemWithError(attributes, srcset);
+    if (candidates == NULL) return PyErr_Occurred() ? -1 : 0;
+    return append(collected->links, PyTuple_Pack(5, plan->tag, srcset, candidates, Py_None, empty));
+}
+
+static int collect(Collected *collected, Node node) {
+    const Plan *plan = plan_of(node);
+    if (plan->flags & TITLE && PyList_GET_SIZE(collected->titles) == 0) {
+        Node parent = lexbor.parent(node);
+        if (parent == NULL || flags_of(parent) & HOLDS_TITLE) {
+            PyObject *text = text_below(node, 0, (Text) "", 0, 1);
+            if (text != NULL && PyUnicode_GET_LENGTH(text) == 0) Py_DECREF(text);
+            else if (append(collected->titles, text)) return -1;
+        }
+    }
+    if (!plan->count && !(plan->flags & (META | BASE | HTML))) return 0;
+    PyObject *attributes = attributes_within(collected, node);
+    if (attributes == NULL) return -1;
+    int failed = 0;
+    if (plan->flags & META) {
+        if (PyList_GET_SIZE(collected->metas) < collected->most_metas) failed = PyList_Append(collected->metas, attributes);
+        else collected->metas_cut = 1;
+    } else if (plan->flags & BASE) failed = PyList_Append(collected->bases, attributes);
+    else if (plan->flags & HTML) failed = PyList_Append(collected->roots, attributes);
+    else {
+        if (plan->flags & SCRIPT) {
+            PyObject *type = PyDict_GetItemWithError(attributes, type_name);
+            failed = type == NULL && PyErr_Occurred();
+            /* no shorter one is application/ld+json */
+            if (type != NULL && PyUnicode_GET_LENGTH(type) >= 19) {
+                PyObject *text = text_below(node, 0, (Text) "", 0, 1);
+                failed = text == NULL || append(collected->scripts, PyTuple_Pack(2, type, text));
+                Py_XDECREF(text);
+            }
+        }
+        failed = failed || collect_links(collected, plan, node, attributes);
+    }
+    Py_DECREF(attributes);
+    return failed ? -1 : 0;
+}
+
+static PyObject *collected_from(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long address;
+    Collected found;
+    memset(&found, 0, sizeof(found));
+    if (!PyArg_ParseTuple(arguments, "KnnnnnO", &address, &found.room, &found.most_metas, &found.most_attributes,
+                          &found.most_chars, &found.text_room, &found.bounded) || !is_ready(address)) return NULL;
+    PyObject **lists[] = {&found.links, &found.metas, &found.titles, &found.bases, &found.roots, &found.scripts};
+    int failed = 0;
+    for (size_t at = 0; at < 6; at++) failed |= (*lists[at] = PyList_New(0)) == NULL;
+    Node root = (Node)(uintptr_t)address, behind = NULL;
+    for (Node node = root; !failed && node != NULL; node = following(node, root, 1)) {
+        if (node == behind) found.removed = 0;
+        if (lexbor.type(node) != ELEMENT_NODE) continue;
+        failed = collect(&found, node);
+        if (plan_of(node)->flags & REMOVED && !found.removed) {
+            found.removed = 1;
+            behind = following(node, root, 0);
+        }
+    }
+    if (!failed) {
+        return Py_BuildValue("(NNNNNNOO)", found.links, found.metas, found.titles, found.bases, found.roots, found.scripts,
+                             found.links_cut ? Py_True : Py_False, found.metas_cut ? Py_True : Py_False);
+    }
+    for (size_t at = 0; at < 6; at++) Py_XDECREF(*lists[at]);
+    return NULL;
+}
+
+/* Of each of Lexbor's small numbers of tags: None, or our name of it, the attributes that hold links, and its flags. */
+static int read_plans(PyObject *list) {
+    if (PyList_GET_SIZE(list) != TAGS) {
+        PyErr_SetString(PyExc_ValueError, "plans are not for 256 tags");
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < TAGS; at++) {
+        PyObject *one = PyList_GET_ITEM(list, at), *tag, *keys;
+        int flags;
+        if (one == Py_None) continue;
+        if (!PyArg_ParseTuple(one, "UO!i", &tag, &PyTuple_Type, &keys, &flags)) return -1;
+        Plan *plan = &plans[at];
+        plan->flags = flags;
+        plan->count = (int)PyTuple_GET_SIZE(keys);
+        if (plan->count > MOST_KEYS) {
+            PyErr_SetString(PyExc_ValueError, "too many attributes with links");
+            return -1;
+        }
+        Py_XSETREF(plan->tag, Py_NewRef(tag));
+        for (int key = 0; key < plan->count; key++) Py_XSETREF(plan->keys[key], Py_NewRef(PyTuple_GET_ITEM(keys, key)));
+    }
+    return 0;
+}
+
+static PyObject *set_up(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *path, *expected;
+    unsigned long long text, template, content;
+    Py_ssize_t length;
+    PyObject *list;
+    ready = 0;
+    if (!PyArg_ParseTuple(arguments, "sKy#KKO!", &path, &text, &expected, &length, &template, &content, &PyList_Type, &list))
+        return NULL;
+    if (read_plans(list)) return NULL;
+    const char *missing = lexbor_open(path, (Node)(uintptr_t)text, expected, (size_t)length, (Node)(uintptr_t)template,
+                                      (Node)(uintptr_t)content);
+    if (missing != NULL) return PyErr_Format(PyExc_ImportError, "selectolax is another than the scan knows: %s", missing);
+    ready = 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
+    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
+    {"selected", selected, METH_VARARGS, "The elements that a selection means."},
+    {"body_text", body_text, METH_VARARGS, "All text that is the page's."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_scan", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__scan(void) {
+    for (int character = 0; character < 256; character++) {
+        space[character] = character < 128 && Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
+        lower[character] = (uint8_t)(character >= 'A' && character <= 'Z' ? character + 32 : character);
+    }
+    empty = PyUnicode_FromString("");
+    srcset = PyUnicode_InternFromString("srcset");
+    type_name = PyUnicode_InternFromString("type");
+    if (empty == NULL || srcset == NULL || type_name == NULL || PyType_Ready(&Held_Type)) return NULL;
+    return PyModule_Create(&module);
+}

@@ -1,0 +1,139 @@
+"""What is asked of every node of a page, by selectolax's own nodes: used where the compiled scan is missing, and to
+test it. It takes scripts and styles out of the tree on the way, and what is no text of the page before reading that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.page import LINK_ATTRIBUTE
+
+#: The attributes that hold links, by tag.
+LINK_KEYS: dict[str, tuple[str, ...]] = {
+    **{tag: (key,) for tag, key in LINK_ATTRIBUTE.items()},
+    "form": ("action",),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "source": ("src",),
+    "object": ("data",),
+    "embed": ("src",),
+}
+WITH_SRCSET = frozenset({"img", "source"})
+WITH_TEXT = frozenset({"a", "area"})
+#: Elements whose text is no part of the page's: the first are never read, the others only for links within.
+REMOVED = frozenset({"script", "style"})
+UNREAD = frozenset({"noscript", "template", "title", "iframe"})
+#: What a title of the page is in.
+HOLDS_TITLE = frozenset({"head", "body", "html"})
+WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
+
+#: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.
+RawLink = tuple[str, str, str, dict[str, str] | None, str | None]
+Bounded = Callable[[dict[str, Any]], dict[str, str]]
+
+
+class Collected(NamedTuple):
+    """What stands in a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
+    attributes of ``base`` and ``html``, type and text of scripts with a long type, and whether there were more links
+    and meta tags than was asked for."""
+
+    links: list[RawLink]
+    metas: list[dict[str, str]]
+    titles: list[str]
+    bases: list[dict[str, str]]
+    roots: list[dict[str, str]]
+    scripts: list[tuple[str, str]]
+    links_cut: bool
+    metas_cut: bool
+
+
+class Most(NamedTuple):
+    """Bounds of ``Collected``: links and meta tags, attributes of a tag and their characters (those of a tag beyond go
+    through ``bounded``), and characters of the texts of links."""
+
+    links: int
+    metas: int
+    attributes: int
+    attribute_chars: int
+    text_chars: int
+
+
+#: ``:is`` ends at the first name that fits, and gives an element once.
+_SELECTOR = f":is({','.join(WANTED)})"
+#: A shorter type is not JSON-LD's.
+_LONG_TYPE = 19
+
+
+def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
+    """``scan.collected`` by the nodes of selectolax."""
+    found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False)
+    pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
+    removed = []
+    for node in tree.css(_SELECTOR):
+        tag = node.tag or ""
+        if tag in REMOVED:
+            removed.append(node)
+        if tag == "style":
+            continue
+        if tag == "title":
+            if not found.titles and _is_page_title(node) and (title := node.text(deep=True)):
+                found.titles.append(title)
+            continue
+        attributes: dict[str, str] = _within(node.attributes, most, bounded)
+        if tag == "meta":
+            if len(found.metas) < most.metas:
+                found.metas.append(attributes)
+            else:
+                found = found._replace(metas_cut=True)
+        elif tag in ("base", "html"):
+            (found.bases if tag == "base" else found.roots).append(attributes)
+        else:
+            if tag == "script" and len(kind := attributes.get("type", "")) >= _LONG_TYPE:
+                found.scripts.append((kind, node.text()))
+            for key in LINK_KEYS[tag]:
+                href = attributes.get(key)
+                if href and href[0] != "#":
+                    if len(pending) < most.links:
+                        others = {name: value for name, value in attributes.items() if name != key}
+                        pending.append((node, tag, key, href, others))
+                    else:
+                        found = found._replace(links_cut=True)
+            if tag in WITH_SRCSET and "srcset" in attributes and len(pending) < most.links:
+                pending.append((node, tag, "srcset", attributes["srcset"], None))
+    remove(removed)
+    room = most.text_chars
+    for node, tag, key, href, rest in pending:
+        text: str | None = ""
+        if tag in WITH_TEXT:
+            text = collapsed(node.text(True, " ")) if room >= 0 else None
+            room -= len(text or "")
+        found.links.append((tag, key, href, rest, text))
+    return found
+
+
+def _within(attributes: dict[str, Any], most: Most, bounded: Bounded) -> dict[str, str]:
+    """Every value a text (lexbor has ``None`` for no value), and within bounds."""
+    values = {name: value or "" for name, value in attributes.items()}
+    if len(values) > most.attributes or len("".join(values.values())) > most.attribute_chars:
+        return bounded(values)
+    return values
+
+
+def _is_page_title(node: LexborNode) -> bool:
+    parent = node.parent
+    return parent is None or parent.tag in HOLDS_TITLE
+
+
+def remove(nodes: list[LexborNode]) -> None:
+    """Takes nodes out of the tree; the last first, because a node goes with all that is inside it."""
+    for node in reversed(nodes):
+        node.decompose()
+
+
+def body_text_plainly(tree: LexborHTMLParser) -> str:
+    """``scan.body_text`` by the nodes of selectolax."""
+    remove(tree.css(f":is({','.join(UNREAD)})"))
+    return "" if tree.body is None else collapsed(tree.body.text(deep=True, separator=" ", skip_empty=True))
