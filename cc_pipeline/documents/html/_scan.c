@@ -19,6 +19,8 @@ static Plan plans[TAGS];
 static int ready;
 static PyObject *names[NAMES], *empty, *srcset, *type_name;
 static uint8_t space[256], lower[256];
+/* Bytes with which white space may begin. */
+static uint8_t maybe_space[256];
 
 static const Plan *plan_of(Node node) {
     static const Plan other;
@@ -80,10 +82,10 @@ static int append_collapsed(Buffer *buffer, Text data, size_t length) {
             at += (size_t)blank;
             continue;
         }
-        if (pending && to != buffer->data && to[-1] != ' ') *to++ = ' ';
+        if (pending && to != buffer->data) *to++ = ' ';
         pending = 0;
         do *to++ = (char)data[at++];
-        while (at < length && (data[at] < 128 ? !space[data[at]] : (data[at] & 0xc0) == 0x80 || !wide_space(data + at, length - at)));
+        while (at < length && !maybe_space[data[at]]);
     }
     buffer->used = (size_t)(to - buffer->data);
     return 0;
@@ -575,6 +577,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_scan", NULL, 0, met
 PyMODINIT_FUNC PyInit__scan(void) {
     for (int character = 0; character < 256; character++) {
         space[character] = character < 128 && Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
+        maybe_space[character] = space[character] || character == 0xc2 || (character >= 0xe1 && character <= 0xe3);
         lower[character] = (uint8_t)(character >= 'A' && character <= 'Z' ? character + 32 : character);
     }
     empty = PyUnicode_FromString("");
