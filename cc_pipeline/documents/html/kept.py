@@ -27,7 +27,9 @@ _DOUBT = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: What stays within an article where it is not mostly links, and is not as good as surely none of it.
 _UNITS = [NUMBER[tag] for tag in "ul ol dl table pre blockquote figcaption menu".split()]
-_UNIT_LINKS, _UNIT_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.01
+#: Lists, of notes often, that follow the last of the text in the same element, or end behind it, are to be likelier.
+_NOTES = [NUMBER["ol"], NUMBER["ul"]]
+_UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.01
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = [NUMBER[tag] for tag in "nav aside footer form button".split()]
 #: What is taken out where it stands within an article, and is less than this share of it.
@@ -125,12 +127,14 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
     bad = ((element.hints & _BOILERPLATE) != 0) | np.isin(element.tag, _BOILERPLATE_TAGS)
     inside_bad = nearest(walk, bad & stands) > around
-    units = np.isin(element.tag, _UNITS) & stands & ~inside_bad & (element.first >= begins) & (element.last <= ends)
+    between = (element.first >= begins) & (element.last <= ends)
+    notes = np.isin(element.tag, _NOTES) & (element.first >= begins) & (element.last <= element.last[around])
+    units = np.isin(element.tag, _UNITS) & stands & ~inside_bad & (between | notes)
     size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)
     units &= (links[last] - links[first]) / chars <= _UNIT_LINKS
-    units &= (weighed[last] - weighed[first]) / chars > _UNIT_LIKELY
+    units &= (weighed[last] - weighed[first]) / chars > np.where(between, _UNIT_LIKELY, _NOTES_LIKELY)
     kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
     small = size[last] - size[first] < _SMALL * block.chars[kept].sum()
     out = nearest(walk, ((element.hints & _TAKEN_OUT) != 0) & small) > around
