@@ -15,6 +15,9 @@ from cc_pipeline import compiled
 from cc_pipeline.documents.html.features import Array, features, holders, units_of
 from cc_pipeline.documents.html.tables import Walk
 
+#: A page of more blocks than this is no article, and is kept as it is: a block takes some two kilobytes while it is
+#: looked at.
+MOST_BLOCKS = 20_000
 _NEAR = (-3, -2, -1, 1, 2, 3)
 #: A node of a tree: it goes on at ``left`` where the feature is at most ``value``, else at ``right``. A leaf has no
 #: feature (-1); its ``value`` is added up. The same in ``_model.c``.
@@ -113,8 +116,9 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
 
 def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
     """For each block how likely it is content."""
-    if not len(walk.blocks.chars):
-        return np.zeros(0, np.float32)
+    count = len(walk.blocks.chars)
+    if not 0 < count <= MOST_BLOCKS:
+        return np.ones(count, np.float32)
     first, second = stages or fitted()
     rows = features(walk, title)
     return scored(second_features(walk, rows, scored(rows, first)), second)
