@@ -26,10 +26,13 @@ from cc_pipeline.settings import remembered_source
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
 MEMORY: Final = "2GB"
+#: What files of tables are written in, where rows are of usual size: DuckDB fills what it may hold with what it wrote.
+#: So a million pages of 12 kB take 454 MB as Parquet.
+_USUAL_MEMORY: Final = "400MB"
 #: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
 #: did not fit into one.
-_GROUP_ROWS: Final = 4_096
-_GROUP_BYTES: Final = "32MB"
+_GROUP_ROWS: Final = 2_048
+_GROUP_BYTES: Final = "16MB"
 #: Tables of a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
@@ -87,6 +90,8 @@ def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     # to keep an order DuckDB has to hold back what comes too early, and rows have none
     connection.execute("SET preserve_insertion_order = false")
+    # each row is read once
+    connection.execute("SET enable_external_file_cache = false")
 
 
 def write_table(
@@ -97,6 +102,8 @@ def write_table(
     columns = _described(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     if format != "parquet":
+        # each thread would hold rows as text, several times
+        connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'")
         with _explained(path), path.open("wb") as stream:
             return _handed(connection, selection, columns, write_text(connection, sql, format, stream))
     kv = quoted(f"{selection.name} of cc_pipeline; see the README")
@@ -104,7 +111,7 @@ def write_table(
         f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
         f"ROW_GROUP_SIZE_BYTES '{_GROUP_BYTES}', KV_METADATA {{description: {kv}}}"
     )
-    [(rows,)] = _run(connection, f"COPY ({sql}) TO {quoted(str(path))} ({options})", path)
+    [(rows,)] = _run_slim(connection, f"COPY ({sql}) TO {quoted(str(path))} ({options})", path)
     return _handed(connection, selection, columns, int(rows))
 
 
@@ -127,7 +134,7 @@ def write_duckdb(
         for one in selections:
             columns = _described(connection, one.sql)
             name = quoted_name(one.name)
-            _run(connection, f"CREATE TABLE handed.main.{name} AS {one.sql}", path)
+            _run_slim(connection, f"CREATE TABLE handed.main.{name} AS {one.sql}", path)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
             _carry_comments(connection, one, name)
             handed.append(_handed(connection, one, columns, int(rows), f"handed.main.{name}"))
@@ -257,6 +264,17 @@ def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[st
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
     with _explained(path):
         return connection.execute(sql).fetchall()
+
+
+def _run_slim(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
+    """Runs what writes rows in the memory that usual rows need, and again in ``MEMORY`` where these are larger."""
+    connection.execute(f"SET threads = 1; SET memory_limit = '{_USUAL_MEMORY}'")  # each thread holds a row group
+    with _explained(path):
+        try:
+            return connection.execute(sql).fetchall()
+        except duckdb.OutOfMemoryException:
+            connection.execute(f"SET memory_limit = '{MEMORY}'")
+            return connection.execute(sql).fetchall()
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +83,29 @@ def test_a_stream_that_refuses_ends_the_query(duck: duckdb.DuckDBPyConnection) -
     with pytest.raises(OSError, match="No space left"):
         write_text(duck, "FROM range(1000000000000)", "jsonl", Full())
     assert duck.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_wide_row_is_not_copied_for_each_of_its_columns() -> None:
+    # 84 MB of rows, of which DuckDB holds 2,048 at a time
+    asked = ", ".join(
+        ["repeat(chr(97 + (i % 26)::INTEGER), 20000) AS page", *(f"i AS c{number}" for number in range(60))]
+    )
+    program = (
+        "import duckdb, io, sys\nfrom cc_pipeline.delivery.text_rows import write_text\n"
+        "from cc_pipeline_tests.peak import own_peak\n"
+        "duck, before = duckdb.connect(config={'threads': 1}), own_peak()\n"
+        "with open('/dev/null', 'wb') as out:\n"
+        "    print(write_text(duck, sys.argv[1], 'csv', out), (own_peak() - before) // 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"SELECT {asked} FROM range(4096) t(i)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows, more_mb = map(int, done.stdout.split())
+    assert rows == 4096
+    assert more_mb < 500
 
 
 def test_text_is_written_in_one_place() -> None:
