@@ -9,6 +9,7 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
+from cc_pipeline.commoncrawl.filters import COLUMNS as CONDITIONS
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
 from cc_pipeline.hostfacts.datasets import ready_made
@@ -65,6 +66,8 @@ def _captures() -> Columns:
     of_index = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
     found: Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
     found["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
+    asked = dict.fromkeys(column for read in CONDITIONS.values() for column in read)
+    found["meant"] = tuple((COLUMNAR_INDEX, column) for column in asked if column in INDEX_COLUMN_NAMES)
     return found
 
 
