@@ -97,7 +97,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
             if not several:
                 raise UserInputError(
                     f"{text!r} means {len(meant)} crawls ({', '.join(meant[:3])} …), this command takes single ones: "
-                    "--crawl, as often as needed. lookup, check and plan take ranges"
+                    "--crawl, as often as needed. run, lookup, check and plan take ranges"
                 )
             chosen += _published(workspace, meant)
         else:

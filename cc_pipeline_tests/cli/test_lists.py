@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.cli.options import found_before, lines_meant, read_targets
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -164,3 +165,23 @@ def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: 
     said = cli("run", "-c", NEW, "--watched", "--source", world.bucket, "--home", tmp_path / "home")
     assert said.status == 1
     assert "domains add" in said.err
+
+
+def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    new = {capture.url_surtkey for capture in world.truth.of(NEW)}
+    old = next(c for c in world.truth.of(OLD, subset="warc", domain="example.com") if c.url_surtkey not in new)
+    only_old = f"url:{old.url}"
+    place = ("--source", world.bucket, "--home", home)
+    named = [word for one in (only_old, "exmaple.com") for word in ("-d", one)]
+    said = cli("run", "-c", "2018..2024", *named, *place, "--strict")
+    assert (said.status, said.told.partition("error: ")[2]) == (1, "--strict: found in none of the crawls: exmaple.com")
+    assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; 2 were not harvested" in said.told
+    rows = [line.split("\u2502")[0].strip() for line in said.out.splitlines() if line.startswith("CC-MAIN")]
+    assert rows == [NEW, NEW, OLD, OLD], "the newest first, each with its own report"
+    assert said.out.count("so not kept: exmaple.com\n") == said.out.count("so not kept") == 1
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
+        asked = "SELECT crawl, count(*) FROM ledger GROUP BY ALL"
+        here = [c for c in world.truth.of(OLD, subset="warc") if c.url_surtkey == old.url_surtkey]
+        assert published.execute(asked).fetchall() == [(OLD, len(here))]
+        assert published.execute("SELECT slug FROM targets").fetchall() == [(parse_target(only_old).slug,)]

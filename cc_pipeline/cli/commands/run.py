@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,11 +39,14 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import CrawlPlan, Done, Replay
     from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.records.range_plan import FetchPrice
     from cc_pipeline.workspace.workspace import Workspace
 
 _INSTALLED = "cc-pipeline"
 #: Domains of the demo that become a target of their own; all others share one set.
 _DEMO_DOMAINS = 5
+#: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
+_INDEX_FILES = 300
 #: Targets that an error names.
 _NAMED = 20
 
@@ -78,6 +83,8 @@ def run(
 
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
 
+      cc-pipeline run -c 2018..2024 -d example.com               (crawl by crawl, the newest first)
+
       cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
 
       cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
@@ -108,12 +115,23 @@ def run(
         refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
-    asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
+    crawls, one_by_one = _meant(settings, crawl, yes=yes)
+    asked = [(crawls, targets)] if where is None else _chosen(settings, crawls, targets, where)
+    if one_by_one:
+        # each with a publication of its own: pages are there before the last index is harvested
+        asked = [((one,), some) for crawls, some in asked for one in crawls]
     done: dict[Slice, Done] = {}
-    troubles = [
-        _run(replace(settings, subsets=subsets), crawls, mine, done, yes=yes)
+    priced: dict[Slice, FetchPrice] = {}
+    unfound: dict[str, list[Slice]] = {}
+    # a target may name the subsets that it is asked in
+    each = [
+        (crawls, subsets, mine)
         for crawls, some in asked
         for subsets, mine in by_subsets(some, settings.subsets).items()
+    ]
+    troubles = [
+        _run(replace(settings, subsets=subsets), crawls, mine, done, priced, (unfound, number == len(each)), yes=yes)
+        for number, (crawls, subsets, mine) in enumerate(each, start=1)
     ]
     if totals:
         say_totals(settings)
@@ -121,6 +139,33 @@ def run(
         raise trouble
     if strict:
         _refuse_unfound(targets, done)
+
+
+def _meant(settings: Settings, texts: Sequence[str], *, yes: bool) -> tuple[tuple[str, ...], bool]:
+    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
+    what their indexes cost, to which somebody has to agree above the limit of the settings."""
+    from cc_pipeline.cli.lookups import needs_harvest
+    from cc_pipeline.commoncrawl.crawls import is_selection
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(is_selection(text, ()) for text in texts):
+        return (*texts,), False
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        crawls = resolve_crawls(workspace, texts, several=True)
+        fresh = [one for one in crawls if needs_harvest(workspace, one)]
+    requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
+    said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    if fresh:
+        said += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+    notice(f"{said}; what a fetch costs is known after each look-up")
+    if requests > settings.max_requests:
+        if not sys.stdin.isatty():
+            raise UserInputError(
+                f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            )
+        typer.confirm("Go on?", abort=True)
+    return tuple(crawls), True
 
 
 def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:
@@ -163,9 +208,17 @@ def _chosen(
 
 
 def _run(
-    settings: Settings, crawl: Sequence[str], targets: Sequence[Target], every: dict[Slice, Done], *, yes: bool
+    settings: Settings,
+    crawl: Sequence[str],
+    targets: Sequence[Target],
+    every: dict[Slice, Done],
+    priced: dict[Slice, FetchPrice],
+    unfound: tuple[dict[str, list[Slice]], bool],
+    *,
+    yes: bool,
 ) -> EnvironmentFault | None:
-    """Runs the graph, says what was done and adds it to ``every``; gives why partitions failed, if some did."""
+    """Runs the graph, says what was done and adds it to ``every``; gives why partitions failed, if some did. ``priced``
+    is what the command's fetches cost until now, ``unfound`` as for :func:`materialize`."""
     notes: list[str] = []
     done: dict[Slice, Done] = {}
     forgotten: set[str] = set()
@@ -177,6 +230,7 @@ def _run(
         from cc_pipeline.extraction.run import done_between
 
         done.update(done_between(before, after))
+        priced.update(workspace.priced)
         forgotten.update(gone)
         notes.extend(blocked(workspace).said(targets))
         changed = {at.crawl for at, one in done.items() if one.change != "same"}
@@ -187,7 +241,9 @@ def _run(
                 what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
             )
 
-    trouble = materialize(settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes)
+    trouble = materialize(
+        settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes, priced=priced, unfound=unfound
+    )
     say_what_was_done(settings, done, targets, forgotten)
     for each in notes:
         note(each)
@@ -324,6 +380,8 @@ def materialize(
     *,
     short_ways: bool = False,
     yes: bool = False,
+    priced: Mapping[Slice, FetchPrice] = MappingProxyType({}),
+    unfound: tuple[dict[str, list[Slice]], bool] | None = None,
 ) -> EnvironmentFault | None:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
     is to be done.
@@ -331,8 +389,11 @@ def materialize(
     Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
     came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
     the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
-    harvested for a few targets that another index finds with less, and new targets of which nothing was found are not
-    kept. ``yes`` agrees to the price of an index that has to be built first.
+    harvested for a few targets that another index finds with less. ``yes`` agrees to the price of an index that has to
+    be built first.
+    ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
+    new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
+    are not kept.
     """
     trouble: EnvironmentFault | None = None
     from cc_pipeline.extraction.run import look
@@ -344,6 +405,7 @@ def materialize(
     with ExitStack() as stack:
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
+        workspace.priced.update(priced)
         to_build = agreed_builds(workspace, crawls, yes)
         stack.enter_context(progress_bars())
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
@@ -390,19 +452,26 @@ def materialize(
                 raise
             trouble = error
         after = looks()
-        forgotten = _forget_unfound(launcher, workspace, after) if short_ways else []
+        forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
         step("cc.duckdb", launcher.publish_what_is_new, console)
         afterwards(workspace, before, after, forgotten)
     return trouble
 
 
-def _forget_unfound(launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan]) -> list[str]:
-    """Takes those targets away again that are new by this run and have no capture in any of its crawls."""
+def _forget_unfound(
+    launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan], unfound: dict[str, list[Slice]], last: bool
+) -> list[str]:
+    """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
     from cc_pipeline.defs.automation.purging import forget_unfound
 
-    unfound = [slug for slug in sorted(launcher.new_targets) if all(one.found_nothing(slug) for one in looks)]
-    slices = {slug: [slice_ for one in looks for slice_ in one.asked.for_[slug]] for slug in unfound}
-    return forget_unfound(workspace, launcher.instance, slices) if slices else []
+    unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
+    for slug in [*unfound]:
+        here = [one for one in looks if slug in one.asked.for_]
+        if all(one.found_nothing(slug) for one in here):
+            unfound[slug] += [slice_ for one in here for slice_ in one.asked.for_[slug]]
+        else:
+            del unfound[slug]
+    return forget_unfound(workspace, launcher.instance, unfound) if last and unfound else []
 
 
 def _answer_all_the_same(
