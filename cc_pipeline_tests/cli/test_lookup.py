@@ -201,6 +201,6 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
 
 
 def test_a_command_for_single_crawls_refuses_a_range(cli: Cli, world: World) -> None:
-    said = cli("run", "-c", "2018..2024", "-d", "example.com", "--home", world.home)
+    said = cli("replay", "-c", "2018..2024", "-d", "example.com", "--home", world.home)
     assert said.status == 1
     assert "means 2 crawls" in said.err
