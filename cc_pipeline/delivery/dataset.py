@@ -144,8 +144,9 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
     sieved = Sieved(count)
     took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    # a page without a main text fails no rule: it has none of the figures
-    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if ':' in each[0] else ''})" for n, each in enumerate(tests))
+    # a page without a main text fails no rule, and is not too short: it has none of the figures
+    of_texts = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
+    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if n in of_texts else ''})" for n in range(len(tests)))
     alone = ask(f"SELECT {counted} FROM sieve.main.pages").fetchall()[0]
     spoken = ask("SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1")
     for (code,) in spoken.fetchall():
