@@ -103,9 +103,12 @@ class TransactionLog:
             return None
 
     def checkpointed(self) -> int:
-        """How many transactions the newest checkpoint has, by its footer. Raises ``OSError``, ``pa.ArrowException`` or
-        ``ValueError`` where it cannot be read."""
-        version = self.checkpoint()
+        """How many transactions the newest checkpoint has, by its footer; 0 for one of a kind that this does not read.
+        Raises ``OSError`` or ``pa.ArrowException`` where it cannot be read."""
+        try:
+            version = self.checkpoint()
+        except ValueError:
+            return 0
         if version < 0:
             return 0
         with self._files.open_input_file(f"{self._log}/{version:020}.checkpoint.parquet") as file:
