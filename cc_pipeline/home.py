@@ -24,7 +24,7 @@ FIRST_LAYOUT: Final = 1
 
 #: The layout of tables that this version writes. Each number above 1 has a migration (``workspace/tables.py``);
 #: a column that is only added needs none.
-LAYOUT: Final = 4
+LAYOUT: Final = 5
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"

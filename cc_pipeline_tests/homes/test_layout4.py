@@ -63,7 +63,7 @@ def planned(settings: Settings) -> list[str]:
 @pytest.mark.process
 def test_a_migration_may_be_killed_anywhere_and_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpack(3, tmp_path)
-    assert MIGRATIONS[-1].layout == 4
+    assert MIGRATIONS[2].layout == 4
     whole = tmp_path / "home"
     # all of it would be parsed again, for no other reason than a newer parser
     pages = open_lake(load_settings({}, home=str(whole))).read("page_metadata", columns=["parser_version"])
