@@ -90,7 +90,7 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucke
 def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Path) -> None:
     status, out, _ = run("run", "-c", "newest", "-d", "no-such-site.org")
     assert status == 0
-    assert f"note: no captures (subset warc) of no-such-site.org in {NEW}" in out
+    assert "note: found in no crawl of this run, so not kept: no-such-site.org" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
 
