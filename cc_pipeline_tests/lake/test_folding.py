@@ -19,6 +19,7 @@ from cc_pipeline.lake.folding import fold, sweep_folded
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.vacuum import never_committed, vacuum
+from cc_pipeline_tests.weedserver import REGION, weed_server
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
 TABLES = ("one", "other")
@@ -192,3 +193,31 @@ def test_a_damaged_file_is_a_fault_that_names_the_table(lake: Lake) -> None:
     damaged.write_bytes(b"PAR1")
     with pytest.raises(EnvironmentFault, match="tables/one"):
         Lake(lake.root, SPECS).digests("one", ["s:1"])
+
+
+@pytest.mark.process
+def test_two_homes_fold_one_lake_on_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with weed_server(tmp_path, "lake") as server:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+        options = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true"}
+        mine, theirs = (Lake("s3://lake/here", SPECS, options) for _ in range(2))
+        row = pa.Table.from_pylist([{"crawl": "C", "target": "t", "n": 1}], schema=SCHEMA)
+        for table in TABLES:
+            mine.commit(table, row, [{"crawl": "C", "target": "t"}], {})
+        dice, truth = random.Random(5), Truth(one={}, other={})
+        for lake in (mine, theirs, mine):
+            change(mine, truth, dice)
+            change(theirs, truth, dice)
+            for table in TABLES:
+                assert fold(lake, table, many=-1) > 0
+            for asked in (mine, theirs, Lake("s3://lake/here", SPECS, options)):
+                for table in TABLES:
+                    assert asked.digests(table, NAMES) == {name: truth[table].get(name) for name in NAMES}
+                    assert asked.read(table).num_rows == 1
+            # what is named is spared, however old
+            for table in TABLES:
+                sweep_folded(lake, table, 0.0)
