@@ -32,8 +32,17 @@ _COMMENT = HINT["comment"]
 #: Hints of what is no content, whatever it says.
 FURNITURE = _BESIDE | _COMMENT
 _GOOD = _bits("content article main", HINT)
-_HEADINGS = np.array([NUMBER[f"h{level}"] for level in range(1, 7)])
-_UNITS = np.array([NUMBER[tag] for tag in ("ul", "ol", "dl", "table", "menu")])
+
+
+def _among(names: str) -> NDArray[np.bool_]:
+    """By number of a tag whether it is one of these."""
+    marks = np.zeros(max(NUMBER.values()) + 1, np.bool_)
+    marks[[NUMBER[name] for name in names.split()]] = True
+    return marks
+
+
+_HEADINGS, _UNITS = _among("h1 h2 h3 h4 h5 h6"), _among("ul ol dl table menu")
+_NAMED, _UNNAMED = _among("main article"), _among("nav aside footer")
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
 _ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
 _INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
@@ -41,7 +50,8 @@ _OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta use
 _ANCESTORS = 4
 #: Prose, links, size, number and closed blocks of an element, by their places in its look.
 _OF_NEAR = [1, 2, 0, 4, 5]
-_WINDOWS = (2, 5, 12)
+_WINDOWS = np.array([2, 5, 12])
+_BESIDE_IT = (-3, -2, -1, 1, 2, 3)
 
 
 def _parted(numerator: _Numbers, denominator: _Numbers) -> _Floats:
@@ -59,7 +69,7 @@ def _sums(values: _Numbers) -> _Floats:
 
 def units_of(walk: Walk) -> NDArray[np.int32]:
     """For each block the row of the list, table or definitions nearest around it, -1 for none."""
-    return nearest(walk, np.isin(walk.elements.tag, _UNITS))[walk.blocks.element]
+    return nearest(walk, _UNITS[walk.elements.tag])[walk.blocks.element]
 
 
 def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.bool_]:
@@ -84,14 +94,30 @@ def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
     return np.frombuffer(_nearest(walk.elements.parent, wanted), np.int32)
 
 
-def holders(walk: Walk) -> list[_Ints]:
-    """For each block the elements that hold it and stand for themselves, from the inmost on; the root again and again
-    where there are no more."""
+def holders(walk: Walk) -> _Ints:
+    """For each block the elements that hold it and stand for themselves, a row the inmost ones, the next those around
+    them; the root again and again where there are no more."""
     element = walk.elements
+    around = element.holder[np.maximum(element.parent, 0)].astype(np.int64)
+    around[0] = 0
     chain = [walk.blocks.element.astype(np.int64)]
     for _ in range(_ANCESTORS):
-        chain.append(np.where(chain[-1] > 0, element.holder[np.maximum(element.parent[chain[-1]], 0)], 0))
-    return chain
+        chain.append(around[chain[-1]])
+    return np.stack(chain)
+
+
+def beside(values: Array) -> list[Array]:
+    """The values of the block three before each, two before it, and so on to three behind it; -1 where is none."""
+    count, most = len(values), max(_BESIDE_IT)
+    padded = np.full((count + 2 * most, *values.shape[1:]), -1, np.float32)
+    padded[most : most + count] = values
+    return [padded[most + distance : most + distance + count] for distance in _BESIDE_IT]
+
+
+def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
+    """For each block, by reach, where the blocks begin and end that are no further from it."""
+    at = np.arange(count)[:, None]
+    return np.maximum(at - reaches, 0), np.minimum(at + reaches + 1, count)
 
 
 def features(walk: Walk, title: str = "") -> Array:
@@ -101,7 +127,7 @@ def features(walk: Walk, title: str = "") -> Array:
     chars, linked = block.chars.astype(np.float64), block.linked.astype(np.float64)
     own = chars - linked
     share = _parted(linked, chars)
-    heading = np.isin(block.kind, _HEADINGS)
+    heading = _HEADINGS[block.kind]
     marks = block.commas + block.ends
     first, last = element.first, element.last
     stands = element.holder == np.arange(len(element.tag))
@@ -116,13 +142,11 @@ def features(walk: Walk, title: str = "") -> Array:
     marked = stands & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
     marked &= (within < 0.9 * read[-1]) & (np.arange(len(marked)) > 0)
     out = covered(first[marked], last[marked], count)
-    texts = [
-        walk.text[start : start + size] for start, size in zip(block.start.tolist(), block.chars.tolist(), strict=True)
-    ]
+    spans = map(slice, block.start.tolist(), (block.start + block.chars).tolist())
+    texts = list(map(walk.text.__getitem__, spans))
     times = Counter(texts)
-    repeated = np.array([times[text] for text in texts])
-    name = title.strip()
-    titled = np.array([len(text) > 8 and name.startswith(text) for text in texts])
+    repeated = np.fromiter(map(times.__getitem__, texts), np.int64, count)
+    titled = (chars > 8) & np.fromiter(map(title.strip().startswith, texts), np.bool_, count)
     prose &= ~out & ~titled
     value = own * prose
     read, size, links = _sums(value), _sums(chars), _sums(linked)
@@ -148,24 +172,24 @@ def features(walk: Walk, title: str = "") -> Array:
     e_closed, e_prose = of_closed[last] - of_closed[first], of_prose[last] - of_prose[first]
     e_count = (last - first).astype(np.float64)
     chain = holders(walk)
-    looks = _side_by_side(
+    looks = side_by_side(
         [
             _log(e_size), e_read / total, _parted(e_links, e_size), _parted(e_read, e_size), _log(e_count),
             _parted(e_closed, e_count), _parted(e_prose, e_count), element.tag,
             (element.hints[:, None] & _OWN_HINTS) != 0,
         ]
     )  # fmt: skip
-    columns += [looks[holder] for holder in chain]
+    columns.append(looks[chain.T].reshape(count, -1))
     columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
 
     # the list, the table, the one that is named for content
-    named = np.isin(element.tag, [NUMBER["main"], NUMBER["article"]]) | ((element.hints & _GOOD) != 0)
-    unnamed = (element.hints & FURNITURE) != 0
-    unnamed |= np.isin(element.tag, [NUMBER["nav"], NUMBER["aside"], NUMBER["footer"]])
-    for wanted in (np.isin(element.tag, _UNITS), named & stands, unnamed & stands):
-        near = nearest(walk, wanted)[block.element]
-        deeper = element.depth[block.element] - element.depth[near]
-        columns.append(np.where((near < 0)[:, None], -1, np.column_stack((looks[near][:, _OF_NEAR], deeper))))
+    named = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
+    unnamed = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
+    around = [nearest(walk, wanted) for wanted in (_UNITS[element.tag], named & stands, unnamed & stands)]
+    near = np.stack(around, 1)[block.element]
+    deeper = element.depth[block.element][:, None] - element.depth[near]
+    seen = np.concatenate((looks[near][:, :, _OF_NEAR], deeper[:, :, None]), 2)
+    columns.append(np.where((near < 0)[:, :, None], -1, seen).reshape(count, -1))
 
     # blocks of the same tags and classes
     _, group = np.unique(walk.path[block.element], return_inverse=True)
@@ -182,32 +206,35 @@ def features(walk: Walk, title: str = "") -> Array:
         score += np.bincount(holder, part * points, len(score))
     top = int(np.argmax(score * (1 - _parted(e_links, e_size))))
     outer = int(element.holder[max(element.parent[top], 0)])
-    for place in (top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))):
-        begins, ends = int(first[place]), int(last[place])
-        columns += [
-            (at >= begins) & (at < ends), np.where(at < begins, begins - at, np.where(at >= ends, ends - 1 - at, 0)),
-            _parted(at - begins, np.array(ends - begins)),
-        ]  # fmt: skip
+    places = [top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))]
+    begins, ends, here = first[places], last[places], at[:, None]
+    before, behind = here < begins, here >= ends
+    lies = [
+        ~(before | behind),
+        np.where(before, begins - here, np.where(behind, ends - 1 - here, 0)),
+        _parted(here - begins, ends - begins),
+    ]
+    columns.append(np.stack(lies, 2).reshape(count, -1))
     span = np.flatnonzero(prose)
     opens, closes = (span[0], span[-1]) if len(span) else (0, count - 1)
     columns += [at - opens, at - closes]
 
     # neighbours
-    likeness = _side_by_side([_log(chars), share, closed, prose, heading, _log(own)])
-    for distance in (-3, -2, -1, 1, 2, 3):
-        there = np.clip(at + distance, 0, count - 1)
-        columns.append(np.where((there != at + distance)[:, None], -1, likeness[there]))
-        if abs(distance) == 1:
-            columns += [chain[0][there] == chain[0], chain[1][there] == chain[1], chain[2][there] == chain[2]]
-            columns += [walk.path[block.element][there] == walk.path[block.element]]
-    for reach in _WINDOWS:
-        low, high = np.maximum(at - reach, 0), np.minimum(at + reach + 1, count)
-        around = size[high] - size[low]
-        columns += [_parted(read[high] - read[low], around), _parted(links[high] - links[low], around), _log(around)]
-        columns += [
-            _parted(read[high] - read[at], size[high] - size[at]),
-            _parted(read[at] - read[low], size[at] - size[low]),
-        ]
+    likeness = side_by_side([_log(chars), share, closed, prose, heading, _log(own)])
+    neighbours = beside(likeness)
+    held = np.stack((*chain[:3], walk.path[block.element].view(np.int64)), 1)
+    alike = np.ones((count + 1, held.shape[1]), np.bool_)
+    alike[1:count] = held[1:] == held[:-1]
+    columns += [*neighbours[:3], alike[:count], neighbours[3], alike[1:], *neighbours[4:]]
+    low, high = windows(count, _WINDOWS)
+    read_to, size_to, read_here, size_here = read[high], size[high], read[:-1, None], size[:-1, None]
+    read_from, size_from = read[low], size[low]
+    all_of = size_to - size_from
+    reached = [
+        _parted(read_to - read_from, all_of), _parted(links[high] - links[low], all_of), _log(all_of),
+        _parted(read_to - read_here, size_to - size_here), _parted(read_here - read_from, size_here - size_from),
+    ]  # fmt: skip
+    columns.append(np.stack(reached, 2).reshape(count, -1))
     before = np.maximum.accumulate(np.where(prose, at, -1))
     after = np.minimum.accumulate(np.where(prose, at, count)[::-1])[::-1]
     columns += [_log(at - before), _log(after - at)]
@@ -223,19 +250,12 @@ def features(walk: Walk, title: str = "") -> Array:
 
     # the page
     paragraphs = (value * (block.kind == NUMBER["p"])).sum() / total
-    for whole in (
-        _log(np.array(count)),
-        _log(size[-1:])[0],
-        np.log(total),
-        links[-1] / size[-1],
-        total / size[-1],
-        paragraphs,
-    ):
-        columns.append(np.full(count, whole))
-    return _side_by_side(columns)
+    whole = [np.log1p(count), np.log1p(size[-1]), np.log(total), links[-1] / size[-1], total / size[-1], paragraphs]
+    columns.append(np.broadcast_to(whole, (count, len(whole))))
+    return side_by_side(columns)
 
 
-def _side_by_side(columns: list[_Numbers]) -> Array:
+def side_by_side(columns: list[_Numbers]) -> Array:
     """Columns and tables of columns as one."""
     width = sum(column.shape[1] if column.ndim > 1 else 1 for column in columns)
     table, at = np.empty((len(columns[0]), width), np.float32), 0

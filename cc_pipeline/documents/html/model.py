@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cc_pipeline import compiled
-from cc_pipeline.documents.html.features import Array, features, holders, units_of
+from cc_pipeline.documents.html.features import Array, beside, features, holders, side_by_side, units_of, windows
 from cc_pipeline.documents.html.tables import Walk
 
 #: A page of more blocks than this is no article, and is kept as it is: a block takes some two kilobytes while it is
 #: looked at.
 MOST_BLOCKS = 20_000
-_NEAR = (-3, -2, -1, 1, 2, 3)
+_WINDOWS = np.array([2, 5, 10])
 #: A node of a tree: it goes on at ``left`` where the feature is at most ``value``, else at ``right``. A leaf has no
 #: feature (-1); its ``value`` is added up. The same in ``_model.c``.
 NODE = np.dtype([("feature", "i2"), ("left", "i2"), ("right", "i2"), ("value", "f4")], align=True)
@@ -87,20 +87,14 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
     def mean(low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray((weighed[high] - weighed[low]) / np.maximum(size[high] - size[low], 1))
 
-    columns: list[NDArray[Any]] = [likely]
-    for distance in _NEAR:
-        there = np.clip(at + distance, 0, count - 1)
-        columns.append(np.where(there == at + distance, likely[there], -1))
-    for holder in holders(walk):
-        columns.append(mean(element.first[holder], element.last[holder]))
+    chain = holders(walk)
+    columns: list[NDArray[Any]] = [likely, *beside(likely), mean(element.first[chain], element.last[chain]).T]
     unit = units_of(walk)
     columns.append(np.where(unit < 0, -1, mean(element.first[unit], element.last[unit])))
     _, group = np.unique(walk.path[block.element], return_inverse=True)
     of_group = np.bincount(group, likely * weights) / np.maximum(np.bincount(group, weights), 1)
     columns.append(of_group[group])
-    for reach in (2, 5, 10):
-        columns.append(mean(np.maximum(at - reach, 0), np.minimum(at + reach + 1, count)))
-    columns += [mean(np.zeros_like(at), at), mean(at + 1, np.full(count, count))]
+    columns += [mean(*windows(count, _WINDOWS)), mean(at[:1], at), mean(at + 1, np.array(count))]
     sure = likely * weights > 0.5 * weights
     kept = np.concatenate(([0.0], np.cumsum(weights * sure)))
     columns += [
@@ -111,7 +105,7 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
     order = np.flatnonzero(sure)
     begins, ends = (order[0], order[-1]) if len(order) else (0, count)
     columns += [at - begins, at - ends]
-    return np.concatenate([np.stack([np.asarray(each, np.float32) for each in columns], 1), rows], 1)
+    return side_by_side([*columns, rows])
 
 
 def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
