@@ -102,7 +102,7 @@ def holders(walk: Walk) -> _Ints:
     around[0] = 0
     chain = [walk.blocks.element.astype(np.int64)]
     for _ in range(_ANCESTORS):
-        chain.append(around[chain[-1]])
+        chain.append(around.take(chain[-1]))
     return np.stack(chain)
 
 
@@ -149,9 +149,10 @@ def features(walk: Walk, title: str = "") -> Array:
     titled = (chars > 8) & np.fromiter(map(title.strip().startswith, texts), np.bool_, count)
     prose &= ~out & ~titled
     value = own * prose
-    read, size, links = _sums(value), _sums(chars), _sums(linked)
     closed = (block.flags & CLOSED) != 0
-    of_closed, of_prose = _sums(closed), _sums(prose)
+    sums = np.zeros((5, count + 1))
+    np.cumsum([value, chars, linked, closed, prose], 1, out=sums[:, 1:])
+    read, size, links = sums[:3]
     total = max(read[-1], 1.0)
     at = np.arange(count)
 
@@ -168,8 +169,7 @@ def features(walk: Walk, title: str = "") -> Array:
     columns += [(above[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
 
     # what holds it
-    e_read, e_size, e_links = read[last] - read[first], size[last] - size[first], links[last] - links[first]
-    e_closed, e_prose = of_closed[last] - of_closed[first], of_prose[last] - of_prose[first]
+    e_read, e_size, e_links, e_closed, e_prose = sums.take(last, 1) - sums.take(first, 1)
     e_count = (last - first).astype(np.float64)
     chain = holders(walk)
     looks = side_by_side(
@@ -179,16 +179,16 @@ def features(walk: Walk, title: str = "") -> Array:
             (element.hints[:, None] & _OWN_HINTS) != 0,
         ]
     )  # fmt: skip
-    columns.append(looks[chain.T].reshape(count, -1))
+    columns.append(looks.take(chain.T, 0).reshape(count, -1))
     columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
 
     # the list, the table, the one that is named for content
     named = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
     unnamed = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
     around = [nearest(walk, wanted) for wanted in (_UNITS[element.tag], named & stands, unnamed & stands)]
-    near = np.stack(around, 1)[block.element]
+    near = np.stack(around, 1).take(block.element, 0)
     deeper = element.depth[block.element][:, None] - element.depth[near]
-    seen = np.concatenate((looks[near][:, :, _OF_NEAR], deeper[:, :, None]), 2)
+    seen = np.concatenate((looks.take(near, 0).take(_OF_NEAR, 2), deeper[:, :, None]), 2)
     columns.append(np.where((near < 0)[:, :, None], -1, seen).reshape(count, -1))
 
     # blocks of the same tags and classes
@@ -208,12 +208,8 @@ def features(walk: Walk, title: str = "") -> Array:
     outer = int(element.holder[max(element.parent[top], 0)])
     places = [top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))]
     begins, ends, here = first[places], last[places], at[:, None]
-    before, behind = here < begins, here >= ends
-    lies = [
-        ~(before | behind),
-        np.where(before, begins - here, np.where(behind, ends - 1 - here, 0)),
-        _parted(here - begins, ends - begins),
-    ]
+    off = np.maximum(begins - here, 0) + np.minimum(ends - 1 - here, 0)
+    lies = [off == 0, off, _parted(here - begins, ends - begins)]
     columns.append(np.stack(lies, 2).reshape(count, -1))
     span = np.flatnonzero(prose)
     opens, closes = (span[0], span[-1]) if len(span) else (0, count - 1)
@@ -227,12 +223,11 @@ def features(walk: Walk, title: str = "") -> Array:
     alike[1:count] = held[1:] == held[:-1]
     columns += [*neighbours[:3], alike[:count], neighbours[3], alike[1:], *neighbours[4:]]
     low, high = windows(count, _WINDOWS)
-    read_to, size_to, read_here, size_here = read[high], size[high], read[:-1, None], size[:-1, None]
-    read_from, size_from = read[low], size[low]
-    all_of = size_to - size_from
+    to, since, here_on = sums[:3].take(high, 1), sums[:3].take(low, 1), sums[:3, :-1, None]
+    nearby, ahead, behind = to - since, to - here_on, here_on - since
     reached = [
-        _parted(read_to - read_from, all_of), _parted(links[high] - links[low], all_of), _log(all_of),
-        _parted(read_to - read_here, size_to - size_here), _parted(read_here - read_from, size_here - size_from),
+        _parted(nearby[0], nearby[1]), _parted(nearby[2], nearby[1]), _log(nearby[1]),
+        _parted(ahead[0], ahead[1]), _parted(behind[0], behind[1]),
     ]  # fmt: skip
     columns.append(np.stack(reached, 2).reshape(count, -1))
     before = np.maximum.accumulate(np.where(prose, at, -1))
@@ -257,13 +252,8 @@ def features(walk: Walk, title: str = "") -> Array:
 
 def side_by_side(columns: list[_Numbers]) -> Array:
     """Columns and tables of columns as one."""
-    width = sum(column.shape[1] if column.ndim > 1 else 1 for column in columns)
-    table, at = np.empty((len(columns[0]), width), np.float32), 0
-    for column in columns:
-        end = at + (column.shape[1] if column.ndim > 1 else 1)
-        table[:, at:end] = column if column.ndim > 1 else column[:, None]
-        at = end
-    return table
+    tables = [column.reshape(len(column), -1) for column in columns]
+    return np.concatenate(tables, 1, dtype=np.float32, casting="unsafe")
 
 
 def _smallest(within: _Floats, stands: NDArray[np.bool_], least: float) -> int:
