@@ -22,7 +22,7 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
-from cc_pipeline.documents.html.features import features, nearest, nearest_plainly
+from cc_pipeline.documents.html.features import beside, features, holders, nearest, nearest_plainly, windows
 from cc_pipeline.documents.html.tags import NUMBER
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
@@ -130,6 +130,26 @@ def test_compiled_and_plain_trees_say_the_same(markup: str) -> None:
     first, _ = model.fitted()
     plain = np.frombuffer(model.summed_plainly(rows, rows.shape[1], first.nodes, first.roots))
     assert np.array_equal(model.scored(rows, first), np.asarray(1 / (1 + np.exp(-plain)), np.float32))
+
+
+@pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
+def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
+    tree = LexborHTMLParser(markup)
+    assert tree.body
+    seen = walk(tree.body, chars=10**6, elements=10**5)
+    element, count = seen.elements, len(seen.blocks.chars)
+    chain = holders(seen)
+    near = np.stack(beside(np.arange(count, dtype=np.float32)), 1).tolist()
+    low, high = windows(count, np.array([1, 4]))
+    for block in range(count):
+        row = int(seen.blocks.element[block])
+        for found in chain[:, block].tolist():
+            assert found == row
+            row = int(element.holder[element.parent[row]]) if row else 0
+        assert near[block] == [at if 0 <= at < count else -1 for at in (block + by for by in (-3, -2, -1, 1, 2, 3))]
+        for column, reach in enumerate((1, 4)):
+            within = [at for at in range(count) if abs(at - block) <= reach]
+            assert [*range(low[block, column], high[block, column])] == within
 
 
 def test_a_shadow_tree_is_read_and_text_in_a_script_is_flagged() -> None:
