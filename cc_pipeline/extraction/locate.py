@@ -30,7 +30,7 @@ from cc_pipeline.extraction.lookup_notes import (
     what_is_known,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
-from cc_pipeline.extraction.price_gate import places_of_targets, refuse_dear
+from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
@@ -41,12 +41,11 @@ from cc_pipeline.indexing.crawls import has_cluster
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
-from cc_pipeline.records.range_plan import FetchPrice, price_of
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Captures that are written at a time, and their bytes, whichever is reached first. The writer holds 16 times that.
-_ROWS_AT_ONCE = 20_000
-_BYTES_AT_ONCE = 4 << 20
+#: Bytes of captures that are handed to the writer at a time: its threads wait for each other, and it holds up to some
+#: thirty such batches the more others are at work.
+_BYTES_AT_ONCE = 2 << 20
 #: The index to ask, and for which subsets.
 _Question: TypeAlias = tuple[str, tuple[str, ...]]
 _STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
@@ -290,8 +289,7 @@ def _large(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     for batch in rows.batches():
         waiting.append(batch)
-        count, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
-        if count >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+        if sum(one.nbytes for one in waiting) >= _BYTES_AT_ONCE:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:
@@ -330,8 +328,7 @@ def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) 
         rows, (record_bytes, size, requests) = found.captures, found.price
     else:
         # a slice of before, whose price was not noted
-        places = places_of_targets(workspace, slice_.crawl, [slice_.target]).get(slice_.whole.target)
-        price = FetchPrice(0, 0, 0, 0, 0) if places is None else price_of(places)
+        price = price_of_slices(workspace, [slice_])
         rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
     own: Figures = {
         "rows:captures": rows,

@@ -21,15 +21,13 @@ from cc_pipeline.index.lookup import of_segments
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.places import PLACE_NAME
-from cc_pipeline.records.range_plan import FetchPrice, in_groups, price_of
+from cc_pipeline.records.range_plan import FetchPrice, price_of_all
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 
 #: Rows whose URLs are Python's own texts at a time.
 _AS_TEXTS: Final = 8_192
 #: Bytes of rows in their order that are kept in memory: more of them are as soon read again.
 _IN_MEMORY: Final = 8 << 20
-#: Captures that are priced at a time, in whole files where they fit.
-_PRICED: Final = 1 << 17
 #: Which of two rows of a place tells more: the less, the more. Odd numbers are rows that were there before.
 _RANK: Final = pa.field("rank", pa.int8(), nullable=False)
 #: Whether a row names no file, and no offset: in ``captures`` such rows are the last.
@@ -107,8 +105,7 @@ class Located:
             own = Summed()
             rows = self._of_slice(slice_, slices[slice_], own)
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
-            for group in in_groups(_passing(rows, found, members), _PRICED):
-                own.price += price_of(group)
+            own.price = price_of_all(_passing(rows, found, members))
             own.members = members.counts() if members is not None else None
             summed[slice_] = own
         # Arrow keeps what it freed for rows to come, and writing them needs memory of other kinds

@@ -6,18 +6,19 @@ counted as a whole: those of which it learns when the limit is reached are refus
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.standing import Lookup, Standing
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of
+from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of_all
 from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
 
@@ -37,7 +38,7 @@ def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> No
         noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None and one.price is not None]
         price = _together(noted) if len(noted) == len(slices) else None
         if price is None or _is_over(price, settings):
-            price = _priced(workspace, slices)
+            price = price_of_slices(workspace, slices)
             _refuse(workspace, price, f"{whole.target} in {whole.crawl}")
         prices[whole] = _of_what_lacks(price, [standings[slice_] for slice_ in slices])
     every = workspace.priced | prices
@@ -65,11 +66,6 @@ def _together(noted: Iterable[Lookup]) -> FetchPrice:
     return total
 
 
-def _priced(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
-    places = places_of_targets(workspace, slices[0].crawl, [slice_.target for slice_ in slices])
-    return sum(map(price_of, places.values()), FetchPrice(0, 0, 0, 0, 0))
-
-
 def _is_over(price: FetchPrice, settings: Settings) -> bool:
     most = ((price.bytes, settings.max_bytes), (price.requests, settings.max_requests))
     return any(allowed is not None and size > allowed for size, allowed in most)
@@ -86,31 +82,11 @@ def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
     )
 
 
-def places_of_targets(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Mapping[str, pa.Table]:
-    """The places of the captures of slices, by whole target; targets without captures are not there.
-
-    A place takes some twenty bytes: names of files are there once.
-    """
-    names = pa.dictionary(pa.int32(), pa.string())
-    where = {"crawl": crawl, "target": list(slugs)}
-    parts = []
-    for batch in stream_rows(workspace.lake, "captures", where, ["target", *PLACE]):
-        own = pa.Table.from_batches([batch])
-        for column in ("target", PLACE[0]):
-            index = own.schema.get_field_index(column)
-            own = own.set_column(index, column, own.column(column).cast(names))
-        parts.append(own)
-    if not parts:
-        return {}
-    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    found = rows.column("target").combine_chunks()
-    wholes = [whole_slug(slug) for slug in found.dictionary.to_pylist()]
-    slugs_here = sorted(set(wholes))
-    number = {slug: place for place, slug in enumerate(slugs_here)}
-    owners = np.asarray([number[slug] for slug in wholes])[found.indices.to_numpy()]
-    rows = rows.take(pa.array(np.argsort(owners, kind="stable")))
-    ends = np.cumsum(np.bincount(owners, minlength=len(slugs_here)))
-    starts = [0, *ends[:-1].tolist()]
-    return {
-        slug: rows.slice(start, end - start) for slug, start, end in zip(slugs_here, starts, ends.tolist(), strict=True)
-    }
+def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
+    """What fetching all captures of slices of one target in one crawl costs, with memory for few of their places."""
+    where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
+    with workspace.scratch_folder("price") as scratch:
+        places = OrderedRows(pa.schema([CAPTURES_SCHEMA.field(name) for name in PLACE]), PLACE_NAME, scratch)
+        for batch in stream_rows(workspace.lake, "captures", where, PLACE):
+            places.add(batch)
+        return price_of_all(places.drained())

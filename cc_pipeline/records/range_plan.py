@@ -21,6 +21,8 @@ from cc_pipeline.records.witness import Search
 MAX_RECORD_BYTES = 128 << 20
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
+#: Captures that are priced at a time, in whole files where they fit.
+_PRICED = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,11 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
         bytes=sum(planned.length for planned in ranges),
         record_bytes=record_bytes,
     )
+
+
+def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchPrice:
+    """The price of any number of captures, which come in the order of file and offset."""
+    return sum(map(price_of, in_groups(captures, _PRICED)), FetchPrice(0, 0, 0, 0, 0))
 
 
 def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.locate import _BYTES_AT_ONCE, _large, locate_captures
+from cc_pipeline.extraction.price_gate import price_of_slices
 from cc_pipeline.extraction.run import current
-from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.records.range_plan import FetchPrice, price_of
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, Bucket, due, extract, harvest, harvested, workspace_of
@@ -90,6 +94,33 @@ def test_a_plan_above_the_budget_is_refused_and_what_was_located_stays(bucket: B
     assert fetched.written == located.rows == truth_of(bucket, "example.com").total()
     # what was fetched is not refused because a limit was lowered
     assert extract(workspace_of(bucket[0], tmp_path, max_bytes=1), "example.com")[1].written == 0
+
+
+def test_a_price_read_from_the_lake_is_that_of_all_places_together(
+    shared: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locate_captures(shared, NEW, ["example.com"])
+    rows = shared.lake.read("captures", {"crawl": NEW, "target": "example.com"})
+    files = Counter(rows["warc_filename"].to_pylist())
+    # sorted on disk, and priced a file at a time
+    monkeypatch.setattr("cc_pipeline.lake.ordered.IN_MEMORY", 1_000)
+    monkeypatch.setattr("cc_pipeline.records.range_plan._PRICED", max(files.values()))
+    assert len(files) > 1
+    assert price_of_slices(shared, [Slice(NEW, "example.com")]) == price_of(rows)
+    assert price_of_slices(shared, [Slice(NEW, "never-located.org")]) == FetchPrice(0, 0, 0, 0, 0)
+
+
+def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: Path) -> None:
+    schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
+    rows = OrderedRows(schema, ["number"], tmp_path, 1 << 20)
+    wide = pa.array(["x" * 400] * 1_000)
+    for start in range(0, 30_000, 1_000):
+        rows.add(pa.record_batch([pa.array(range(start, start + 1_000)), wide], schema=schema))
+    widest = max(batch.nbytes for batch in rows.batches())
+    handed = list(_large(rows))
+    assert [number for batch in handed for number in batch["number"].to_pylist()] == [*range(30_000)]
+    assert all(batch.nbytes > _BYTES_AT_ONCE // 2 for batch in handed[:-1])
+    assert all(batch.nbytes < _BYTES_AT_ONCE + widest for batch in handed)
 
 
 def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucket: Bucket, tmp_path: Path) -> None:

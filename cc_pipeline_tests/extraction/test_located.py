@@ -17,6 +17,7 @@ from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.index.locator import CAPTURE_SCHEMA
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
+from cc_pipeline.records import range_plan
 from cc_pipeline.records.range_plan import price_of
 from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
 from cc_pipeline_tests.world import NEW
@@ -99,7 +100,7 @@ def test_five_times_the_captures_take_no_more_memory(tmp_path: Path) -> None:
 def peaks(folder: str, *counts: int) -> None:
     """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
     ordered.IN_MEMORY = located._IN_MEMORY = 2 << 20
-    ordered._PIECE, located._PRICED = 1 << 16, 8_192
+    ordered._PIECE, range_plan._PRICED = 1 << 16, 8_192
     window = captures(5_000, 4)
     column = window.schema.get_field_index("warc_record_offset")
     for count in counts:
