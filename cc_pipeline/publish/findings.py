@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
@@ -14,9 +16,11 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.reading import open_settled, quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.processes import this_process
 from cc_pipeline.publish import sql
+from cc_pipeline.settings import Settings
 
 #: Rows of a list that the page shows; how many there are is said.
 MOST: Final = 12
@@ -26,6 +30,8 @@ _COMPARED: Final = 6
 _NAMED: Final = 100
 _KEY: Final = ", ".join(CAPTURE)
 _KEYS: Final = "report_keys"
+#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
+_MEMORY: Final = "1GB"
 
 Rows = list[dict[str, Any]]
 
@@ -65,22 +71,10 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
     Raises ``UserInputError`` where nobody looked for it.
     """
     ask = _Asking(connection, {})
-    known = ask.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
+    known, scope, domains = scope_of(connection, slug, named)
     lookups = ask.rows(
         f"SELECT crawl, complete, captures, looked_up_at FROM main.lookups WHERE target = {quoted(slug)} ORDER BY crawl"
     )
-    domain = ask.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
-    if not known and not domain:
-        # of a set its name is enough to ask, but not to run it
-        only_named = slug.startswith(SET_SLUG) and "=" not in named
-        text = f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug
-        raise UserInputError(
-            f"nothing was located for {named or slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run --crawl newest --domain {shlex.quote(text)}"
-        )
-    # a domain is asked for by its column, which the files are sorted by
-    whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)
-    scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
     crawls = ask.rows(sql.timeline(scope))
     front = _front(ask, scope)
     changes, changed = _changes(ask, scope, [row["crawl"] for row in crawls if row["pages"]])
@@ -88,8 +82,8 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
     assert published is not None
     return Findings(
         slug=slug,
-        kind=known[0]["kind"] if known else "domain",
-        definition=known[0]["definition"] if known else slug,
+        kind=known["kind"] if known else "domain",
+        definition=known["definition"] if known else slug,
         published_at=published[0],
         crawls=crawls,
         lookups=lookups,
@@ -137,6 +131,48 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
             ),
         },
     )
+
+
+def scope_of(
+    connection: duckdb.DuckDBPyConnection, slug: str, named: str = ""
+) -> tuple[dict[str, Any] | None, sql.Scope, Sequence[str]]:
+    """The row of a target, if it was one, its rows of every table, and its domains where they can be named.
+
+    The connection may get a temporary table. Raises ``UserInputError`` where nobody looked for it.
+    """
+    ask = _Asking(connection, {})
+    known = ask.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
+    domain = ask.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
+    if not known and not domain:
+        # of a set its name is enough to ask, but not to run it
+        only_named = slug.startswith(SET_SLUG) and "=" not in named
+        text = f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug
+        raise UserInputError(
+            f"nothing was located for {named or slug!r}. Run it first, for instance with: "
+            f"cc-pipeline run --crawl newest --domain {shlex.quote(text)}"
+        )
+    # a domain is asked for by its column, which the files are sorted by
+    whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)
+    scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
+    return (known[0] if known else None), scope, domains
+
+
+@contextmanager
+def asking(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """What was published, for the length of the block: memory is bounded, and what needs more of it is put into the
+    home's scratch folder."""
+    with open_settled(settings) as connection:
+        # a folder of this name is cleared away should the process be killed
+        own = settings.home / "scratch" / this_process()
+        own.mkdir(parents=True, exist_ok=True)
+        try:
+            with TemporaryDirectory(dir=own, prefix="asking-") as spill:
+                connection.execute(f"SET temp_directory = {quoted(spill)}")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                yield connection
+        finally:
+            with suppress(OSError):
+                own.rmdir()  # others of this process may use it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
@@ -19,11 +17,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.reading import open_settled, quoted
-from cc_pipeline.processes import this_process
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.publish.charts import Chart, Column, chart
-from cc_pipeline.publish.findings import MOST, Findings, Rows, find
+from cc_pipeline.publish.findings import MOST, Findings, Rows, asking, find
 from cc_pipeline.settings import Settings
 
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
@@ -43,9 +39,6 @@ _LANGUAGES: Final = {
 }
 _OUTCOMES: Final = ("fetched", "quarantined", "missing")
 _CHANGES: Final = ("same", "changed", "new", "gone")
-
-#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
-_MEMORY: Final = "1GB"
 
 
 def page_of(found: Findings) -> str:
@@ -247,15 +240,5 @@ def write_report(settings: Settings, slug: str, path: Path | None = None, *, nam
 
 
 def _found(settings: Settings, slug: str, named: str) -> Findings:
-    with open_settled(settings) as connection:
-        # a folder of this name is cleared away should the process be killed
-        own = settings.home / "scratch" / this_process()
-        own.mkdir(parents=True, exist_ok=True)
-        try:
-            with TemporaryDirectory(dir=own, prefix="report-") as spill:
-                connection.execute(f"SET temp_directory = {quoted(spill)}")
-                connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                return find(connection, slug, named)
-        finally:
-            with suppress(OSError):
-                own.rmdir()  # others of this process may use it
+    with asking(settings) as connection:
+        return find(connection, slug, named)

@@ -146,7 +146,7 @@ def changes_between(before: str, after: str, of: Scope) -> str:
     A page changed where its main text did, whatever became of the template; what has no main text is judged by its
     payload. Where two parser versions found the texts, and both text and payload differ, it is ``not compared``. Of
     several captures in a crawl the last counts. Pages are left out that only a target asked for which was not located
-    in both crawls: nobody looked for them in the other.
+    in both crawls: nobody looked for them in the other. The two texts cost nothing where they are not asked for.
     """
     both = f"({before}, {after})"
     target = f"split_part(target, '{SEPARATOR}', 1)"
@@ -167,16 +167,18 @@ def changes_between(before: str, after: str, of: Scope) -> str:
             FROM (FROM {of("captures")} WHERE crawl IN {both}) c SEMI JOIN asked USING ({_KEY})
             GROUP BY c.crawl, c.url_surtkey),
         texts AS (
-            SELECT {_KEY}, title, md5(main_content) AS content, content_minhash, parser_version
+            SELECT {_KEY}, title, main_content, md5(main_content) AS content, content_minhash, parser_version
             FROM {of("page_text")} WHERE crawl IN {both}),
         described AS (
-            SELECT pages.*, t.title, t.content, t.content_minhash, t.parser_version FROM pages LEFT JOIN texts t
+            SELECT pages.*, t.title, t.main_content, t.content, t.content_minhash, t.parser_version
+            FROM pages LEFT JOIN texts t
             ON pages.crawl = t.crawl AND page.warc_filename = t.warc_filename
                 AND page.warc_record_offset = t.warc_record_offset),
         paired AS (
             SELECT coalesce(b.url_surtkey, a.url_surtkey) AS url_surtkey, coalesce(b.domain, a.domain) AS domain,
                 b.page AS b, a.page AS a, b.title AS before_title, a.title AS after_title,
-                b.content AS b_text, a.content AS a_text, b.parser_version IS DISTINCT FROM a.parser_version AS by_two,
+                b.main_content AS before_text, a.main_content AS after_text, b.content AS b_text, a.content AS a_text,
+                b.parser_version IS DISTINCT FROM a.parser_version AS by_two,
                 b.last_status AS before_status, a.last_status AS after_status,
                 {likeness("b.content_minhash", "a.content_minhash")} AS likeness
             FROM (FROM described WHERE crawl = {before}) b FULL JOIN (FROM described WHERE crawl = {after}) a
@@ -189,7 +191,7 @@ def changes_between(before: str, after: str, of: Scope) -> str:
                 WHEN b.content_digest = a.content_digest THEN 'same' ELSE 'changed' END AS change,
             coalesce(a.url, b.url) AS url, likeness, before_title, after_title, b.fetch_time AS before_time,
             a.fetch_time AS after_time, before_status, after_status, b.content_digest AS before_digest,
-            a.content_digest AS after_digest, domain, url_surtkey
+            a.content_digest AS after_digest, domain, url_surtkey, before_text, after_text
         FROM paired WHERE a IS NOT NULL OR b IS NOT NULL"""
 
 

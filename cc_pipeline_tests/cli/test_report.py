@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.cli.conftest import Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -39,3 +39,13 @@ def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> 
     (tmp_path / "sites.txt").write_text("example.com\nexample.org\n")
     said = cli("report", "-d", f"@{tmp_path / 'sites.txt'}", "--out", "x.html", "--home", world.home)
     assert (said.status, said.err.startswith("error: --out names one file")) == (1, True)
+
+
+def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    asked = ("changes", "example.com", "--from", OLD, "--to", NEW, "--home", rich)
+    said = cli(*asked)
+    assert (said.status, said.err) == (0, "")
+    assert said.out.startswith(f"example.com from {OLD} to {NEW}\n\n== example.com\n")
+    out = tmp_path / "changes.txt"
+    assert cli(*asked, "--out", out).out.strip() == str(out)
+    assert out.read_text("utf-8") == said.out

@@ -1,9 +1,10 @@
-"""``dataset`` and ``report``: what is written of published tables: main texts of some languages, filtered by published
-rules, without copies, with a datasheet; and the page about a target."""
+"""``dataset``, ``report`` and ``changes``: what is written of published tables: main texts of some languages, filtered
+by published rules, without copies, with a datasheet; the page about a target; and what changed, in words."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, console, notice, warn, write_rows
+from cc_pipeline.cli.output import checked_format, console, notice, warn, whole_file, write_rows
 from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in, slug_meant
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.settings import Settings, load_settings
@@ -156,6 +157,39 @@ def report(
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
+
+
+def changes(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A target that was run; of a set its name is enough.")
+    ],
+    before: Annotated[str, typer.Option("--from", help="The id of the earlier crawl.")],
+    after: Annotated[str, typer.Option("--to", help="The id of the later crawl.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: standard output).")
+    ] = None,
+    home: options.Home = None,
+) -> None:
+    """Say what changed between two crawls of a target, in words, from what was published last.
+
+    Pages that are new, gone, moved (the same payload or main text at another URL) or changed, with the dates of their
+    captures and titles; of changed ones the paragraphs that differ. No request is sent.
+
+    [bold]Examples[/]
+
+      cc-pipeline changes example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
+
+      cc-pipeline changes set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --out press.txt
+    """
+    from cc_pipeline.publish.changes import in_words
+
+    lines = in_words(load_settings(home=home), slug_meant(target), before, after, named=target)
+    if out is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    with whole_file(out) as path, path.open("w", encoding="utf-8") as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+    console.print(f"{out}", soft_wrap=True)
 
 
 def chosen_targets(texts: Sequence[str]) -> list[Target]:

@@ -1,0 +1,156 @@
+"""What became of a target's pages between two crawls, in words: a text for people, of bounded length by page."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import SequenceMatcher
+from typing import Any, Final
+
+import duckdb
+
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.reading import quoted
+from cc_pipeline.publish import sql
+from cc_pipeline.publish.findings import asking, scope_of
+from cc_pipeline.settings import Settings
+
+#: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
+MOST: Final = 20
+_CHARACTERS: Final = 600
+#: Paragraphs of a text that are compared: comparing takes the square of it.
+_COMPARED: Final = 2_000
+#: Rows that are held at a time; each may have two long texts.
+_ROWS: Final = 16
+#: Characters that set the direction of a text.
+_TURNING: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+_WHY: Final = {
+    "not compared": "two versions of the parser found the texts, and the payloads differ",
+    "unknown": "there is no text and no digest to compare",
+}
+
+
+def in_words(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+    """Lines of what changed from the crawl ``before`` to ``after``: first of each domain its pages, then the counts.
+
+    Raises ``UserInputError`` where the target, or one of the crawls of it, was not looked for, ``EnvironmentFault``
+    where nothing was published.
+    """
+    with _told(), asking(settings) as connection:
+        _, scope, _ = scope_of(connection, slug, named)
+        _check_located(connection, slug, scope, (before, after))
+        counts: Counter[str] = Counter()
+        domain = None
+        yield f"{named or slug} from {before} to {after}"
+        found = connection.execute(_with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        names = [column[0] for column in found.description or []]
+        while rows := found.fetchmany(_ROWS):
+            for row in (dict(zip(names, values, strict=True)) for values in rows):
+                counts[row["change"]] += 1
+                if row["change"] == "same":
+                    continue
+                if row["domain"] != domain:
+                    domain = row["domain"]
+                    yield from ("", f"== {_clean(domain or '')}")
+                yield from ("", *_page(row))
+        told = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
+        yield from ("", f"pages: {told or 'none that were looked for in both crawls'}")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise EnvironmentFault(f"could not read what was published: {error}", "Check the disk and the lake.") from error
+
+
+def paragraphs_between(before: str, after: str) -> Iterator[str]:
+    """The paragraphs that only one of two texts has, in their order: ``- `` before, ``+ `` after."""
+    old, new = _paragraphs(before), _paragraphs(after)
+    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+        if kind != "equal":
+            yield from (f"- {one}" for one in old[i:j])
+            yield from (f"+ {one}" for one in new[k:m])
+
+
+def _paragraphs(text: str) -> list[str]:
+    every = [" ".join(line.split()) for line in text.split("\n") if not line.isspace() and line]
+    return every[:_COMPARED]
+
+
+def _check_located(connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str]) -> None:
+    asked = (
+        f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
+        f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
+    )
+    there = [crawl for (crawl,) in connection.execute(asked).fetchall()]
+    for crawl in crawls:
+        if crawl not in there:
+            raise UserInputError(f"{slug} was not located in {crawl!r}. It was in: {', '.join(there)}")
+
+
+def _with_moves(changes: str) -> str:
+    """The rows of ``changes``, texts only of changed pages. A page that is gone, and whose payload or main text a new
+    page has, is ``moved``, and the new page has no row of its own."""
+    arrived = "arg_min(struct_pack(url, after_time, after_title, url_surtkey), url) AS new FROM found"
+    return f"""
+        WITH found AS (
+            SELECT change, domain, url, likeness, before_title, after_title, before_time, after_time, before_digest,
+                after_digest, url_surtkey,
+                CASE change WHEN 'changed' THEN before_text END AS before_text,
+                CASE change WHEN 'changed' THEN after_text END AS after_text,
+                CASE change WHEN 'gone' THEN md5(before_text) WHEN 'new' THEN md5(after_text) END AS content
+            FROM ({changes})),
+        by_digest AS (SELECT after_digest AS digest, {arrived} WHERE change = 'new' GROUP BY after_digest),
+        by_text AS (SELECT content, {arrived} WHERE change = 'new' GROUP BY content),
+        moved AS (
+            SELECT found.url_surtkey AS gone, coalesce(d.new, t.new) AS new
+            FROM found LEFT JOIN by_digest d ON before_digest = d.digest
+            LEFT JOIN by_text t ON found.content = t.content
+            WHERE change = 'gone' AND (d.new IS NOT NULL OR t.new IS NOT NULL))
+        SELECT CASE WHEN m.new IS NULL THEN change ELSE 'moved' END AS change, domain, found.url, m.new.url AS new_url,
+            likeness, before_title, coalesce(after_title, m.new.after_title) AS after_title, before_time,
+            coalesce(found.after_time, m.new.after_time) AS after_time, before_text, after_text
+        FROM found LEFT JOIN moved m ON change = 'gone' AND found.url_surtkey = m.gone
+        WHERE NOT (change = 'new' AND found.url_surtkey IN (SELECT moved.new.url_surtkey FROM moved))
+        ORDER BY domain, change, found.url"""
+
+
+def _page(row: dict[str, Any]) -> Iterator[str]:
+    change = row["change"]
+    moved = f" -> {_clean(row['new_url'])}" if change == "moved" else ""
+    yield f"{change}: {_clean(row['url'])}{moved}"
+    days = [f"{row[name]:%Y-%m-%d}" for name in ("before_time", "after_time") if row[name] is not None]
+    likeness = "" if row["likeness"] is None else f", likeness {row['likeness']:.2f}"
+    yield f"  captured {' and '.join(days) or 'at an unknown time'}{likeness}"
+    titles = dict.fromkeys(_clean(row[name]) for name in ("before_title", "after_title") if row[name])
+    if titles:
+        yield f"  title: {' -> '.join(titles)}"
+    if change in _WHY:
+        yield f"  {_WHY[change]}"
+    if change == "changed":
+        yield from _words(row["before_text"], row["after_text"])
+
+
+def _words(before: str | None, after: str | None) -> Iterator[str]:
+    if before is None or after is None:
+        yield "  the payload changed; there are no two main texts to compare"
+        return
+    lines = list(paragraphs_between(before, after))
+    yield from (f"  {_clean(line)}" for line in lines[:MOST])
+    if len(lines) > MOST:
+        yield f"  and {len(lines) - MOST:,} more paragraphs"
+    if not lines:
+        yield f"  the first {_COMPARED:,} paragraphs differ in white space at most"
+    elif max(before.count("\n"), after.count("\n")) >= _COMPARED:
+        yield f"  compared are the first {_COMPARED:,} paragraphs"
+
+
+def _clean(text: str) -> str:
+    """A stranger's text on one line, without characters that steer a terminal or turn its words around."""
+    line = " ".join(text[: 4 * _CHARACTERS].split())
+    shown = "".join(one for one in line if unicodedata.category(one) not in ("Cc", "Cs") and one not in _TURNING)
+    return shown if len(shown) <= _CHARACTERS else f"{shown[: _CHARACTERS - 1]}…"
