@@ -40,7 +40,8 @@ _COLUMNS: Final = ("url",)
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
     # another look-up of thousands of members is no courtesy any more
-    few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
+    # a condition says itself what is meant, subsets too
+    few = [target for target in targets if len(target.members) <= _MOST_MEMBERS and not target.where]
     # a set that has lost members may still be divided
     slugs = [target.slug for target in few[:_MOST_PAIRS]]
     held: dict[tuple[str, str], set[str]] = {}

@@ -285,6 +285,8 @@ def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
     all_of_it = len(bucket[1].of(NEW, domain=first))
     others = all_of_it - len(bucket[1].of(NEW, domain=first, subset="warc"))
     assert note.startswith(f"{others} captures of set:many in {NEW} are in ")
+    # who has a condition says what is meant
+    assert not what_is_not_there(home, [NEW], [parse_target(f"{first} where status=200", tmp_path)])
 
 
 def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
