@@ -37,8 +37,9 @@ from cc_pipeline.cli.commands import (
 )
 from cc_pipeline.cli.commands import settings as choices
 from cc_pipeline.cli.guarding import GuardedCommand
-from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
+from cc_pipeline.cli.output import Spoken, coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
+from cc_pipeline.python.voice import told_to
 
 app = typer.Typer(
     name="cc-pipeline",
@@ -49,6 +50,12 @@ app = typer.Typer(
     help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in DuckDB.\n\n"
     "Settings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
 )
+
+
+@app.callback()
+def _tell_the_person(context: typer.Context) -> None:
+    context.with_resource(told_to(Spoken()))
+
 
 app.command("demo")(run.demo)
 app.command("run")(run.run)

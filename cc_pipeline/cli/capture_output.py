@@ -13,14 +13,13 @@ from typing import IO, Any
 import pyarrow as pa
 
 from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_csv, write_rows
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 SHOWN = ("url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset",
          "warc_record_length")  # fmt: skip
-SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 #: Rows that a table shows. Whoever wants more of them uses a format for programs.
 _MOST_SHOWN = 1_000
 #: Rows that are Python objects at a time: bounds memory, however many captures there are.
@@ -45,20 +44,20 @@ def chosen_format(output: str | None, out: Path | None) -> str:
 def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
     """Column names out of a comma-separated list. Raises ``UserInputError`` naming similar ones."""
     if text is None:
-        return SHOWN if output == "table" else tuple(SCHEMA.names)
+        return SHOWN if output == "table" else tuple(NAMED_CAPTURES.names)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserInputError("--columns is empty; name some, e.g. --columns url,fetch_time")
     for name in names:
-        if name not in SCHEMA.names:
-            similar = get_close_matches(name, SCHEMA.names, 3, 0.4) or SCHEMA.names[:8]
+        if name not in NAMED_CAPTURES.names:
+            similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]
             raise UserInputError(f"{name!r} is not a column of a capture; did you mean {', '.join(similar)}?")
     return names
 
 
 @contextmanager
 def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Iterator[Write]:
-    """Gives a function that writes the ``columns`` of tables of ``SCHEMA``. All is written when the block ends.
+    """Gives a function that writes the ``columns`` of tables of ``NAMED_CAPTURES``. All is written when the block ends.
 
     A file is written under another name and renamed at the end, so that a look-up that fails leaves no file. Raises
     ``EnvironmentFault`` when the disk refuses.
@@ -120,7 +119,7 @@ def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
     import pyarrow.parquet as pq
 
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    schema = pa.schema([NAMED_CAPTURES.field(name) for name in columns])
     with pq.ParquetWriter(_Bytes(stream), schema, compression="zstd") as writer:
         yield lambda table: writer.write_table(table.select(columns).cast(schema))
 

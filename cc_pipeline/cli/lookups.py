@@ -1,40 +1,14 @@
-"""What look-up commands share: the workspace, the crawls and targets a person named, and the indexes there are."""
+"""How look-up commands open what they ask: settings, targets and crawls out of what a person typed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.options import most_gaps, patience, read_targets
-from cc_pipeline.cli.output import warn
-from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
-from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault, NotNow
-from cc_pipeline.settings import Settings, claim_home, load_settings
-
-if TYPE_CHECKING:
-    from cc_pipeline.index.lookup import IndexSources
-    from cc_pipeline.workspace.workspace import Workspace
-
-
-class NoIndex(EnvironmentFault):
-    """Neither the home nor the source has an index of a crawl that could be asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
-
-    workspace: Workspace
-    crawls: tuple[str, ...]
-    targets: tuple[Target, ...]
-
-    @property
-    def settings(self) -> Settings:
-        """The workspace's."""
-        return self.workspace.settings
+from cc_pipeline.cli.options import most_gaps, patience
+from cc_pipeline.python.asking import Question, asked_in
+from cc_pipeline.python.meaning import read_targets
+from cc_pipeline.settings import load_settings
 
 
 @contextmanager
@@ -52,108 +26,18 @@ def open_question(
     several: bool = False,
     where: str = "",
 ) -> Iterator[Question]:
-    """Parses the targets and crawls a person typed, and opens a workspace for the block. ``several`` lets ``all``,
-    years and ranges of crawls be named. ``where`` is a condition on the captures of all targets, which are not others
-    for it.
+    """Parses the targets a person typed and opens the question, as :func:`asked_in`.
 
-    Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is not a target, crawl or setting, and for a home of another source.
+    Raises ``UserInputError`` for text that is not a target, crawl or setting, and for a home of another source.
     """
-    subsets = tuple(subset) if subset else None
     settings = load_settings(
         source=source,
         home=home,
-        subsets=subsets,
+        subsets=tuple(subset) if subset else None,
         via=via,
         concurrency=concurrency,
         max_index_gaps=most_gaps(allow_gaps),
         wait=patience(wait),
     )
-    parsed = read_targets(targets, settings)
-    if where:
-        parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
-    claim_home(settings)
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawls, several=several)
-        yield Question(workspace, tuple(chosen), parsed)
-
-
-def sources_for(
-    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
-) -> IndexSources:
-    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers that a crawl lacks.
-
-    Raises ``NoIndex`` when there is no index of the crawl; it names the command that makes one. Raises
-    ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
-    """
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-    from cc_pipeline.extraction.locate import index_sources
-    from cc_pipeline.index.gaps import subset_flags
-    from cc_pipeline.index.lookup import open_locators
-
-    subsets = workspace.settings.subsets
-    columnar = crawl not in ARC_CRAWLS
-    if via in ("auto", "parquet"):
-        lacks = needs_harvest(workspace, crawl)
-        if harvest and (lacks or has_gaps(workspace, crawl)):
-            try:
-                despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
-            except NotNow as refusal:
-                if via != "auto":
-                    raise
-                # another index may be asked for a few targets with less
-                warn(refusal.what)
-        elif lacks and via == "parquet":
-            raise EnvironmentFault(
-                f"the index of {crawl} has not been harvested",
-                f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to this "
-                "command)",
-            )
-    sources = index_sources(workspace, crawl)
-    with open_locators(crawl, subsets, sources, via) as available:
-        none = not available or (via == "btree" and "btree" not in available)
-    if none:
-        what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
-        way = (
-            f"cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}"
-            if columnar and via != "btree"
-            else _build(crawl)
-        )
-        if index_is_built(crawl) and via != "btree":
-            way = f"cc-pipeline build-index --crawl {crawl}   (it says the price first)"
-        raise NoIndex(what, f"Make one: {way}")
-    return replace(sources, columns=None if columns is None else tuple(columns))
-
-
-def needs_harvest(workspace: Workspace, crawl: str) -> bool:
-    """Whether ``crawl`` has a columnar index, and the catalog knows nothing yet of one of the wanted subsets."""
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.contents import catalog_exists
-    from cc_pipeline.index.gaps import unharvested
-
-    path, subsets = workspace.settings.catalog_path, workspace.settings.subsets
-    if crawl in ARC_CRAWLS:
-        return False
-    if not catalog_exists(path):
-        return True
-    with open_catalog(path) as catalog:
-        asked = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
-        nothing = not any(row["harvested"] or not row["expected"] for row in asked)
-        return nothing or bool(unharvested(catalog, crawl, subsets))
-
-
-def has_gaps(workspace: Workspace, crawl: str) -> bool:
-    """Whether files of the crawl's columnar index could not be read when it was harvested."""
-    from cc_pipeline.indexing.catalog import catalog_gaps
-
-    return bool(catalog_gaps(workspace, [crawl]))
-
-
-def _build(crawl: str) -> str:
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-
-    arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
-    return f"cc-pipeline url-index build --crawl {crawl}{arcs}"
+    with asked_in(settings, read_targets(targets, settings), crawls, several=several, where=where) as question:
+        yield question

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -239,6 +240,21 @@ def notice(text: str) -> None:
 def warn(text: str) -> None:
     """Writes a line to standard error that a person should not overlook."""
     console_err.print(f"note: {text}", soft_wrap=True, style="yellow")
+
+
+class Spoken:
+    """What the work tells a person at the command line (``python/voice.py``): notes and costs on standard error, what
+    belongs to the answer on standard output."""
+
+    note = staticmethod(warn)
+    notice = staticmethod(notice)
+    bars = staticmethod(progress_bars)
+
+    def answer(self, text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    def agrees(self, question: str) -> bool:
+        return sys.stdin.isatty() and typer.confirm(question, abort=True)
 
 
 def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -122,7 +122,7 @@ def _say_empty(
 
 def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[str]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
-    from cc_pipeline.cli.options import found_before, guesses
+    from cc_pipeline.python.meaning import found_before, guesses
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]

@@ -70,3 +70,5 @@ CAPTURE_SCHEMA = pa.schema(
         pa.field("meant", pa.string()),
     ]
 )
+#: Captures with the slug of the target that they were asked for.
+NAMED_CAPTURES = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])

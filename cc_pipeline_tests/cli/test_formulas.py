@@ -11,8 +11,9 @@ import pytest
 import typer
 
 from cc_pipeline.cli import app, guarding
-from cc_pipeline.cli.capture_output import SCHEMA, capture_writer
+from cc_pipeline.cli.capture_output import capture_writer
 from cc_pipeline.cli.output import write_rows
+from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.delivery.files import readme_beside
 from cc_pipeline_tests.cli.conftest import Cli, World
 
@@ -54,7 +55,7 @@ def test_queries_and_exports_are_exact_and_harmless_on_request(
 def test_so_are_rows_and_captures_that_python_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_rows("", ["text", "number"], [(cell, -1) for cell in CELLS], "csv")
     assert read(capsys.readouterr().out) == [[cell, "-1"] for cell in CELLS.values()]
-    columns = {name: [None] for name in SCHEMA.names} | {"url": ["=1+1"], "fetch_status": [-1]}
+    columns = {name: [None] for name in NAMED_CAPTURES.names} | {"url": ["=1+1"], "fetch_status": [-1]}
     with capture_writer("csv", ["url", "fetch_status"], tmp_path / "captures.csv") as write:
         write(pa.table({name: columns[name] for name in ("url", "fetch_status")}))
     assert read((tmp_path / "captures.csv").read_text("utf-8")) == [["'=1+1", "-1"]]

@@ -9,8 +9,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table, warn
-from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.home import read_note
+from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 app = typer.Typer(

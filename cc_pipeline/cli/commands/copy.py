@@ -10,11 +10,12 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
-from cc_pipeline.cli.lookups import Question, has_gaps, needs_harvest, open_question
+from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.running import all_runs, despite_gaps, step
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.python.asking import Question, has_gaps, needs_harvest
+from cc_pipeline.python.running import all_runs, despite_gaps, step
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +12,14 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, console, notice, warn, whole_file, write_rows
-from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in, slug_meant
+from cc_pipeline.commoncrawl.target_text import slug_meant
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.python import meaning
+from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from cc_pipeline.commoncrawl.target import Target
-
-#: Targets that are named as having brought a domain's pages.
-_NAMED = 3
+    pass
 
 _FORMATS = ("parquet", "jsonl")
 
@@ -146,7 +142,7 @@ def report(
     """
     from cc_pipeline.publish.report import report_path, write_report
 
-    meant = {slug_meant(text): text for text in options.lines_meant(targets)}
+    meant = {slug_meant(text): text for text in meaning.lines_meant(targets)}
     slugs = [*meant]
     if out is not None and len(slugs) > 1:
         raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
@@ -190,56 +186,3 @@ def changes(
     with whole_file(out) as path, path.open("w", encoding="utf-8") as stream:
         stream.writelines(f"{line}\n" for line in lines)
     console.print(f"{out}", soft_wrap=True)
-
-
-def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
-    members are in the home."""
-    from cc_pipeline.commoncrawl.target import Target
-
-    found: dict[str, Target] = {}
-    for text in options.lines_meant(texts):
-        named = set_slug_in(text)
-        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
-        found[target.slug] = target
-    return list(found.values())
-
-
-def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
-    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain."""
-    slugs = [target.slug for target in targets]
-    asked = (
-        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
-        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
-    )
-    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
-    for target in targets:
-        if target.slug not in known:
-            named = f"set:{target.value}" if target.kind == "set" else target.definition
-            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
-
-
-def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
-    from cc_pipeline.capture_columns import CAPTURE
-
-    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
-    if target.place is None:
-        return f". {run}"
-    asked = (
-        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
-        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
-        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED}"
-    )
-    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
-    if others:
-        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
-    guess = options.meant(target.place.host, options.known_names(settings))
-    return (f"; did you mean {guess}? " if guess else ". ") + run
-
-
-def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
-    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-
-    return [validate_crawl_id(text) for text in texts]

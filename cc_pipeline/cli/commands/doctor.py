@@ -20,10 +20,10 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, whole_file
-from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -277,12 +277,12 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
             mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
             with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
                 try:
-                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), console)
+                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), aside=False)
                 except Incomplete as error:
                     # what one crawl lacks keeps no other from its own
                     trouble = trouble or error
     with Launcher(workspace) as launcher:
-        step("cc.duckdb", launcher.publish, console)
+        step("cc.duckdb", launcher.publish, aside=False)
     if trouble is not None:
         raise trouble
 

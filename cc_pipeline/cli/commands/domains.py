@@ -14,6 +14,7 @@ from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.python import meaning
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
       cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
     """
     settings = load_settings(home=home)
-    parsed = options.read_targets(targets, settings, settings.watch_list_path.parent)
+    parsed = meaning.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
@@ -248,7 +249,7 @@ def remove(
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
-    targets = options.lines_meant(targets)
+    targets = meaning.lines_meant(targets)
     listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
@@ -286,7 +287,7 @@ def block(
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
-    parsed = options.read_targets(targets or (), settings)
+    parsed = meaning.read_targets(targets or (), settings)
     with open_workspace(settings) as workspace:
         found = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
     for one in found.blocks:
@@ -302,7 +303,7 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
-    parsed = options.read_targets(targets, settings)
+    parsed = meaning.read_targets(targets, settings)
     with open_workspace(settings) as workspace:
         blocked.unblock(workspace, parsed)
     for target in parsed:

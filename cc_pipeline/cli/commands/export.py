@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.dataset import chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.python import meaning
+from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def export(
 
       cc-pipeline export -d example.com -c CC-MAIN-2012 --out example.wacz
     """
-    if str(out) == options.STANDARD_INPUT:
+    if str(out) == meaning.STANDARD_INPUT:
         raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
     chosen = output or _SUFFIXES.get(out.suffix.lower())
     if chosen is None:

@@ -11,19 +11,19 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import claim_home, load_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.cli.lookups import Question
     from cc_pipeline.hostfacts.annotations import Action
     from cc_pipeline.hostfacts.dataset_question import Facts
     from cc_pipeline.hostfacts.known import Known
     from cc_pipeline.hostfacts.ranks import Ranks, RanksPrice
+    from cc_pipeline.python.asking import Question
 
 app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
 #: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.commands.facts import say_cost
-from cc_pipeline.cli.lookups import Question
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.python.asking import Question
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target

@@ -15,6 +15,7 @@ from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.python import meaning
 from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ def _guess(settings: Settings, target: Target) -> str:
     """What may have been meant by an address whose host the home does not know, but one that is like it."""
     from urllib.parse import urlsplit
 
-    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), options.known_names(settings)
-    guess = None if host in known else options.meant(host, known)
+    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
+    guess = None if host in known else meaning.meant(host, known)
     return f"Did you mean {guess}? " if guess else ""
 
 

@@ -13,9 +13,9 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.python.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +11,11 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
-from cc_pipeline.cli.lookups import NoIndex, Question, open_question, sources_for
-from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.output import checked_format, notice, warn, write_rows
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.python import meaning
+from cc_pipeline.python.asking import PLACE, NoIndex, Question, captures_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,6 @@ AskFacts = Annotated[
 ]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
-PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
 
@@ -212,7 +210,7 @@ def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
     if not nowhere:
         return
     beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
-    for target, guess in options.guesses(question.settings, nowhere, beside):
+    for target, guess in meaning.guesses(question.settings, nowhere, beside):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 
@@ -243,44 +241,6 @@ def _end(question: Question, failed: Sequence[str]) -> None:
             f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
             f"Ask them again: -c {' -c '.join(failed)}",
         )
-
-
-def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
-    """A table of captures per target, in the targets' order, with a ``target`` column.
-
-    Writes what the look-up cost to standard error.
-    """
-    from cc_pipeline.cli.capture_output import SCHEMA
-    from cc_pipeline.commoncrawl.target import by_subsets
-    from cc_pipeline.index.lookup import look_up
-
-    settings = question.settings
-    started = time.monotonic()
-    # a harvest has bars of its own
-    sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
-    with progress_bars():
-        answers = [
-            look_up(crawl, subsets, some, sources, via=settings.via)
-            for subsets, some in by_subsets(question.targets, settings.subsets).items()
-        ]
-    found = {slug: table for answer in answers for slug, table in answer.captures.items()}
-    tables = [_named(target, found[target.slug]).select(SCHEMA.names) for target in question.targets]
-    captures = sum(table.num_rows for table in tables)
-    notice(
-        f"{crawl}: {captures:,} captures; {sum(one.requests for one in answers):,} requests, "
-        f"{human_bytes(sum(one.bytes for one in answers))}, {time.monotonic() - started:.1f} s"
-    )
-    for note in dict.fromkeys(note for answer in answers for note in answer.notes):
-        notice(f"{crawl}: {note}")
-    return tables
-
-
-def _named(target: Target, table: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    from cc_pipeline.cli.capture_output import SCHEMA
-
-    return table.add_column(0, SCHEMA.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
 
 
 def _columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:

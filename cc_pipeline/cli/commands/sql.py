@@ -13,6 +13,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.python import meaning
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def sql(
     chosen = chosen_format(output, out, csv=as_csv, json=as_json)
     if query is None and not sys.stdin.isatty():
         query = "-"
-    text = None if query is None else options.text_meant(query)
+    text = None if query is None else meaning.text_meant(query)
     with open_answers(settings) as connection:
         if text is None:
             from cc_pipeline.cli.prompt import converse

@@ -11,9 +11,11 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.harvest import show_coverage
-from cc_pipeline.cli.lookups import needs_harvest, open_question, sources_for
-from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, write_rows
-from cc_pipeline.cli.running import (
+from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.python.asking import needs_harvest, sources_for
+from cc_pipeline.python.running import (
     agreed_builds,
     build_indexes,
     despite_gaps,
@@ -22,7 +24,6 @@ from cc_pipeline.cli.running import (
     say_damage,
     step,
 )
-from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def build_index(
             raise UserInputError(f"{published[0]} has an index: cc-pipeline harvest --crawl {published[0]}")
         to_build = agreed_builds(workspace, chosen, yes, most)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, console, most)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
+            build_indexes(launcher, to_build, most, aside=False)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), aside=False))
         say_damage(workspace, chosen)
     if not to_build:
         notice("every archive file is indexed")

@@ -9,7 +9,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.harvest import show_coverage
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
+from cc_pipeline.python.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 
@@ -72,8 +72,8 @@ def add_source(
                 launcher.add_source_files(slugs)
                 return
             with progress_bars():
-                step("files", lambda: launcher.read_source_files(slugs), console)
-                step("cc.duckdb", launcher.publish, console)
+                step("files", lambda: launcher.read_source_files(slugs), aside=False)
+                step("cc.duckdb", launcher.publish, aside=False)
     rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
     show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
     if any(row[-1] for row in rows):
@@ -94,8 +94,8 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
             return
         to_build = agreed_builds(workspace, [crawl], yes)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, console)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), console))
+            build_indexes(launcher, to_build, aside=False)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), aside=False))
         say_damage(workspace, [crawl])
     show_coverage(settings, [crawl])
     console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …")

@@ -1,19 +1,16 @@
-"""What commands that start runs share: the crawls a person named, a harvest, and timing a step of a command."""
+"""What all that starts runs shares: the crawls a person named, a harvest, and timing a step."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.output import console_err, progress_bars, warn
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, NotNow, UserInputError
+from cc_pipeline.python.voice import voice
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -27,10 +24,10 @@ _INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {
 }
 
 
-def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:
-    """Calls ``work`` and writes to ``screen`` how many seconds it took.
+def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
+    """Calls ``work`` and tells how many seconds it took: ``aside``, or as part of the answer.
 
-    The default is standard error, since standard output is for a command's answer. Raises ``EnvironmentFault`` with
+    Raises ``EnvironmentFault`` with
     the reason when a run fails; ``Incomplete`` when it fails because the source did not give everything.
     """
     from cc_pipeline.defs.launch import RunFailed
@@ -43,7 +40,7 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
         what, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (make dev)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
-    screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s")
+    (voice().notice if aside else voice().answer)(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def others_are_done(error: EnvironmentFault) -> bool:
@@ -59,7 +56,7 @@ def despite_gaps(harvest: Callable[[], object]) -> bool:
     try:
         harvest()
     except IndexIncomplete:
-        warn("the index is not whole: some of its files could not be read")
+        voice().note("the index is not whole: some of its files could not be read")
         return False
     return True
 
@@ -112,7 +109,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
             chosen.append(found)
     note = workspace.crawl_list.note if chosen else None
     if note is not None:
-        warn(note)
+        voice().note(note)
     return list(dict.fromkeys(chosen))
 
 
@@ -133,7 +130,7 @@ def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     for place, crawl in enumerate(crawls):
         if is_published(workspace, crawl):
             return crawls[place:]
-        warn(f"{crawl} is announced and not published yet; it is left out")
+        voice().note(f"{crawl} is announced and not published yet; it is left out")
     return ()
 
 
@@ -141,8 +138,7 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: 
     """Those of ``crawls`` whose index has to be built here first, and is: a person agreed to the price.
 
     Asks where somebody can be asked. Other words than ids of such crawls are passed over. Where the settings allow what
-    an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed, and
-    ``typer.Abort`` where the answer is no.
+    an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, validate_crawl_id
 
@@ -151,8 +147,6 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: 
 
 
 def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bool:
-    import typer
-
     from cc_pipeline.indexing.archives import built_index
     from cc_pipeline.indexing.from_archives import build_price, needs_yes, refuse_unpriced
 
@@ -163,21 +157,19 @@ def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bo
     if done and len(index.missing) <= workspace.settings.max_index_gaps * len(index.listed):
         return False
     price = build_price(workspace, index, most)
-    if needs_yes(workspace, price):
-        if not sys.stdin.isatty():
-            refuse_unpriced(price)
-        typer.confirm(f"{price.what}. Read them?", abort=True)
+    if needs_yes(workspace, price) and not voice().agrees(f"{price.what}. Read them?"):
+        refuse_unpriced(price)
     return True
 
 
-def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, most: int | None = None) -> None:
+def build_indexes(launcher: Launcher, crawls: Iterable[str], most: int | None = None, *, aside: bool = True) -> None:
     """Builds the indexes of crawls whose price was agreed to. What the source does not give of them now is a hole in
     an index, as others are."""
     for crawl in crawls:
         try:
-            step("build", partial(launcher.build_index, crawl, most), screen)
+            step("build", partial(launcher.build_index, crawl, most), aside=aside)
         except Incomplete as lacking:
-            warn(f"{lacking.what}. {lacking.advice}")
+            voice().note(f"{lacking.what}. {lacking.advice}")
 
 
 def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
@@ -188,7 +180,7 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()
         files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
         if files:
-            warn(
+            voice().note(
                 f"{crawl}: {len(files):,} stretches of {len(set(files)):,} archive files could not be read; their "
                 f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
                 f"'{crawl}'\" (once a run has published)"
@@ -200,5 +192,5 @@ def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool
     when the run fails, ``IndexIncomplete`` when that is because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
-    with Launcher(workspace) as launcher, progress_bars():
+    with Launcher(workspace) as launcher, voice().bars():
         step("index", lambda: launcher.harvest(crawls, refresh=refresh))

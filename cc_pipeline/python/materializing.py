@@ -1,0 +1,169 @@
+"""The graph, materialized for targets in crawls through Dagster in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, disk_is_full
+from cc_pipeline.python.running import (
+    agreed_builds,
+    all_runs,
+    build_indexes,
+    despite_gaps,
+    others_are_done,
+    resolve_crawls,
+    say_damage,
+    step,
+)
+from cc_pipeline.python.voice import voice
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.run import CrawlPlan
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.records.range_plan import FetchPrice
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan], Sequence[str]], object] = lambda *_: (
+        None
+    ),
+    *,
+    short_ways: bool = False,
+    yes: bool = False,
+    priced: Mapping[Slice, FetchPrice] = MappingProxyType({}),
+    unfound: tuple[dict[str, list[Slice]], bool] | None = None,
+) -> EnvironmentFault | None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
+    is to be done.
+
+    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
+    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
+    the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
+    harvested for a few targets that another index finds with less. ``yes`` agrees to the price of an index that has to
+    be built first.
+    ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
+    new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
+    are not kept.
+    """
+    trouble: EnvironmentFault | None = None
+    from cc_pipeline.extraction.run import look
+    from cc_pipeline.extraction.shortest import lacking, said
+    from cc_pipeline.extraction.shortest import short_ways as ways_of
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    slugs = [target.slug for target in targets]
+    with ExitStack() as stack:
+        stack.enter_context(room_in(settings.home))
+        workspace = stack.enter_context(open_workspace(settings, one_command=True))
+        workspace.priced.update(priced)
+        to_build = agreed_builds(workspace, crawls, yes)
+        stack.enter_context(voice().bars())
+        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
+        chosen = resolve_crawls(workspace, crawls)
+        from cc_pipeline.defs.launch import Launcher
+
+        def looks() -> list[CrawlPlan]:
+            with workspace.lake.still():
+                return [look(workspace, crawl, slugs) for crawl in chosen]
+
+        launcher = stack.enter_context(Launcher(workspace))
+        launcher.refuse_too_many(chosen, targets)
+        step("crawls", launcher.list_new_crawls, aside=False)
+        launcher.add_targets(targets, chosen)
+        build_indexes(launcher, to_build, aside=False)
+        say_damage(workspace, to_build)
+        before = now = looks()
+        if short_ways:
+            workspace.short_ways.update(ways_of(workspace, before, targets))
+            for line in said(workspace.short_ways):
+                voice().answer(line)
+        harvested: list[object] = []
+        unanswered: set[str] = set()
+        others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
+        try:
+            whole = despite_gaps(
+                lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), aside=False)
+            )
+        except NotNow as refusal:
+            whole = False
+            if not short_ways:
+                raise
+            now = looks()
+            _answer_all_the_same(workspace, now, targets, refusal)
+            unanswered = lacking(now, workspace.short_ways)
+            trouble = refusal if unanswered else None
+        if harvested or not whole:
+            now = looks()
+        answered = [crawl for crawl in chosen if crawl not in unanswered]
+        try:
+            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), aside=False)
+        except EnvironmentFault as error:
+            if not (others_are_done(error) or isinstance(error, Incomplete)):
+                raise
+            trouble = error
+        after = looks()
+        forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
+        step("cc.duckdb", launcher.publish_what_is_new, aside=False)
+        afterwards(workspace, before, after, forgotten)
+    return trouble
+
+
+def _forget_unfound(
+    launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan], unfound: dict[str, list[Slice]], last: bool
+) -> list[str]:
+    """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
+    from cc_pipeline.defs.automation.purging import forget_unfound
+
+    unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
+    for slug in [*unfound]:
+        here = [one for one in looks if slug in one.asked.for_]
+        if all(one.found_nothing(slug) for one in here):
+            unfound[slug] += [slice_ for one in here for slice_ in one.asked.for_[slug]]
+        else:
+            del unfound[slug]
+    return forget_unfound(workspace, launcher.instance, unfound) if last and unfound else []
+
+
+def _answer_all_the_same(
+    workspace: Workspace, looks: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
+) -> None:
+    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
+    as well."""
+    from cc_pipeline.extraction.shortest import said, short_ways
+
+    try:
+        found = short_ways(workspace, looks, targets, refused=True)
+    except EnvironmentFault:
+        raise refusal from None
+    if not found:
+        raise refusal
+    voice().note(refusal.what)
+    workspace.short_ways.update(found)
+    for line in said(found):
+        voice().answer(line)
+
+
+@contextmanager
+def room_in(home: Path) -> Iterator[None]:
+    """Turns errors of the disk and of Dagster's databases inside the block into an ``EnvironmentFault``."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (OSError, DBAPIError) as error:
+        what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        raise EnvironmentFault(
+            f"the state in {home} cannot be written: {what}",
+            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
+        ) from error
