@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, disk_is_full
+from cc_pipeline.commoncrawl.target import Target, by_subsets
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
 from cc_pipeline.python.running import (
     agreed_builds,
     all_runs,
@@ -21,14 +22,129 @@ from cc_pipeline.python.running import (
     step,
 )
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import Settings
+from cc_pipeline.settings import Settings, claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.run import CrawlPlan
+    from cc_pipeline.extraction.run import CrawlPlan, Done
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.records.range_plan import FetchPrice
     from cc_pipeline.workspace.workspace import Workspace
+
+#: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
+_INDEX_FILES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
+    targets that were found nowhere, so not kept. ``notes`` are lines for a person."""
+
+    settings: Settings
+    targets: tuple[Target, ...]
+    done: Mapping[Slice, Done]
+    forgotten: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def run_targets(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    *,
+    narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
+    yes: bool = False,
+    told: Callable[[Part], object] = lambda part: None,
+) -> list[EnvironmentFault]:
+    """Gets ``targets`` out of ``crawls`` (a person's words), from the index to pages, and publishes them.
+
+    Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
+    harvested. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
+    when it is done. Gives why partitions failed; the others are published all the same. Raises as ``materialize``, and
+    ``UserInputError`` for a price that nobody agreed to.
+    """
+    chosen, one_by_one = _meant(settings, crawls)
+    asked = [(chosen, targets)] if narrowed is None else narrowed(chosen)
+    if one_by_one:
+        asked = [((one,), some) for crawls, some in asked for one in crawls]
+    priced: dict[Slice, FetchPrice] = {}
+    unfound: dict[str, list[Slice]] = {}
+    # a target may name the subsets that it is asked in
+    each = [
+        (crawls, replace(settings, subsets=subsets), mine)
+        for crawls, some in asked
+        for subsets, mine in by_subsets(some, settings.subsets).items()
+    ]
+    troubles = []
+    for number, (crawls, own, mine) in enumerate(each, start=1):
+        part, trouble = _part(own, crawls, mine, priced, (unfound, number == len(each)), yes=yes)
+        told(part)
+        troubles += [trouble] if trouble else []
+    return troubles
+
+
+def _meant(settings: Settings, texts: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
+    what their indexes cost, to which somebody has to agree above the limit of the settings."""
+    from cc_pipeline.commoncrawl.crawls import is_selection
+    from cc_pipeline.python.asking import needs_harvest
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(is_selection(text, ()) for text in texts):
+        return (*texts,), False
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        crawls = resolve_crawls(workspace, texts, several=True)
+        fresh = [one for one in crawls if needs_harvest(workspace, one)]
+    requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
+    said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    if fresh:
+        said += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+    voice().notice(f"{said}; what a fetch costs is known after each look-up")
+    if requests > settings.max_requests and not voice().agrees("Go on?"):
+        raise UserInputError(
+            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+        )
+    return tuple(crawls), True
+
+
+def _part(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    priced: dict[Slice, FetchPrice],
+    unfound: tuple[dict[str, list[Slice]], bool],
+    *,
+    yes: bool,
+) -> tuple[Part, EnvironmentFault | None]:
+    """Runs the graph; gives what was done and why partitions failed, if some did. ``priced`` is what other parts'
+    fetches cost and grows by those of this one; ``unfound`` is as for :func:`materialize`."""
+    notes: list[str] = []
+    done: dict[Slice, Done] = {}
+    forgotten: set[str] = set()
+
+    def note_what_was_done(
+        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
+    ) -> None:
+        from cc_pipeline.extraction.blocked import blocked
+        from cc_pipeline.extraction.run import done_between
+
+        done.update(done_between(before, after))
+        priced.update(workspace.priced)
+        forgotten.update(gone)
+        notes.extend(blocked(workspace).said(targets))
+        changed = {at.crawl for at, one in done.items() if one.change != "same"}
+        if changed:
+            from cc_pipeline.checks.left_out import what_is_not_there
+
+            notes.extend(
+                what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
+            )
+
+    trouble = materialize(
+        settings, crawls, targets, note_what_was_done, short_ways=True, yes=yes, priced=priced, unfound=unfound
+    )
+    return Part(settings, tuple(targets), done, frozenset(forgotten), tuple(notes)), trouble
 
 
 def materialize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,34 +12,29 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.settings import as_the_home_has_it
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import coloured, console, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import named_shortly, note, say_totals, say_what_was_done
-from cc_pipeline.commoncrawl.target import Target, by_subsets
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.python import meaning
-from cc_pipeline.python.materializing import materialize
+from cc_pipeline.python.choices import as_the_home_has_it
+from cc_pipeline.python.materializing import Part, materialize, run_targets
 from cc_pipeline.python.running import (
     all_runs,
     resolve_crawls,
     step,
 )
-from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.run import CrawlPlan, Done, Replay
+    from cc_pipeline.extraction.run import Done, Replay
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.records.range_plan import FetchPrice
-    from cc_pipeline.workspace.workspace import Workspace
 
 _INSTALLED = "cc-pipeline"
 #: Domains of the demo that become a target of their own; all others share one set.
 _DEMO_DOMAINS = 5
-#: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
-_INDEX_FILES = 300
 #: Targets that an error names.
 _NAMED = 20
 
@@ -109,55 +103,22 @@ def run(
         refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
-    crawls, one_by_one = _meant(settings, crawl, yes=yes)
-    asked = [(crawls, targets)] if where is None else _chosen(settings, crawls, targets, where)
-    if one_by_one:
-        # each with a publication of its own: pages are there before the last index is harvested
-        asked = [((one,), some) for crawls, some in asked for one in crawls]
     done: dict[Slice, Done] = {}
-    priced: dict[Slice, FetchPrice] = {}
-    unfound: dict[str, list[Slice]] = {}
-    # a target may name the subsets that it is asked in
-    each = [
-        (crawls, subsets, mine)
-        for crawls, some in asked
-        for subsets, mine in by_subsets(some, settings.subsets).items()
-    ]
-    troubles = [
-        _run(replace(settings, subsets=subsets), crawls, mine, done, priced, (unfound, number == len(each)), yes=yes)
-        for number, (crawls, subsets, mine) in enumerate(each, start=1)
-    ]
+
+    def say(part: Part) -> None:
+        say_what_was_done(part.settings, part.done, part.targets, part.forgotten)
+        for each in part.notes:
+            note(each)
+        done.update(part.done)
+
+    narrowed = None if where is None else partial(_chosen, settings, targets=targets, where=where)
+    troubles = run_targets(settings, crawl, targets, narrowed=narrowed, yes=yes, told=say)
     if totals:
         say_totals(settings)
-    for trouble in filter(None, troubles):
+    for trouble in troubles:
         raise trouble
     if strict:
         _refuse_unfound(targets, done)
-
-
-def _meant(settings: Settings, texts: Sequence[str], *, yes: bool) -> tuple[tuple[str, ...], bool]:
-    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
-    what their indexes cost, to which somebody has to agree above the limit of the settings."""
-    from cc_pipeline.commoncrawl.crawls import is_selection
-    from cc_pipeline.python.asking import needs_harvest
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    if not any(is_selection(text, ()) for text in texts):
-        return (*texts,), False
-    claim_home(settings)
-    with open_workspace(settings) as workspace:
-        crawls = resolve_crawls(workspace, texts, several=True)
-        fresh = [one for one in crawls if needs_harvest(workspace, one)]
-    requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
-    said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
-    if fresh:
-        said += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
-    notice(f"{said}; what a fetch costs is known after each look-up")
-    if requests > settings.max_requests and not voice().agrees("Go on?"):
-        raise UserInputError(
-            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
-        )
-    return tuple(crawls), True
 
 
 def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:
@@ -170,7 +131,7 @@ def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> No
 
 
 def _chosen(
-    settings: Settings, crawl: Sequence[str], targets: Sequence[Target], where: str
+    settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
     """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
     hosts are together, and those without any are left out."""
@@ -197,50 +158,6 @@ def _chosen(
             else:
                 note(f"{one}: no host matches, so nothing is fetched")
     return [(tuple(crawls), left) for left, crawls in found.items()]
-
-
-def _run(
-    settings: Settings,
-    crawl: Sequence[str],
-    targets: Sequence[Target],
-    every: dict[Slice, Done],
-    priced: dict[Slice, FetchPrice],
-    unfound: tuple[dict[str, list[Slice]], bool],
-    *,
-    yes: bool,
-) -> EnvironmentFault | None:
-    """Runs the graph, says what was done and adds it to ``every``; gives why partitions failed, if some did. ``priced``
-    is what the command's fetches cost until now, ``unfound`` as for :func:`materialize`."""
-    notes: list[str] = []
-    done: dict[Slice, Done] = {}
-    forgotten: set[str] = set()
-
-    def note_what_was_done(
-        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
-    ) -> None:
-        from cc_pipeline.extraction.blocked import blocked
-        from cc_pipeline.extraction.run import done_between
-
-        done.update(done_between(before, after))
-        priced.update(workspace.priced)
-        forgotten.update(gone)
-        notes.extend(blocked(workspace).said(targets))
-        changed = {at.crawl for at, one in done.items() if one.change != "same"}
-        if changed:
-            from cc_pipeline.checks.left_out import what_is_not_there
-
-            notes.extend(
-                what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
-            )
-
-    trouble = materialize(
-        settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes, priced=priced, unfound=unfound
-    )
-    say_what_was_done(settings, done, targets, forgotten)
-    for each in notes:
-        note(each)
-    every.update(done)
-    return trouble
 
 
 def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tuple[Target, ...]:
