@@ -3,9 +3,15 @@
 ``docs/architecture.md`` describes the rooms and what each may import.
 """
 
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cc_pipeline.python.home import open_home as open
+
+__all__ = ["open"]
 __version__ = "0.1.0"
 
 #: The name under which requests are sent and files are written.
@@ -19,3 +25,10 @@ def compiled(module: str, name: str) -> Any:
         return getattr(import_module(f"cc_pipeline.{module}"), name, None)
     except ImportError:
         return None
+
+
+def __getattr__(name: str) -> Any:
+    # nothing else of the program is loaded by its import
+    if name == "open":
+        return import_module("cc_pipeline.python.home").open_home
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -95,31 +94,6 @@ def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "tabl
             _write(connection, result, _RESULT, output, out)
             connection.unregister(_RESULT)
         sys.stdout.flush()
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turns DuckDB's errors inside the block, on the file ``path``, into ours."""
-    try:
-        yield
-    except duckdb.HTTPException as error:
-        raise EnvironmentFault(
-            f"the tables of {path} cannot be read from S3: {error}",
-            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
-        ) from error
-    except duckdb.IOException as error:
-        raise EnvironmentFault(
-            f"{path}, or a file that it shows, cannot be read: {error}",
-            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
-        ) from error
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except duckdb.CatalogException as error:
-        raise UserInputError(
-            f"DuckDB says: {error}\nSHOW TABLES lists what there is, DESCRIBE a table's columns"
-        ) from None
-    except duckdb.Error as error:
-        raise UserInputError(f"DuckDB says: {error}") from None
 
 
 def is_complete(text: str) -> bool:

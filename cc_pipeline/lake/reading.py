@@ -22,7 +22,7 @@ import duckdb
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import EnvironmentFault, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.answer import S3Options
@@ -171,6 +171,42 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         )
     with settled(path, settings.lake) as file, open_published(file, s3_place(settings)) as connection:
         yield connection
+
+
+@contextmanager
+def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The home's cc.duckdb, read-only, for the length of the block; DuckDB's errors inside become ours.
+
+    Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
+    statement that DuckDB refuses.
+    """
+    with explained(settings.published_path), open_settled(settings) as connection:
+        yield connection
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns DuckDB's errors inside the block, on the file ``path``, into ours."""
+    try:
+        yield
+    except duckdb.HTTPException as error:
+        raise EnvironmentFault(
+            f"the tables of {path} cannot be read from S3: {error}",
+            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
+        ) from error
+    except duckdb.IOException as error:
+        raise EnvironmentFault(
+            f"{path}, or a file that it shows, cannot be read: {error}",
+            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
+        ) from error
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.CatalogException as error:
+        raise UserInputError(
+            f"DuckDB says: {error}\nSHOW TABLES lists what there is, DESCRIBE a table's columns"
+        ) from None
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
 
 
 @contextmanager

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault, NotNow
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow
+from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.python.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import Settings, claim_home, in_environment, load_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cc_pipeline.commoncrawl.crawls import Crawl
     from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -180,3 +185,74 @@ def _named(target: Target, table: pa.Table) -> pa.Table:
 
     named = table.add_column(0, NAMED_CAPTURES.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
     return named.select(NAMED_CAPTURES.names)
+
+
+def each_crawl(
+    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
+) -> Iterator[tuple[str, list[pa.Table]]]:
+    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
+    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
+    for crawl in crawls:
+        try:
+            found = ask(crawl)
+        except (EnvironmentFault, DataFault) as fault:
+            if len(crawls) == 1:
+                raise
+            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            if isinstance(fault, NoIndex):
+                voice().note(f"{crawl} is left out: {said}")
+            else:
+                voice().note(f"{crawl} could not be asked: {said}")
+                failed.append(crawl)
+            continue
+        yield crawl, found
+
+
+def refuse_failed(question: Question, failed: Sequence[str]) -> None:
+    """Raises ``Incomplete`` where crawls could not be asked."""
+    if failed:
+        raise Incomplete(
+            f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
+            f"Ask them again: -c {' -c '.join(failed)}",
+        )
+
+
+def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
+    """The columns of the columnar index behind these of a capture; ``None`` for all."""
+    if "extra_columns" in names:
+        return None
+    derived = ("url_host_registered_domain",) if "domain" in names else ()
+    return tuple(dict.fromkeys((*names, *PLACE, *derived)))
+
+
+def without_a_home(home: str | None, **given: Any) -> Settings:
+    """Settings of what needs no home: those of the home that was named, else of the usual home where there is one, else
+    of a folder for caches. Claims a home that is there. Raises as ``load_settings`` and ``claim_home``."""
+    settings = load_settings(home=home, **given)
+    if read_note(settings.home) is not None:
+        claim_home(settings)
+        return settings
+    if home is None and in_environment("home") is None:
+        name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
+        base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
+        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
+    return settings
+
+
+def crawls_named(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
+    """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
+    from cc_pipeline.commoncrawl.crawls import age, is_selection, select
+    from cc_pipeline.indexing.crawls import find_crawl, known_crawls
+
+    if not texts:
+        return None
+    chosen: dict[str, Crawl] = {}
+    for text in texts:
+        if text == "newest":
+            some = known_crawls(workspace).crawls[:1]
+        elif is_selection(text, workspace.crawl_list.crawls):
+            some = select(text, known_crawls(workspace).crawls)
+        else:
+            some = (find_crawl(workspace, text),)
+        chosen |= {one.id: one for one in some}
+    return sorted(chosen.values(), key=age, reverse=True)

@@ -1,8 +1,8 @@
 """The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
 Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it makes sense, a flag of the command line.
-Who has to know whether a variable is set asks ``in_environment``. Two modules read variables themselves:
-``engines/spark/ambient.py`` for a worker's own credentials, ``cli/commands/get.py`` for whether a home is named.
+Who has to know whether a variable is set asks ``in_environment``. ``engines/spark/ambient.py`` alone reads variables
+itself, for a worker's own credentials.
 """
 
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.checks.health import examine
-from cc_pipeline.cli.commands.sql import open_answers
 from cc_pipeline.cli.sql_results import answer as write_answer
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.lake import reading
+from cc_pipeline.lake.reading import open_answers
 from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.pagefiles.export import export_slices

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.python import meaning
-from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
+from cc_pipeline.python.asking import crawls_named, without_a_home
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.commoncrawl.crawls import Crawl, Span
+    from cc_pipeline.commoncrawl.crawls import Span
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.delivery.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
-    from cc_pipeline.workspace.workspace import Workspace
 
 #: What a file holds, whatever its name says.
 _FORMS: dict[Form, str] = {
@@ -87,9 +84,11 @@ def get(
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
     target, period = _page(url), _period(at)
-    settings = _settings(source, home, via, subset, wait)
+    settings = without_a_home(
+        home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.patience(wait)
+    )
     with open_workspace(settings) as workspace:
-        chosen = _crawls(workspace, crawl)
+        chosen = crawls_named(workspace, crawl)
         try:
             found = nearest_capture(workspace, target, period, crawls=chosen, most_crawls=most_crawls, told=_tell)
         except NotCaptured as nowhere:
@@ -138,23 +137,6 @@ def _period(at: str | None) -> Span | None:
     return None if at is None else period(at)
 
 
-def _settings(
-    source: str | None, home: str | None, via: str | None, subset: list[str] | None, wait: bool | None
-) -> Settings:
-    """Those of the home that was named, else of the usual home where there is one, else of a folder for caches."""
-    given: dict[str, Any] = {"source": source, "via": via, "subsets": tuple(subset) if subset else None}
-    given["wait"] = options.patience(wait)
-    settings = load_settings(home=home, **given)
-    if read_note(settings.home) is not None:
-        claim_home(settings)
-        return settings
-    if home is None and not os.environ.get(f"{PREFIX}HOME", "").strip():
-        name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
-        base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
-        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
-    return settings
-
-
 def _guess(settings: Settings, target: Target) -> str:
     """What may have been meant by an address whose host the home does not know, but one that is like it."""
     from urllib.parse import urlsplit
@@ -162,25 +144,6 @@ def _guess(settings: Settings, target: Target) -> str:
     host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
     guess = None if host in known else meaning.meant(host, known)
     return f"Did you mean {guess}? " if guess else ""
-
-
-def _crawls(workspace: Workspace, texts: list[str] | None) -> list[Crawl] | None:
-    """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
-    from cc_pipeline.commoncrawl.crawls import age, is_selection, select
-    from cc_pipeline.indexing.crawls import find_crawl, known_crawls
-
-    if not texts:
-        return None
-    chosen: dict[str, Crawl] = {}
-    for text in texts:
-        if text == "newest":
-            some = known_crawls(workspace).crawls[:1]
-        elif is_selection(text, workspace.crawl_list.crawls):
-            some = select(text, known_crawls(workspace).crawls)
-        else:
-            some = (find_crawl(workspace, text),)
-        chosen |= {one.id: one for one in some}
-    return sorted(chosen.values(), key=age, reverse=True)
 
 
 def _tell(asked: Asked) -> None:

@@ -200,9 +200,10 @@ def query(
 
       cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
     """
-    from cc_pipeline.cli.sql_results import answer, explained
+    from cc_pipeline.cli.sql_results import answer
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
+    from cc_pipeline.lake.reading import explained
 
     path = load_settings(home=home).catalog_path
     checked_format(output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +13,8 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, notice, warn, write_rows
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
 from cc_pipeline.python import meaning
-from cc_pipeline.python.asking import PLACE, NoIndex, Question, captures_of
+from cc_pipeline.python.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +94,7 @@ def lookup(
     chosen = chosen_format(output, out)
     names = chosen_columns(columns, chosen)
     where = in_words(from_time=since, to_time=until, status=status, mime=mime, language=language)
-    read = _columns_to_read(names)
+    read = columns_to_read(names)
     with (
         open_question(
             targets,
@@ -119,7 +118,7 @@ def lookup(
         failed: list[str] = []
         found: set[str] = set()
         # one crawl's captures are held at a time
-        for _, tables in _each(question.crawls, ask, failed):
+        for _, tables in each_crawl(question.crawls, ask, failed):
             found.update(target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows)
             for table in tables:
                 part = table if left is None else table.slice(0, left)
@@ -131,10 +130,10 @@ def lookup(
                 return
         if out is not None:
             # a file is there only when it is whole
-            _end(question, failed)
+            refuse_failed(question, failed)
         if not any(target.where for target in question.targets):
             _say_what_may_be_meant(question, found)
-    _end(question, failed)
+    refuse_failed(question, failed)
 
 
 def check(
@@ -186,7 +185,7 @@ def check(
             return captures_of(here, crawl, PLACE, harvest) if here.targets else []
 
         def rows() -> Iterator[Sequence[object]]:
-            for one, tables in _each(question.crawls, ask, failed):
+            for one, tables in each_crawl(question.crawls, ask, failed):
                 yield from ((one, t.definition, *_counted(table)) for t, table in zip(left[one], tables, strict=True))
                 if len(left[one]) > 1:
                     yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
@@ -195,12 +194,12 @@ def check(
         # lines for programs appear as they are found
         write_rows("what there is", columns, rows(), output)
         if where is not None:
-            _end(question, failed)
+            refuse_failed(question, failed)
             return
         for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
             warn(note)
         _say_what_may_be_meant(question, {slug for of in counts.values() for slug, count in of.items() if count})
-        _end(question, failed)
+        refuse_failed(question, failed)
 
 
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
@@ -212,43 +211,6 @@ def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
     beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
     for target, guess in meaning.guesses(question.settings, nowhere, beside):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
-
-
-def _each(
-    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
-) -> Iterator[tuple[str, list[pa.Table]]]:
-    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
-    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
-    for crawl in crawls:
-        try:
-            found = ask(crawl)
-        except (EnvironmentFault, DataFault) as fault:
-            if len(crawls) == 1:
-                raise
-            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
-            if isinstance(fault, NoIndex):
-                warn(f"{crawl} is left out: {said}")
-            else:
-                warn(f"{crawl} could not be asked: {said}")
-                failed.append(crawl)
-            continue
-        yield crawl, found
-
-
-def _end(question: Question, failed: Sequence[str]) -> None:
-    if failed:
-        raise Incomplete(
-            f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
-            f"Ask them again: -c {' -c '.join(failed)}",
-        )
-
-
-def _columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The columns of the columnar index behind these of a capture; ``None`` for all."""
-    if "extra_columns" in names:
-        return None
-    derived = ("url_host_registered_domain",) if "domain" in names else ()
-    return tuple(dict.fromkeys((*names, *PLACE, *derived)))
 
 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:

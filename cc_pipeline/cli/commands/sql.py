@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,10 +12,10 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 #: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
 _BATCH = 200
@@ -73,7 +71,8 @@ def sql(
 
       cc-pipeline sql @questions.sql
     """
-    from cc_pipeline.cli.sql_results import answer, chosen_format, explained
+    from cc_pipeline.cli.sql_results import answer, chosen_format
+    from cc_pipeline.lake.reading import explained, open_answers
 
     settings = load_settings(home=home)
     chosen = chosen_format(output, out, csv=as_csv, json=as_json)
@@ -93,20 +92,6 @@ def sql(
             answer(connection, text, chosen, out)
 
 
-@contextmanager
-def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The home's cc.duckdb, read-only, for the length of the block; DuckDB's errors inside become ours.
-
-    Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
-    statement that DuckDB refuses.
-    """
-    from cc_pipeline.cli.sql_results import explained
-    from cc_pipeline.lake.reading import open_settled
-
-    with explained(settings.published_path), open_settled(settings) as connection:
-        yield connection
-
-
 def metadata_json(
     where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
     compat: Annotated[str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.")] = None,
@@ -122,6 +107,7 @@ def metadata_json(
       cc-pipeline metadata-json --where "parsed_as = 'feed'" --limit 1 --compat 2012
     """
     from cc_pipeline.documents.document2012.json import metadata_json as document_of
+    from cc_pipeline.lake.reading import open_answers
 
     if compat not in (None, "2012"):
         raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
