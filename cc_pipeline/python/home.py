@@ -278,7 +278,8 @@ def _report(parts: Sequence[Part]) -> RunReport:
             "change": one.change,
             "captures": one.after.captures,
             "new": one.after.captures - one.before.captures,
-            "open": one.after.unsettled,
+            # what was not even planned is open too
+            "open": one.after.captures - one.after.fetched - one.after.lost,
             "lost": one.after.lost,
         }
         for part in parts

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.python.test_code_blocks import RUN, run_cells
 from cc_pipeline_tests.wheel import REPOSITORY, install_wheel, run
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]
@@ -44,6 +46,14 @@ def test_the_demo_runs_from_any_folder(installed: Path, tmp_path: Path) -> None:
     assert "make dev" not in said
     question = "SELECT count(*) > 0 FROM page_metadata"
     assert "true" in run(installed / "cc-pipeline", "sql", "--home", "home", question, folder=tmp_path)
+
+
+def test_the_notebook_of_the_docs_runs_where_the_wheel_is_installed(
+    installed: Path, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
+) -> None:
+    [page] = [page for page in RUN if page.name == "python.md"]
+    run_cells(installed / "python", RUN[page], tmp_path, bucket[0])
+    assert (tmp_path / "data" / "cc.duckdb").exists()
 
 
 def test_dagster_finds_the_definitions_of_the_wheel(installed: Path, tmp_path: Path) -> None:
