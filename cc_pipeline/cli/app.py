@@ -1,7 +1,7 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
 A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
-(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` and ``catalog`` (harvest), ``report``
+(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``report``
 (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index), ``add-source`` (whole_files).
 """
 
@@ -19,6 +19,7 @@ import typer
 from cc_pipeline import interruption, progress
 from cc_pipeline.cli.commands import (
     automation,
+    catalog,
     copy,
     dataset,
     doctor,
@@ -87,7 +88,7 @@ app.command("init")(init.init)
 app.add_typer(facts.app, name="datasets")
 app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")
-app.add_typer(harvest.app, name="catalog")
+app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 
 _INCOMPLETE = 3
@@ -103,7 +104,7 @@ def _flowing(text: str) -> str:
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
 
-for _each in (app, facts.app, domains.app, automation.app, harvest.app, url_index.app):
+for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
     for _command in _each.registered_commands:
         _command.cls = GuardedCommand
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")

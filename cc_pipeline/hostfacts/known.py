@@ -17,13 +17,13 @@ import yaml
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble, no_such
+from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble, no_such
 from cc_pipeline.hostfacts.annotations import Unpacked, read_join
 from cc_pipeline.hostfacts.dataset_files import forget_files, forget_unknown
 from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
 from cc_pipeline.hostfacts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.workspace import open_named
+from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
 #: Bytes of a table on the web that is fetched whole to be joined.
 _MOST_FETCHED: Final = 256 << 20
@@ -163,7 +163,7 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
         folder.mkdir(parents=True, exist_ok=True)
         try:
             if scheme_of(table.where):
-                fetched.write_bytes(_fetched(settings, table.where))
+                fetched.write_bytes(fetched_whole(settings, table.where, _MOST_FETCHED))
             _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
             with beside.open("rb") as made:
                 digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
@@ -171,17 +171,6 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
         finally:
             fetched.unlink(missing_ok=True)
             beside.unlink(missing_ok=True)
-
-
-def _fetched(settings: Settings, address: str) -> bytes:
-    root, _, last = address.rpartition("/")
-    try:
-        with open_named(settings, root) as transport:
-            return transport.read_all(last, _MOST_FETCHED).data
-    except DataFault as fault:
-        raise EnvironmentFault(
-            f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
-        ) from fault
 
 
 def _checked(table: Unpacked) -> Mapping[str, Any]:

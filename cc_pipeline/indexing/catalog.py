@@ -33,6 +33,9 @@ _ROW_GROUP: Final = (
 #: How many files there are, and how many of them were read: what lacks is no part of an answer.
 _COVERAGE: Final = ("subset", "expected", "harvested")
 
+#: What the ``reason`` of coverage begins with where rows came from a file, whose sha256 follows.
+IMPORTED: Final = "imported:"
+
 #: Rows held at a time, and bytes of a column chunk read at a time.
 _BATCH_ROWS: Final = 8_192
 _BUFFER: Final = 1 << 16
@@ -70,6 +73,11 @@ def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[
     """Of which footers the rows of each subset were made, where that was written down."""
     names = {_footers_name(crawl, subset): subset for subset in subsets}
     return {names[name]: digest for name, digest in _noted(lake, names).items()}
+
+
+def is_imported(reason: str | None) -> bool:
+    """Whether rows were imported and not harvested, by the ``reason`` that their coverage has."""
+    return reason is not None and reason.startswith(IMPORTED)
 
 
 def notes_beside(crawl: str, versions: Mapping[str, str], footers: Mapping[str, str]) -> dict[str, str]:

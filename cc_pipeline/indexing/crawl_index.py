@@ -28,6 +28,7 @@ from cc_pipeline.indexing.catalog import (
     catalog_has,
     follow_catalog,
     footers_made_from,
+    is_imported,
     notes_beside,
     rebuild_catalog,
     versions_of,
@@ -121,8 +122,8 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     kept, the catalog built from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
     cannot be read.
 
-    Of subsets that another home on the same lake harvested, this one needs no footers: its catalog is built from the
-    lake's tables.
+    Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers: its
+    catalog is built from the lake's tables.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
     if HARVEST.made_from(lake, [slice_])[slice_] is None or settings.page_indexes:
@@ -142,7 +143,10 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     if settings.lake_is_apart:
         wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
     made_from = footers_made_from(lake, crawl, wanted)
-    return made_from == {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
+    return made_from == {
+        subset: made_from[subset] if is_imported(covered[subset]["reason"]) else _footers_of(crawl, own, store)
+        for subset, own in wanted.items()
+    }
 
 
 def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
@@ -290,7 +294,8 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     wanted = _wanted(workspace, crawl)
     here = HARVEST.made_from(lake, [slice_])[slice_]
-    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
+    reasons = {row["subset"]: row["reason"] for row in lake.read("coverage", slice_.where).to_pylist()}
+    before = [*reasons]
     known = footers_made_from(lake, crawl, {*before, *wanted})
     footers = store.read(crawl)
     if not known or here is None:
@@ -298,6 +303,12 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         # go together any more: all that footers are kept of is made again, the rest when it is asked for
         every = _listed_files(workspace, crawl, before)
         wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
+    # rows of an imported subset stay until all footers are here to make them of
+    wanted = {
+        subset: own
+        for subset, own in wanted.items()
+        if here is None or not is_imported(reasons.get(subset)) or all(path in footers.entries for path in own)
+    }
     paths = [path for own in wanted.values() for path in own]
     made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
     same = here is not None and all(known.get(subset) == digest for subset, digest in made_from.items())
@@ -308,7 +319,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         tables = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl))
         kept = [] if here is None else [subset for subset in before if subset not in wanted]
         if kept:
-            tables = _with_rows_of(lake, slice_, kept, tables)
+            tables = with_rows_of(lake, slice_, kept, tables)
         versions = versions_of(tables.row_groups, tables.coverage)
         beside = notes_beside(crawl, versions, made_from)
         if same or (here is not None and not known and versions == versions_of_rows(lake, crawl)):
@@ -329,7 +340,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def _with_rows_of(lake: Lake, slice_: Slice, subsets: Sequence[str], tables: CrawlTables) -> CrawlTables:
+def with_rows_of(lake: Lake, slice_: Slice, subsets: Sequence[str], tables: CrawlTables) -> CrawlTables:
     """``tables`` with the rows that the lake has of other ``subsets`` of the crawl."""
 
     def both(table: str, column: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

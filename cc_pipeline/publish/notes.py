@@ -283,7 +283,7 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "row_groups": "Row groups of harvested files",
         "rows": "Rows of harvested files",
         "without_statistics": "Row groups without key bounds: read by every look-up until repaired",
-        "reason": "Why there are no files of this subset",
+        "reason": "Why there are no files of this subset; or imported: and the sha256 of the file its rows came from",
     },
     "targets": {
         "slug": "Partition key: what the column target holds in other tables",

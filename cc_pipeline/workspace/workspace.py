@@ -15,7 +15,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, server_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import disk_trouble
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
@@ -318,6 +318,19 @@ def open_named(settings: Settings, root: str) -> Transport:
     but for the servers of the source and its mirrors. Raises as :func:`open_transport`."""
     known = {server_of(place) for place in settings.sources}
     return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in known)
+
+
+def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
+    """The object of at most ``most`` bytes at an address that a person or a file names, as :func:`open_named` reaches
+    it. Raises ``EnvironmentFault`` when it does not come."""
+    root, _, last = address.rpartition("/")
+    try:
+        with open_named(settings, root) as transport:
+            return transport.read_all(last, most).data
+    except DataFault as fault:
+        raise EnvironmentFault(
+            f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
+        ) from fault
 
 
 def open_lake(settings: Settings) -> Lake:

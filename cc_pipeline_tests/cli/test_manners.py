@@ -39,7 +39,7 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
 
 
 NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "replay", "repair", "doctor", "report",
-                  "catalog coverage", "catalog query", "catalog sql",
+                  "catalog coverage", "catalog export", "catalog import", "catalog query", "catalog sql",
                   "url-index build", "url-index search", "url-index verify")  # fmt: skip
 
 

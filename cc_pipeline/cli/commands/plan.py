@@ -85,7 +85,7 @@ def plan(
                     (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
                      _seconds(settings, found.requests), found.why)
                 )  # fmt: skip
-                notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
+                notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(here, one, found))]
             notes += said(short_ways(question.workspace, [look], here.targets))
             fetch = _located(here, one) if locate else _known(here, look)
             if fetch is None:
@@ -115,10 +115,11 @@ def _located(question: Question, crawl: str) -> FetchPrice:
     return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, harvest=False))))
 
 
-def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
-    """A note when row groups are read only because they have no key bounds."""
+def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
+    """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.indexing.catalog import is_imported
 
     settings = question.settings
     if price.index != "parquet":
@@ -126,8 +127,10 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
     ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
     with open_catalog(settings.catalog_path) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
+        from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if is_imported(row["reason"])}
+    notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
     told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
-    return [f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
+    return [*notes, *([f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else [])]
 
 
 def _known(question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.harvest import show_coverage
+from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError

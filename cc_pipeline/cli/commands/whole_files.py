@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.harvest import show_coverage
+from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.python.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.settings import Settings, claim_home, load_settings

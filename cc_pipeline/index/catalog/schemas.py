@@ -70,7 +70,7 @@ COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
 )
 
 #: ``expected`` files are those of the path list; ``missing`` = expected - harvested - failed. ``reason`` says
-#: why a crawl has no rows at all.
+#: why a crawl has no rows at all, or of which file they were imported.
 COVERAGE_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),

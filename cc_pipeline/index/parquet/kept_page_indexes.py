@@ -15,12 +15,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.etags import RangeReader, same_files
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
@@ -122,10 +123,11 @@ class KeptIndexes:
         size, digest, kept_etag, plain, crc, packed = row
         if (etag is None or kept_etag != etag) and not self._is_of(crawl, path, etag, size, digest):
             return {}
-        if zlib.crc32(packed) != crc or not 0 <= plain <= 2 * MOST_BYTES:
+        unpacked = _plain(plain, crc, packed)
+        if unpacked is None:
             self.problems.append(f"the page index that the harvest kept of {path} has changed since: it was not used")
             return {}
-        return _unpacked(_CODEC.decompress(packed, plain, asbytes=True))
+        return _unpacked(unpacked)
 
     def _opened(self, crawl: str) -> sqlite3.Connection | None:
         if crawl not in self._files:
@@ -196,6 +198,14 @@ class KeptWriter:
         """Remembers that the file has no page index to keep, and why."""
         self._write(_PUT, [path, size, digest, etag, reason, None, None, None])
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All that is kept, a row a file."""
+        return self._con.execute("SELECT * FROM kept").fetchall()
+
+    def put_row(self, values: list[object]) -> None:
+        """Keeps a row as another home had it."""
+        self._write(_PUT, values)
+
     def same_under(self, path: str, etag: str | None) -> None:
         """The same file under another ETag: a mirror, or a bucket copied."""
         self._write("UPDATE kept SET etag = ? WHERE path = ?", [etag, path])
@@ -205,6 +215,78 @@ class KeptWriter:
             self._con.execute(statement, values)
         except sqlite3.Error as error:
             raise _refused(self._path, error) from error
+
+
+_HANDED: Final = pa.schema(
+    [("path", pa.string()), ("size", pa.int64()), ("footer", pa.string()), ("etag", pa.string()),
+     ("reason", pa.string()), ("plain", pa.int64()), ("crc", pa.int64()), ("pieces", pa.binary())]
+)  # fmt: skip
+#: Rows of page indexes held at a time: a real one has some 0.5 MB.
+_AT_ONCE: Final = 16
+
+
+def write_page_indexes(store: FooterStore, crawl: str, to: Path) -> None:
+    """Writes what was kept of ``crawl`` as a Parquet file, as it is kept. Raises ``EnvironmentFault`` where there is
+    nothing."""
+    if not _file(store, crawl).exists():
+        raise EnvironmentFault(
+            f"no page indexes of {crawl} are kept here",
+            f"Keep them first: CC_PIPELINE_PAGE_INDEXES=yes cc-pipeline harvest --crawl {crawl}",
+        )
+    con = sqlite3.connect(f"{_file(store, crawl).resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        rows = con.execute("SELECT * FROM kept ORDER BY path")
+        with pq.ParquetWriter(to, _HANDED, compression="none") as writer:
+            while some := rows.fetchmany(_AT_ONCE):
+                columns = zip(*some, strict=True)
+                writer.write_batch(pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, _HANDED, strict=True)],
+                                                   schema=_HANDED))  # fmt: skip
+    finally:
+        con.close()
+
+
+def _handed(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of such a file. Raises ``DataFault`` for any other, and for rows whose bytes changed."""
+    try:
+        with pq.ParquetFile(file) as opened:
+            if not opened.schema_arrow.equals(_HANDED):
+                raise DataFault(DataKind.MALFORMED, file.name, None, "it has no page indexes of a crawl")
+            for batch in opened.iter_batches(_AT_ONCE):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DataFault(DataKind.MALFORMED, file.name, None, str(error).splitlines()[0]) from error
+
+
+def differing_page_indexes(file: Path, store: FooterStore, crawl: str, paths: Sequence[str]) -> str | None:
+    """The first of ``paths`` whose page index in ``file`` is not the one in ``store``; ``None`` where all agree."""
+    with KeptWriter(store, crawl) as writer:
+        here = {row[0]: row for row in writer.rows() if row[0] in {*paths}}
+    for row in _handed(file):
+        path, size, footer, *_, plain, crc, pieces = row.values()
+        known = here.get(path)
+        if known is not None and ((size, footer) != known[1:3] or _plain(plain, crc, pieces) != _plain(*known[5:])):
+            return str(path)
+    return None
+
+
+def _plain(plain: int | None, crc: int | None, pieces: bytes | None) -> bytes | None:
+    """What was kept, without its packing; ``None`` for a file without page indexes, and where bytes changed since."""
+    if pieces is None or plain is None or zlib.crc32(pieces) != crc or not 0 <= plain <= 2 * MOST_BYTES:
+        return None
+    unpacked: bytes = _CODEC.decompress(pieces, plain, asbytes=True)
+    return unpacked
+
+
+def copy_page_indexes(file: Path, store: FooterStore, crawl: str, index_files: pa.Table) -> int:
+    """Keeps the page indexes in ``file`` that are of ``index_files``, by size and ETag; gives how many."""
+    known = {row["path"]: (row["file_size"], row["etag"]) for row in index_files.to_pylist()}
+    kept = 0
+    with KeptWriter(store, crawl) as writer:
+        for row in _handed(file):
+            if row["etag"] and known.get(row["path"]) == (row["size"], row["etag"]):
+                writer.put_row(list(row.values()))
+                kept += 1
+    return kept
 
 
 def _file(store: FooterStore, crawl: str) -> Path:

@@ -22,7 +22,7 @@ from cc_pipeline.checks.catalog import (
     check_statistics,
     schema_changes,
 )
-from cc_pipeline.cli.commands.harvest import athena_sql
+from cc_pipeline.cli.commands.catalog import athena_sql
 from cc_pipeline.commoncrawl.crawls import WITHOUT_KEY_STATISTICS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target

@@ -1,0 +1,278 @@
+"""``catalog``: what is known of the crawls that were harvested, and the catalog as a file for others, and from them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
+from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+_COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
+             "without_statistics", "reason")  # fmt: skip
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
+)
+_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+
+
+def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
+    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.contents import catalog_exists
+
+    if not catalog_exists(settings.catalog_path):
+        raise EnvironmentFault(
+            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+        )
+    with open_catalog(settings.catalog_path) as catalog:
+        shown = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in shown for row in catalog.coverage(crawl).to_pylist()]
+    ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
+    write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
+
+
+@app.command()
+def coverage(
+    crawl: Annotated[
+        list[str] | None, typer.Option("--crawl", "-c", help="Only this crawl; may be repeated. Default: all.")
+    ] = None,
+    output: _Format = "table",
+    home: options.Home = None,
+) -> None:
+    """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
+
+    It also shows how many row groups have no statistics; `cc-pipeline repair` computes them.
+
+    [bold]Examples[/]
+
+      cc-pipeline catalog coverage
+
+      cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format jsonl
+    """
+
+    show_coverage(load_settings(home=home), crawl, checked_format(output))
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
+) -> None:
+    """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
+
+    It opens the files of all crawls. Those lie in the home, as catalog/CRAWL.duckdb, and DuckDB opens them as well.
+
+    [bold]Examples[/]
+
+      cc-pipeline catalog query "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
+
+      cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
+    """
+    from cc_pipeline.cli.sql_results import answer
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.contents import catalog_exists
+    from cc_pipeline.lake.reading import explained
+
+    path = load_settings(home=home).catalog_path
+    checked_format(output)
+    if not catalog_exists(path):
+        raise EnvironmentFault(
+            f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+        )
+    with explained(path), open_catalog(path) as catalog:
+        _refuse_orders(sql)
+        answer(catalog.connection(), sql, output)
+
+
+def _refuse_orders(sql: str) -> None:
+    """Raises ``UserInputError`` for what would change a table: the tables here are views, so DuckDB would let it."""
+    from duckdb import StatementType
+
+    from cc_pipeline.duck import connect
+
+    kinds = {one.type for one in connect().extract_statements(sql)}
+    orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
+    if kinds & {getattr(StatementType, name) for name in orders}:
+        raise UserInputError("the catalog is read-only: only queries are answered")
+
+
+@app.command("export")
+def export_(
+    crawl: options.Crawls,
+    out: Annotated[Path, typer.Option("--out", help="A folder: each crawl becomes CRAWL.catalog.parquet in it.")],
+    page_indexes: Annotated[
+        bool, typer.Option("--page-indexes", help="Write the page indexes that a harvest kept too, to a second file.")
+    ] = False,
+    home: options.Home = None,
+) -> None:
+    """Write the catalog of crawls for others: a Parquet file a crawl, and its sha256, which names it.
+
+    It sends no request. Whoever imports it needs no footers of the crawl.
+
+    [bold]Examples[/]
+
+      cc-pipeline catalog export --crawl CC-MAIN-2024-22 --out catalogs
+
+      cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs --page-indexes
+    """
+    from cc_pipeline.errors import disk_trouble
+    from cc_pipeline.indexing.imported import export_catalog
+    from cc_pipeline.python.running import resolve_crawls
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    rows = []
+    with open_workspace(load_settings(home=home)) as workspace:
+        for one in resolve_crawls(workspace, crawl):
+            to, beside = (out / f"{one}.{what}.parquet" for what in ("catalog", "page-indexes"))
+            with disk_trouble(out):
+                made = export_catalog(workspace, one, to, beside if page_indexes else None)
+            rows.append([str(to), ", ".join(made.subsets), made.row_groups, made.bytes, made.sha256])
+    write_rows("catalogs", ["file", "subsets", "row groups", "bytes", "sha256"], rows, "table")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="A file of `catalog export`, or its https:// or s3:// address.")],
+    sha256: Annotated[str, typer.Option("--sha256", help="Refuse a file with another sha256.")] = "",
+    page_indexes: Annotated[
+        str, typer.Option("--page-indexes", help="The second file of the export, or its address.")
+    ] = "",
+    believe_repaired: Annotated[
+        bool,
+        typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`)."),
+    ] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Use a catalog that somebody else harvested, in the place of some 300 footer requests a crawl.
+
+    It asks the source for the path list and 20 footers, drawn anew each time, and refuses a catalog that says anything
+    else; with page indexes also for those of the same 20 files. Subsets that this home harvested stay as they are. What
+    was imported is named by its sha256 in `catalog coverage` and `plan`; `cc-pipeline harvest` replaces it by a harvest
+    of your own.
+
+    [bold]Examples[/]
+
+      cc-pipeline catalog import catalogs/CC-MAIN-2024-22.catalog.parquet
+
+      cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --sha256 3f5a…
+    """
+    from cc_pipeline.indexing.imported import FOOTERS, import_catalog
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(source=source, home=home)
+    claim_home(settings)
+    with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
+        files = [_fetched(settings, one, folder) if one else None for one in (file, page_indexes)]
+        assert files[0] is not None
+        more = f", and the page indexes of {FOOTERS} files" if page_indexes else ""
+        notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB){more}")
+        done = import_catalog(
+            workspace, files[0], sha256=sha256, page_indexes=files[1], believe_repaired=believe_repaired
+        )
+    if done.subsets:
+        notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
+    else:
+        notice(f"{done.crawl}: nothing was imported, since all subsets in it are here already")
+    if done.unbounded:
+        notice(
+            f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "
+            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline repair --crawl "
+            f"{done.crawl}"
+        )
+    notice(f"{done.requests:,} requests, {done.bytes / 1e6:,.1f} MB")
+    show_coverage(settings, [done.crawl])
+
+
+#: A catalog has some 8 MB, page indexes have 150 MB.
+_MOST_FETCHED = 1 << 30
+
+
+def _fetched(settings: Settings, address: str, folder: Path) -> Path:
+    """The file itself, or a copy of what is at an address."""
+    from cc_pipeline.errors import disk_trouble
+    from cc_pipeline.workspace.workspace import fetched_whole
+
+    if scheme_of(address):
+        copy = folder / address.rpartition("/")[2]
+        with disk_trouble(copy):
+            copy.write_bytes(fetched_whole(settings, address, _MOST_FETCHED))
+        return copy
+    if not Path(address).is_file():
+        raise UserInputError(f"there is no file {address}")
+    return Path(address)
+
+
+@app.command("sql")
+def sql_(
+    crawls: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--crawls",
+            "--crawl",
+            "-c",
+            help="Crawls to query, comma-separated or repeated (default: the 13 that have no statistics).",
+        ),
+    ] = None,
+    subset: Annotated[str, typer.Option("--subset", help="warc, crawldiagnostics or robotstxt.")] = "warc",
+    column: Annotated[str, typer.Option("--column", help="The column whose bounds to compute.")] = "url_surtkey",
+    table: Annotated[
+        str, typer.Option("--table", help="Name of the table; the default is that of Common Crawl's set-up guide.")
+    ] = "ccindex.ccindex",
+) -> None:
+    """Print a query for Athena (or Trino) that computes the key bounds of every index file.
+
+    This command only prints the query. You can run it if you have Athena over Common Crawl's table. It scans the
+    whole column, and Athena bills by the byte. `cc-pipeline repair` needs no account and costs nothing, and it
+    computes bounds by row group instead of by file.
+
+    [bold]Examples[/]
+
+      cc-pipeline catalog sql > bounds.sql
+
+      cc-pipeline catalog sql --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
+    """
+
+    named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]
+    sys.stdout.write(athena_sql(named or sorted(WITHOUT_KEY_STATISTICS), subset=subset, column=column, table=table))
+
+
+def athena_sql(
+    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
+) -> str:
+    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
+
+    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
+    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
+    """
+    if subset not in SUBSETS:
+        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
+    for name in (column, *table.split(".")):
+        if not name.isidentifier():
+            raise UserInputError(f"{name!r} is not a valid name in SQL")
+    if not crawls:
+        raise UserInputError("name at least one crawl")
+    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
+    return f"""SELECT crawl,
+       subset,
+       "$path" AS path,
+       count(*) AS row_count,
+       min({column}) AS {column}_min,
+       max({column}) AS {column}_max
+FROM {table}
+WHERE crawl IN ({listed})
+  AND subset = '{subset}'
+GROUP BY crawl, subset, "$path"
+ORDER BY crawl, {column}_min;
+"""

@@ -1,0 +1,258 @@
+"""The catalog of a crawl goes to others, and comes from others: what is imported is compared with the source first.
+
+What is compared: the crawl's path list, whole; and the footers of some index files, drawn anew each time, so that
+nobody knows beforehand which. The rest is believed, and the digest of the file is kept with the rows. Each look-up
+checks the ETags that came with them, so a file that was published anew is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.atomic import written_whole
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.index.catalog.from_footers import CrawlTables, FooterTables, coverage_table, crawl_tables
+from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.statistics import REPAIRED
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.parquet.kept_page_indexes import (
+    copy_page_indexes,
+    differing_page_indexes,
+    keep_page_indexes,
+    write_page_indexes,
+)
+from cc_pipeline.indexing.catalog import (
+    IMPORTED,
+    catalog_has,
+    footers_made_from,
+    notes_beside,
+    rebuild_catalog,
+    versions_of,
+)
+from cc_pipeline.indexing.crawl_index import commit_manifest, with_rows_of
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.transport.faults import is_another
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Footers that are compared: of a catalog with a tenth of its files tampered with, one in nine passes unseen.
+FOOTERS: Final = 20
+#: What ``index_files`` says of a harvest, and not of a file.
+_OF_A_HARVEST: Final = ("etag", "harvested_at", "footer_bytes")
+_BOUNDS: Final = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A catalog file: ``sha256`` names it, ``subsets`` are in it with their row groups."""
+
+    sha256: str
+    bytes: int
+    row_groups: int
+    subsets: tuple[str, ...]
+
+
+def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Path | None = None) -> Exported:
+    """Writes the catalog of ``crawl`` to the file ``to``, and its kept page indexes to ``page_indexes``.
+
+    Raises ``EnvironmentFault`` where the crawl was not harvested, or nothing of page indexes was kept, and ``OSError``
+    as it comes.
+    """
+    lake, where = workspace.lake, Slice(crawl).where
+    tables = FooterTables(*(lake.read(name, where) for name in ("index_files", "row_groups", "column_chunks")))
+    subsets = sorted(set(tables.index_files["subset"].to_pylist()))
+    if not subsets or not catalog_has(workspace, crawl):
+        raise EnvironmentFault(
+            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline harvest --crawl {crawl}"
+        )
+    made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
+    with written_whole(to) as beside:
+        write_catalog_file(beside, HandedOn(crawl, tables, made_from))
+        with beside.open("rb") as written:
+            sha256 = file_digest(written, "sha256").hexdigest()
+        size = beside.stat().st_size
+    if page_indexes is not None:
+        with written_whole(page_indexes) as beside:
+            write_page_indexes(FooterStore(workspace.settings.footers_path), crawl, beside)
+    return Exported(sha256, size, len(tables.row_groups), tuple(subsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
+    ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
+
+    crawl: str
+    sha256: str
+    subsets: tuple[str, ...]
+    compared: int
+    unbounded: int
+    requests: int
+    bytes: int
+
+
+def import_catalog(
+    workspace: Workspace,
+    file: Path,
+    *,
+    sha256: str = "",
+    page_indexes: Path | None = None,
+    believe_repaired: bool = False,
+) -> Imported:
+    """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
+    are.
+
+    ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
+    out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
+    no catalog or not that of the source, and ``EnvironmentFault`` where the source does not answer or has other ETags.
+    """
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
+    with file.open("rb") as handle:
+        digest = file_digest(handle, "sha256").hexdigest()
+    if sha256 and digest != sha256.lower():
+        raise DataFault(DataKind.MISMATCH, file.name, None, f"its sha256 is {digest}, and not {sha256}")
+    handed = read_catalog_file(file)
+    crawl, slice_, lake = handed.crawl, Slice(handed.crawl), workspace.lake
+    if crawl in ARC_CRAWLS or index_is_built(crawl):
+        raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
+    commit_manifest(workspace, crawl)
+    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
+    if before and HARVEST.made_from(lake, [slice_])[slice_] is None:
+        raise EnvironmentFault(
+            f"a harvest or an import of {crawl} was killed between two tables",
+            f"Let a harvest put that right: cc-pipeline harvest --crawl {crawl}",
+        )
+    new = [subset for subset in handed.paths if subset not in before]
+    if not new:
+        return Imported(crawl, digest, (), 0, 0, stats.requests - requests, stats.bytes - read)
+    _compare_lists(workspace, file, handed, new)
+    tables = _of_subsets(handed.tables, new)
+    decoded = tables.index_files.filter(pc.equal(tables.index_files["outcome"], "decoded"))["path"].to_pylist()
+    drawn = SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))
+    tables, unbounded = (tables, 0) if believe_repaired else _unconfirmed(tables)
+    with workspace.scratch_folder("import") as folder:
+        store = FooterStore(folder)
+        harvest_crawl(crawl, drawn, workspace.index_place(crawl), store)
+        _compare_footers(file, crawl, drawn, store, tables)
+        if page_indexes is not None:
+            keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store)
+            wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
+            if wrong:
+                raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")
+    _commit(workspace, slice_, tables, new, before, digest)
+    if page_indexes is not None:
+        copy_page_indexes(page_indexes, FooterStore(workspace.settings.footers_path), crawl, tables.index_files)
+    return Imported(crawl, digest, tuple(new), len(drawn), unbounded, stats.requests - requests, stats.bytes - read)
+
+
+def _compare_lists(workspace: Workspace, file: Path, handed: HandedOn, subsets: Sequence[str]) -> None:
+    listed = workspace.lake.read("index_manifest", {"crawl": handed.crawl}, ["subset", "path"])
+    for subset in subsets:
+        wanted = {*listed.filter(pc.equal(listed["subset"], subset))["path"].to_pylist()}
+        differing = sorted(wanted ^ {*handed.paths[subset]})
+        if differing:
+            raise DataFault(
+                DataKind.MISMATCH, file.name, None,
+                f"the path list of {handed.crawl} has {len(wanted):,} files of {subset}, the catalog "
+                f"{len(handed.paths[subset]):,}; {differing[0]} is in one of them only",
+            )  # fmt: skip
+
+
+def _of_subsets(tables: FooterTables, subsets: Sequence[str]) -> FooterTables:
+    named = pa.array(subsets, pa.string())
+    files, groups = (
+        table.filter(pc.is_in(table["subset"], named)) for table in (tables.index_files, tables.row_groups)
+    )
+    chunks = tables.column_chunks
+    return FooterTables(files, groups, chunks.filter(pc.is_in(chunks["path"], files["path"].combine_chunks())))
+
+
+def _unconfirmed(tables: FooterTables) -> tuple[FooterTables, int]:
+    """``tables`` without key bounds that are in no footer, and of how many row groups they were."""
+    groups = tables.row_groups
+    repaired = pc.fill_null(pc.equal(groups[f"{KEY_COLUMN}_source"], REPAIRED), False)
+    for name in _BOUNDS:
+        field = groups.schema.field(name)
+        kept = pc.if_else(repaired, pa.scalar(None, field.type), groups[name])
+        groups = groups.set_column(groups.schema.get_field_index(name), field, kept)
+    return FooterTables(tables.index_files, groups, tables.column_chunks), pc.sum(repaired).as_py() or 0
+
+
+def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
+    """Raises ``DataFault`` where the footers of the source say anything else than the ``tables``."""
+    theirs = crawl_tables(crawl, drawn, store)
+    named = pa.array(drawn, pa.string())
+    etags = {row["path"]: row["etag"] for row in theirs.index_files.select(["path", "etag"]).to_pylist()}
+    for path, etag in zip(*(tables.index_files[name].to_pylist() for name in ("path", "etag")), strict=True):
+        if is_another(etags.get(path, etag), etag):
+            raise EnvironmentFault(
+                f"{path} has another ETag here than where the catalog was made",
+                "This source is a copy of that one, or the file was published anew since. Look-ups go by ETags, so "
+                f"harvest it from here: cc-pipeline harvest --crawl {crawl}",
+            )
+    for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
+                        ("column_chunks", ["path", "row_group", "column"])):  # fmt: skip
+        here, there = (_comparable(getattr(of, name), named, order) for of in (tables, theirs))
+        if name == "row_groups":
+            # bounds that were read out of values and are believed are in no footer
+            believed = pc.fill_null(pc.equal(here[f"{KEY_COLUMN}_source"], REPAIRED), False)
+            if pc.any(believed).as_py():
+                here, there = (_without_bounds(table, believed) for table in (here, there))
+        if not here.equals(there):
+            raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(here, there, name))
+
+
+def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
+    if len(table) != len(where):
+        return table
+    for name in _BOUNDS:
+        field = table.schema.field(name)
+        kept = pc.if_else(where, pa.scalar(None, field.type), table[name])
+        table = table.set_column(table.schema.get_field_index(name), field, kept)
+    return table
+
+
+def _comparable(table: pa.Table, paths: pa.Array, order: Sequence[str]) -> pa.Table:
+    own = table.filter(pc.is_in(table["path"], paths)).sort_by([(name, "ascending") for name in order])
+    return own.drop_columns([name for name in _OF_A_HARVEST if name in own.column_names]).combine_chunks()
+
+
+def _first_difference(here: pa.Table, there: pa.Table, table: str) -> str:
+    for ours, theirs in zip(here.to_pylist(), there.to_pylist(), strict=False):
+        for name, value in theirs.items():
+            if ours[name] != value:
+                at = f"{ours['path']}" + (f" row group {ours['row_group']}" if "row_group" in ours else "")
+                return f"{at}: {name} is {ours[name]!r} in the catalog and {value!r} in the footer"
+    return f"the catalog has {len(here):,} rows of {table} for the files compared, their footers {len(there):,}"
+
+
+def _commit(
+    workspace: Workspace, slice_: Slice, tables: FooterTables, new: Sequence[str], before: Sequence[str], sha256: str
+) -> None:
+    """Commits the ``new`` subsets beside those that are here, as a harvest does, and builds the catalog."""
+    made_from = dict.fromkeys(new, input_digest({"imported": sha256}))
+    paths = tables.index_files["path"].to_pylist()
+    covered = coverage_table(slice_.crawl, paths, tables.index_files, tables.row_groups, [*made_from])
+    said = [f"{IMPORTED}{sha256}"] * len(covered)
+    covered = covered.set_column(covered.schema.get_field_index("reason"), "reason", pa.array(said, pa.string()))
+    whole = CrawlTables(tables.index_files, tables.row_groups, tables.column_chunks, covered)
+    if before:
+        whole = with_rows_of(workspace.lake, slice_, before, whole)
+    versions = versions_of(whole.row_groups, whole.coverage)
+    digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in before})
+    rows = {table: getattr(whole, table) for table in HARVEST.tables}
+    beside = notes_beside(slice_.crawl, versions, made_from)
+    HARVEST.commit(workspace.lake, {slice_: digest}, rows, {"row_groups": beside})
+    rebuild_catalog(workspace, only=slice_.crawl)
