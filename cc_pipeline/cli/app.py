@@ -20,6 +20,7 @@ from cc_pipeline import interruption, progress
 from cc_pipeline.cli.commands import (
     automation,
     catalog,
+    certificate,
     copy,
     dataset,
     doctor,
@@ -69,6 +70,7 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("ranks")(facts.ranks)
 app.command("copy")(copy.copy)
+app.command("certificate")(certificate.certificate)
 app.command("export")(export.export)
 app.command("dataset")(dataset.dataset)
 app.command("replay")(run.replay)

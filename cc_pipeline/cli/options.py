@@ -97,3 +97,7 @@ def patience(wait: bool | None) -> float | None:
 def most_gaps(allow_gaps: bool) -> float | None:
     """The setting ``max_index_gaps`` that the flag means; ``None`` leaves it to the environment."""
     return 1.0 if allow_gaps else None
+
+
+Creator = Annotated[str, typer.Option("--creator", help="Who makes it: a person's or an organization's name.")]
+Address = Annotated[str, typer.Option("--url", help="Where it will be described or found.")]

@@ -110,6 +110,8 @@ class Sieved:
     #: By language, of those that came to the presets: rules without a threshold for it.
     not_applied: dict[str, list[str]] = field(default_factory=dict)
     sql: str = ""
+    #: Of all pages that came, those that are gone too.
+    crawls: tuple[str, ...] = ()
 
 
 def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
@@ -143,6 +145,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     ask = connection.execute
     [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
     sieved = Sieved(count)
+    sieved.crawls = tuple(name for (name,) in ask("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall())
     took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
     # a page without a main text fails no rule, and is not too short: it has none of the figures
     of_texts = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
@@ -259,7 +262,7 @@ def _first_language(connection: duckdb.DuckDBPyConnection, pages: str) -> str:
     return "nullif(split_part(content_languages, ',', 1), '')"
 
 
-def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) -> tuple[str, dict[str, Any]]:
+def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """What each filter took, as Markdown and as JSON."""
     lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
     lines.append("|---|---|---|---|---|")
@@ -299,6 +302,5 @@ def datasheet(sieved: Sieved, recipe: Recipe, about: Sequence[tuple[str, str]]) 
         "languages": sieved.by_language,
         "crawls": sieved.by_crawl,
         "domains": sieved.by_domain,
-        "origin": [list(pair) for pair in about],
     }
     return "\n".join(lines), told

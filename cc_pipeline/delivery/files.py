@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
+from cc_pipeline.delivery.cards import TABULAR, About, DataFile, card_head, croissant, schema_of
+from cc_pipeline.delivery.provenance import Provenance, write_targets
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.processes import this_process
 
-README = "README.md"
+README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
+#: A card for Hugging Face stands before the line by which a README of ours is known.
+_HEAD_LINES = 1_000
 _CHUNK = 1 << 20
 _TERMS = """Common Crawl publishes its data under its terms of use (https://commoncrawl.org/terms-of-use). The pages
 belong to those who wrote them: what may be done with a page follows from its own licence and from the law. Robots
@@ -23,30 +30,14 @@ rules and reservations of text and data mining that pages carried are in `page_m
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where rows that are handed on came from. ``versions`` are lake tables with their version at the publication,
-    ``published`` when that was, ``asked`` what was selected, line by line."""
-
-    home: str
-    source: str | None
-    asked: Sequence[str] = ()
-    versions: Mapping[str, int] = field(default_factory=dict)
-    published: datetime | None = None
-
-    def as_rows(self) -> list[tuple[str, str]]:
-        """Names and values, for files that hold it as a table."""
-        rows = [("home", self.home), ("source", self.source or ""), *(("asked", one) for one in self.asked)]
-        return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
-
-
-@dataclass(frozen=True, slots=True)
 class Handed:
-    """One table or file that was handed on: its name, rows, and rows by crawl where the rows name one."""
+    """One table or file that was handed on: its name, rows, and rows by crawl where the rows name one; of a table the
+    name and DuckDB's type of each of its ``columns``."""
 
     name: str
     rows: int
     crawls: Mapping[str, int] = field(default_factory=dict)
-    columns: int | None = None
+    columns: tuple[tuple[str, str], ...] = ()
     note: str | None = None
 
 
@@ -86,43 +77,96 @@ def scratch_beside(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def readme_beside(out: Path) -> Path:
-    """Where the README of a single file lies."""
-    return out.with_name(f"{out.name}.{README}")
+def paper(out: Path, name: str) -> Path:
+    """Where a paper about ``out`` lies: in it, if it is a folder, else beside it."""
+    return out / name if out.is_dir() else out.with_name(f"{out.name}.{name}")
 
 
-def write_readme(
-    path: Path,
-    title: str,
-    origin: Origin,
+def write_papers(
+    out: Path,
+    about: About,
+    provenance: Provenance,
     handed: Sequence[Handed],
     files: Sequence[Path],
     more: str = "",
-    root: Path | None = None,
+    told: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the README of what is handed on. ``files`` are complete; their names are told relative to ``root``."""
-    lines = [f"# {title}", "", f"Handed on by {SOFTWARE} at {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC.", ""]
+    """Writes what there is to say of ``out``, a file or folder whose ``files`` are complete: README.md,
+    provenance.json, targets.csv, and croissant.json where the first of ``files`` are those of the tables ``handed``, in
+    that order; the README of a folder of tables begins with a card. ``more`` goes into the README, ``told`` into the
+    JSON. Raises ``EnvironmentFault`` where the disk refuses.
+    """
+    folder = out.is_dir()
+
+    def named(file: Path) -> str:
+        return str(file.relative_to(out) if folder else file.name)
+
+    with disk_trouble(out):
+        if provenance.targets:
+            write_targets(paper(out, TARGETS), provenance.targets)
+            files = [*files, paper(out, TARGETS)]
+        listed: list[dict[str, Any]] = [
+            {"name": named(one), "bytes": one.stat().st_size, "sha256": sha256_of(one)} for one in files
+        ]
+        said = provenance.as_json() | {
+            "name": about.title,
+            "counts": {one.name: one.rows for one in handed},
+            "files": listed,
+            **(told or {}),
+        }
+        _write_json(paper(out, PROVENANCE), said)
+        tables = [one for one, file in zip(handed, files, strict=False) if one.columns and file.suffix in TABULAR]
+        head = ""
+        if tables and len(tables) == len(handed):
+            rows = [
+                DataFile(one.name, about_file["name"], about_file["sha256"], about_file["bytes"], one.rows,
+                         schema_of(file, one.columns))
+                for one, file, about_file in zip(tables, files, listed, strict=False)
+            ]  # fmt: skip
+            also = [
+                DataFile(one["name"], one["name"], one["sha256"], one["bytes"], 0, pa.schema([]))
+                for one in listed[len(rows) :]
+            ]
+            _write_json(paper(out, CROISSANT), croissant(about, provenance, rows, also))
+            head = card_head(about, rows) if folder else ""
+        lines = _readme(about, provenance, handed, listed, more)
+        write_whole(paper(out, README), head + "\n".join(lines))
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _readme(
+    about: About, provenance: Provenance, handed: Sequence[Handed], listed: Sequence[Mapping[str, Any]], more: str
+) -> list[str]:
+    lines = [f"# {about.title}", "", f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.", ""]
     lines += ["## What is here", "", "| name | rows | columns | crawls |", "|---|---|---|---|"]
     for one in handed:
         crawls = ", ".join(f"{crawl}: {rows:,}" for crawl, rows in sorted(one.crawls.items(), reverse=True))
-        lines.append(f"| `{one.name}` | {one.rows:,} | {one.columns or ''} | {crawls} |")
+        lines.append(f"| `{one.name}` | {one.rows:,} | {len(one.columns) or ''} | {crawls} |")
     lines += ["", *(f"`{one.name}`: {one.note}" for one in handed if one.note), ""]
     lines += ["| file | bytes | SHA-256 |", "|---|---|---|"]
-    for file in files:
-        name = file.relative_to(root) if root is not None else file.name
-        lines.append(f"| `{name}` | {file.stat().st_size:,} | `{sha256_of(file)}` |")
-    lines += ["", "## Where it came from", "", f"- home: `{origin.home}`", f"- source: {origin.source or 'unknown'}"]
-    lines += [f"- {one}" for one in origin.asked]
-    if origin.published is not None:
-        lines.append(f"- published: {origin.published:%Y-%m-%d %H:%M:%S} UTC")
-    if origin.versions:
-        told = ", ".join(f"{name} {version}" for name, version in sorted(origin.versions.items()))
+    lines += [f"| `{one['name']}` | {one['bytes']:,} | `{one['sha256']}` |" for one in listed]
+    lines += ["", "## Where it came from", ""]
+    lines += [f"- source: {one}" for one in provenance.sources] + [f"- {one}" for one in provenance.asked]
+    if provenance.targets:
+        told = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
+        lines.append(f"- what became of the targets, or of the members of sets: {told}; `{TARGETS}` names each")
+    for crawl in provenance.crawls:
+        told = ", ".join(f"{kind} `{digest}`" for kind, digest in crawl.indexes.items())
+        lines.append(
+            f"- {crawl.crawl}: path list `{crawl.path_list or 'not asked'}`" + (f"; indexes: {told}" if told else "")
+        )
+    if provenance.published is not None:
+        lines.append(f"- published: {provenance.published:%Y-%m-%d %H:%M:%S} UTC")
+    if provenance.versions:
+        told = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
         lines.append(f"- versions of the lake's tables: {told}")
+    lines.append(f"- the same for programs, with the versions of pipeline and parser: `{PROVENANCE}`")
     if more:
         lines += ["", more.strip()]
-    lines += ["", "## Terms", "", _TERMS, ""]
-    with disk_trouble(path):
-        write_whole(path, "\n".join(lines))
+    return [*lines, "", "## Terms", "", _TERMS, ""]
 
 
 def sha256_of(path: Path) -> str:
@@ -136,6 +180,6 @@ def sha256_of(path: Path) -> str:
 
 def _is_ours(readme: Path) -> bool:
     try:
-        return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:5])
+        return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:_HEAD_LINES])
     except (OSError, UnicodeDecodeError):
         return False

@@ -12,13 +12,11 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.delivery.files import Origin
 from cc_pipeline.delivery.wacz import Page, Wacz, write_wacz
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
 from cc_pipeline.pagefiles.export import EXPORT_KINDS, export_slices
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _ORDER = ("warc_filename", "warc_record_offset", "outcome")
@@ -96,14 +94,6 @@ def hand_on_sequencefiles(
                     name = f"{kind}-{number:05d}"
                     (here / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
     return ledger, notes
-
-
-def origin_of(workspace: Workspace, asked: Sequence[str]) -> Origin:
-    """Where rows of the lake as it is now come from."""
-    settings = workspace.settings
-    pinned = [workspace.lake.pin(spec.name) for spec in TABLES if spec.name in ("records", "page_text", "captures")]
-    versions = {table.spec.name: table.version for table in pinned if table.version >= 0}
-    return Origin(str(settings.home), settings.source, asked, versions)
 
 
 def _records(

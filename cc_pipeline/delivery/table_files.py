@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.delivery.files import Handed, Origin
+from cc_pipeline.delivery.files import Handed
 from cc_pipeline.delivery.formulas import harmless_in_sql
 from cc_pipeline.delivery.text_rows import write_text
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
-from cc_pipeline.settings import remembered_source
 
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
@@ -164,14 +164,13 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSp
         connection.execute(f"USE {quoted_name(before)}")
 
 
-def published_origin(connection: duckdb.DuckDBPyConnection, home: Path, asked: Sequence[str]) -> Origin:
-    """Where rows of a published file of ``home`` came from: the lake's tables that it shows, and when it was made."""
+def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
+    """When the file was published; ``None`` for a data set, which shows no tables."""
     try:
-        rows = connection.execute("SELECT table_name, version, published_at FROM main.publication").fetchall()
+        [(at,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
     except duckdb.Error:
-        rows = []  # a data set, which shows no tables
-    versions = {name: version for name, version, _ in rows if version >= 0}
-    return Origin(str(home), remembered_source(home), asked, versions, rows[0][2] if rows else None)
+        return None
+    return cast("datetime | None", at)
 
 
 def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
@@ -236,7 +235,7 @@ def _handed(
     if any(name == "crawl" for name, _ in columns):
         counted = f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
         crawls = {str(crawl): int(count) for crawl, count in connection.execute(counted).fetchall()}
-    return Handed(selection.name, rows, crawls, len(columns))
+    return Handed(selection.name, rows, crawls, tuple(columns))
 
 
 def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection, name: str) -> None:

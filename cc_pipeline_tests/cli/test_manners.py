@@ -38,7 +38,7 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
     assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
 
 
-NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "replay", "repair", "doctor", "report",
+NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "certificate", "replay", "repair", "doctor", "report",
                   "catalog coverage", "catalog export", "catalog import", "catalog query", "catalog sql",
                   "url-index build", "url-index search", "url-index verify")  # fmt: skip
 

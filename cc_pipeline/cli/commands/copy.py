@@ -102,7 +102,7 @@ def copy(
     assert targets and crawl and to
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
-    destination = _own_place(to)
+    destination = own_place(to)
     from cc_pipeline.checks.left_out import what_is_not_there
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.blocked import blocked
@@ -119,7 +119,7 @@ def copy(
             allow_gaps=allow_gaps,
         ) as question,
         Launcher(question.workspace) as launcher,
-        _open(destination, endpoint, question.settings) as place,
+        open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
     ):
         deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
@@ -161,7 +161,8 @@ def _lost(report: DeliveryReport) -> int:
     return sum(report.lost.values())
 
 
-def _own_place(text: str) -> str:
+def own_place(text: str) -> str:
+    """A place that a delivery can be in. Raises ``UserInputError`` for one that cannot be written to."""
     destination = normalise_root(text)
     if scheme_of(destination) in ("http", "https"):
         raise UserInputError(f"{shown(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
@@ -207,7 +208,8 @@ def _deliver(
     )
 
 
-def _open(destination: str, endpoint: str | None, settings: Settings) -> Transport:
+def open_place(destination: str, endpoint: str | None, settings: Settings) -> Transport:
+    """A transport to the place of a delivery."""
     from cc_pipeline.stores.answer import S3Options
     from cc_pipeline.transport.client import Transport
     from cc_pipeline.transport.place import PlaceOptions
@@ -266,9 +268,9 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
     from cc_pipeline import progress
     from cc_pipeline.delivery.verifying import verify_place
 
-    destination = _own_place(text)
+    destination = own_place(text)
     settings = load_settings(home=home)
-    with _open(destination, endpoint, settings) as place, progress_bars():
+    with open_place(destination, endpoint, settings) as place, progress_bars():
         report = verify_place(
             place,
             parallel=parallel,

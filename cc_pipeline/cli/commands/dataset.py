@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,12 +46,15 @@ def dataset(
     ] = 0.8,
     keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
+    creator: options.Creator = "",
+    url: options.Address = "",
     home: options.Home = None,
 ) -> None:
     """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
 
-    The folder has the texts with where each came from, and a datasheet of what each filter took, for people and as
-    JSON. It appears whole or not at all.
+    The folder has the texts with where each came from, a datasheet of what each filter took, what became of each
+    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. It appears whole or not at
+    all.
 
     [bold]Examples[/]
 
@@ -59,9 +63,12 @@ def dataset(
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
     from cc_pipeline.delivery import table_files
+    from cc_pipeline.delivery.cards import About
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
+    from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.workspace.workspace import open_workspace
 
     checked_format(output, _FORMATS)
     named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
@@ -82,18 +89,20 @@ def dataset(
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
         asked = [f"targets: {', '.join(domain)}"] if domain else []
         asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
-        asked.append(f"recipe: {recipe}")
         sieved = sieve(connection, pages.sql, recipe, scratch)
-        origin = table_files.published_origin(connection, settings.home, asked)
-        sheet, told = datasheet(sieved, recipe, origin.as_rows())
+        sheet, told = datasheet(sieved, recipe)
+        with open_workspace(settings) as workspace:
+            provenance = gather(workspace, targets, crawl_ids(crawl or []) or sieved.crawls, asked)
+        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
+        done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
+        languages = tuple(name for name in sieved.by_language if name)
+        about = About(f"{out.name}: main texts of Common Crawl", creator, url, languages, done)
         with whole_folder(out) as folder:
             data = folder / f"texts{table_files.SUFFIX[output]}"
             handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), output, data)
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            files = [data, folder / "datasheet.json"]
-            title = f"{out.name}: main texts of Common Crawl"
-            write_readme(folder / README, title, origin, [handed], files, sheet, root=folder)
+            write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
     write_rows(
         "what each filter took",
         ["filter", "came", "taken"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,9 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.delivery.files import Handed, Origin
+    from cc_pipeline.delivery.cards import About
+    from cc_pipeline.delivery.files import Handed
+    from cc_pipeline.delivery.provenance import Provenance
     from cc_pipeline.delivery.table_files import Selection
 
 FORMATS = ("duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile")
@@ -49,12 +52,15 @@ def export(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not in a wacz.")
     ] = False,
+    creator: options.Creator = "",
+    url: options.Address = "",
     home: options.Home = None,
 ) -> None:
     """Hand on what this home has: a file (or folder) that needs neither the home nor this pipeline.
 
-    It appears whole or not at all, with a README of where its rows came from: home, versions of the tables, crawls, the
-    query, counts and digests. A file that is there is replaced, a folder only if an export wrote it.
+    It appears whole or not at all, with a README of where its rows came from (source, crawls with the digests of their
+    indexes, what was asked, counts), the same as JSON, what became of each target as CSV, and a Croissant document of
+    tables. A file that is there is replaced, a folder only if an export wrote it.
 
     [bold]duckdb[/]: one file with the rows inside, comments included. [bold]parquet, jsonl, csv[/]: a file for one
     table or query, a folder for several. [bold]wacz[/]: the stored records with an index and a list of pages, for
@@ -84,11 +90,11 @@ def export(
             raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --dataset")
         if not domain:
             raise UserInputError(f"--format {chosen} hands on the records of targets: add --domain")
-        _export_records(settings, out, chosen, domain, crawl or [], allow_missing)
+        _export_records(settings, out, chosen, domain, crawl or [], allow_missing, (creator, url))
         return
     if (query or dataset) and (domain or crawl):
         raise UserInputError("--domain and --crawl choose rows of tables; say it in the query instead")
-    _export_rows(settings, out, chosen, domain or [], crawl or [], table or [], query, dataset)
+    _export_rows(settings, out, chosen, domain or [], crawl or [], table or [], query, dataset, (creator, url))
 
 
 def _export_rows(
@@ -100,10 +106,14 @@ def _export_rows(
     tables: Sequence[str],
     query: str | None,
     dataset: Path | None,
+    said: tuple[str, str],
 ) -> None:
     from cc_pipeline.delivery import table_files
+    from cc_pipeline.delivery.cards import About
     from cc_pipeline.delivery.files import scratch_beside
     from cc_pipeline.delivery.formulas import GUARDED
+    from cc_pipeline.delivery.provenance import Provenance, gather
+    from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
@@ -116,7 +126,7 @@ def _export_rows(
             asked.append(f"targets: {', '.join(domains)}")
         selections: list[Selection]
         if dataset is not None:
-            asked.append(f"data set: `{dataset}`")
+            asked.append(f"data set: {dataset.resolve().name}")
             selections = [table_files.select_query(connection, _dataset_query(dataset), "dataset")]
         elif query is not None:
             selections = [table_files.select_query(connection, query)]
@@ -124,33 +134,42 @@ def _export_rows(
         else:
             refuse_unknown(connection, settings, targets)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
-        origin = table_files.published_origin(connection, settings.home, asked)
-        handed = _write(connection, selections, chosen, out, origin)
+        about = About(f"{out.name}: pages of Common Crawl", *said)
+        provenance = Provenance(asked=tuple(asked))
+        if dataset is None:
+            with open_workspace(settings) as workspace:
+                provenance = gather(workspace, targets, crawl_ids(crawls), asked)
+            provenance = replace(provenance, published=table_files.published_at(connection))
+        handed = _write(connection, selections, chosen, out, about, provenance)
     write_rows(
-        f"handed on in {out}", ["name", "rows", "columns"], [(one.name, one.rows, one.columns) for one in handed]
+        f"handed on in {out}", ["name", "rows", "columns"], [(one.name, one.rows, len(one.columns)) for one in handed]
     )
     if not any(one.rows for one in handed):
         warn(f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else ""))
 
 
 def _write(
-    connection: DuckDBPyConnection, selections: Sequence[Selection], chosen: str, out: Path, origin: Origin
+    connection: DuckDBPyConnection,
+    selections: Sequence[Selection],
+    chosen: str,
+    out: Path,
+    about: About,
+    provenance: Provenance,
 ) -> list[Handed]:
     from cc_pipeline.delivery import table_files
-    from cc_pipeline.delivery.files import README, readme_beside, whole_file, whole_folder, write_readme
+    from cc_pipeline.delivery.files import whole_file, whole_folder, write_papers
     from cc_pipeline.publish.macros import MACROS
 
-    title = f"{out.name}: pages of Common Crawl"
     if chosen == "duckdb":
         with whole_file(out) as path:
             # macros read several tables: they go along where all tables do
             macros = MACROS if {one.table for one in selections} >= set(table_files.OF_TARGETS) else ()
-            handed = table_files.write_duckdb(connection, selections, path, origin.as_rows(), macros)
-        write_readme(readme_beside(out), title, origin, handed, [out])
+            handed = table_files.write_duckdb(connection, selections, path, provenance.as_rows(), macros)
+        write_papers(out, about, provenance, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:
             handed = [table_files.write_table(connection, selections[0], chosen, path, guarded=guarding())]
-        write_readme(readme_beside(out), title, origin, handed, [out])
+        write_papers(out, about, provenance, handed, [out])
     else:
         with whole_folder(out) as folder:
             files = [folder / f"{one.name}{table_files.SUFFIX[chosen]}" for one in selections]
@@ -158,23 +177,23 @@ def _write(
                 table_files.write_table(connection, one, chosen, path, guarded=guarding())
                 for one, path in zip(selections, files, strict=True)
             ]
-            write_readme(folder / README, title, origin, handed, files, root=folder)
+            write_papers(folder, about, provenance, handed, files)
     return handed
 
 
 def _export_records(
-    settings: Settings, out: Path, chosen: str, domains: Sequence[str], crawls: Sequence[str], allow_missing: bool
+    settings: Settings,
+    out: Path,
+    chosen: str,
+    domains: Sequence[str],
+    crawls: Sequence[str],
+    allow_missing: bool,
+    said: tuple[str, str],
 ) -> None:
-    from cc_pipeline.delivery.files import (
-        README,
-        Handed,
-        readme_beside,
-        scratch_beside,
-        whole_file,
-        whole_folder,
-        write_readme,
-    )
-    from cc_pipeline.delivery.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
+    from cc_pipeline.delivery.cards import About
+    from cc_pipeline.delivery.files import Handed, scratch_beside, whole_file, whole_folder, write_papers
+    from cc_pipeline.delivery.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz
+    from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -188,13 +207,14 @@ def _export_records(
                 f"Fetch them first: cc-pipeline run --crawl … --domain {domains[0]}",
             )
         asked = [f"targets: {', '.join(domains)}", f"crawls: {', '.join(chosen_crawls)}"]
-        title = f"{out.name}: records of Common Crawl"
+        about = About(f"{out.name}: records of Common Crawl", *said)
+        provenance = gather(workspace, targets, chosen_crawls, asked)
         if chosen == "sequencefile":
             with whole_folder(out) as folder:
                 ledger, notes = hand_on_sequencefiles(workspace, targets, chosen_crawls, folder)
                 handed = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
                 files = sorted(path for path in folder.rglob("*") if path.is_file())
-                write_readme(folder / README, title, origin_of(workspace, asked), [handed], files, root=folder)
+                write_papers(folder, about, provenance, [handed], files)
             for note in notes:
                 notice(note)
             write_rows(f"handed on in {out}", ["crawl", "records"], sorted(ledger.crawls.items(), reverse=True))
@@ -208,7 +228,7 @@ def _export_records(
         note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {told}" if lost else "")
         handed = Handed("records", wacz.records, ledger.crawls, note=note)
         more = "## Left out\n\n" + "\n".join(f"- {one}" for one in wacz.named) if wacz.named else ""
-        write_readme(readme_beside(out), title, origin_of(workspace, asked), [handed], [out], more)
+        write_papers(out, about, provenance, [handed], [out], more)
     rows = [(crawl, count) for crawl, count in sorted(ledger.crawls.items(), reverse=True)]
     write_rows(f"handed on in {out}", ["crawl", "records"], rows)
     notice(f"{note}; {wacz.pages:,} pages are listed")

@@ -1,0 +1,185 @@
+"""Of what something that is handed on was made: sources, crawls with what identifies them, what became of each target.
+
+One value, gathered once. The README, ``provenance.json``, the Croissant document, the card of Hugging Face and the
+manifest of a delivery are written from it. No path of the home is in it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cc_pipeline import SOFTWARE, __version__
+from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.extraction.blocked import Blocked, blocked
+from cc_pipeline.indexing.catalog import columnar_versions
+from cc_pipeline.lake.slice import LIST, Slice
+from cc_pipeline.workspace.workspace import Workspace
+
+FORMAT: Final = "cc_pipeline provenance"
+#: Raised when a reader of before would read it wrongly.
+VERSION: Final = 1
+#: What became of a target: captures were found, an index was asked and names none, it is blocked, no index was asked.
+OUTCOMES: Final = ("found", "empty", "refused", "not asked")
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlSource:
+    """A crawl that rows came from. ``path_list`` is the digest of the paths of its index files, ``indexes`` the digest
+    of each index that named captures, by its kind; both are null or absent where this home never asked."""
+
+    crawl: str
+    path_list: str | None = None
+    indexes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOutcome:
+    """What became of a target, or of a member of the set ``of``, over all crawls asked. ``pages`` are those handed on,
+    where they can be told by it."""
+
+    definition: str
+    outcome: str
+    of: str = ""
+    crawls: int = 0
+    captures: int = 0
+    pages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """``sources`` are addresses, the first preferred; of a folder only its name. ``asked`` says in words what was
+    chosen, ``versions`` are the lake's tables at the publication, ``published`` when that was."""
+
+    sources: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    crawls: tuple[CrawlSource, ...] = ()
+    targets: tuple[TargetOutcome, ...] = ()
+    versions: Mapping[str, int] = field(default_factory=dict)
+    published: datetime | None = None
+    made_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many targets (members of sets each) had each outcome; all of ``OUTCOMES``, in their order."""
+        return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
+
+    def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
+        """The same, with the pages handed on of each target that is a domain."""
+        told = [
+            replace(one, pages=by_domain.get(one.definition, 0)) if "." in one.definition and ":" not in one.definition
+            and " " not in one.definition else one
+            for one in self.targets
+        ]  # fmt: skip
+        return replace(self, targets=tuple(told))
+
+    def as_rows(self) -> list[tuple[str, str]]:
+        """Names and values, for files that hold it as a table."""
+        rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
+        rows += [("source", one) for one in self.sources] + [("asked", one) for one in self.asked]
+        rows += [(f"index of {c.crawl}, {kind}", digest) for c in self.crawls for kind, digest in c.indexes.items()]
+        rows += [(f"targets {name}", str(count)) for name, count in self.outcomes.items() if count]
+        return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``provenance.json`` and the manifest of a delivery say, but for files and counts."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "software": {"name": "cc_pipeline", "version": __version__, "user_agent": SOFTWARE},
+            "parser_version": PARSER_VERSION,
+            "made_at": self.made_at.isoformat(timespec="seconds"),
+            "published_at": None if self.published is None else self.published.isoformat(),
+            "sources": list(self.sources),
+            "asked": list(self.asked),
+            "crawls": [asdict(one) for one in self.crawls],
+            "targets": self.outcomes,
+            "tables": dict(sorted(self.versions.items())),
+        }
+
+
+def gather(
+    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
+) -> Provenance:
+    """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
+
+    Reads two tables and the logs of the lake, and sends no request. Raises ``EnvironmentFault`` where the lake cannot
+    be read.
+    """
+    lake = workspace.lake
+    where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
+    named = {target.slug: target for target in targets}
+    if named:
+        where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
+    columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
+    rows = lake.read("lookups", where, columns).to_pylist()
+    if not named:
+        named = workspace.targets(
+            sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
+        )
+    chosen = sorted({str(row["crawl"]) for row in rows} | {*crawls})
+    pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
+    return Provenance(
+        tuple(_without_path(address) for address in workspace.settings.sources),
+        tuple(asked),
+        tuple(_crawls(workspace, chosen, rows)),
+        tuple(_outcomes(named, rows, blocked(workspace))),
+        {name: version for name, version in pinned.items() if version >= 0},
+    )
+
+
+def _without_path(address: str) -> str:
+    """An address fit to be printed; a folder is named by its last part alone."""
+    return shown(address) if scheme_of(address) else f"folder {Path(address).name}"
+
+
+def _crawls(workspace: Workspace, crawls: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[CrawlSource]:
+    lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
+    harvested = columnar_versions(workspace.lake, crawls)
+    found = []
+    for crawl in crawls:
+        asked = {str(row["located_by"]): str(row["index_version"] or "") for row in rows if row["crawl"] == crawl}
+        indexes = {kind: digest for kind, digest in asked.items() if kind != "parquet" and digest}
+        if "parquet" in asked:
+            indexes |= {f"columnar, {subset}": one for (name, subset), one in harvested.items() if name == crawl}
+        found.append(CrawlSource(crawl, lists[Slice(crawl)], dict(sorted(indexes.items()))))
+    return found
+
+
+def _outcomes(named: Mapping[str, Target], rows: Sequence[Mapping[str, Any]], no: Blocked) -> list[TargetOutcome]:
+    """What became of each target; of a set, of each of its members."""
+    captures: dict[tuple[str, str], int] = {}
+    crawls: dict[str, set[str]] = {}
+    for row in rows:
+        slug = whole_slug(row["target"])
+        crawls.setdefault(slug, set()).add(row["crawl"])
+        for member, count in [(one["member"], one["captures"]) for one in row["members"] or ()] or [
+            ("", row["captures"])
+        ]:
+            captures[slug, member] = captures.get((slug, member), 0) + int(count)
+    found = []
+    for slug, target in named.items():
+        for one in target.members or (target,):
+            count = captures.get((slug, one.definition if target.members else ""), 0)
+            asked = len(crawls.get(slug, ()))
+            outcome = "found" if count else "empty" if asked else "not asked"
+            if not count and no.touching(one):
+                outcome = "refused"
+            found.append(TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count))
+    return found
+
+
+def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
+    """Writes what became of each target as CSV. Raises ``OSError`` as it comes."""
+    names = ("definition", "outcome", "of", "crawls", "captures", "pages")
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([getattr(one, name) for name in names] for one in targets)
