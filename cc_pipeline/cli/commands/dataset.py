@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -44,6 +44,16 @@ def dataset(
         float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
     ] = 0.8,
     keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    respect: Annotated[
+        str,
+        typer.Option("--respect", help="Leave out what is said no to: tdm, noai, ai-train, ai-input, search, gptbot …"),
+    ] = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", help="By what was said at the fetch, or by the latest capture: fetch, latest.")
+    ] = "fetch",
+    known_only: Annotated[
+        bool, typer.Option("--known-only", help="With --respect: leave out too what nothing is known of.")
+    ] = False,
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     home: options.Home = None,
 ) -> None:
@@ -52,15 +62,22 @@ def dataset(
     The folder has the texts with where each came from, and a datasheet of what each filter took, for people and as
     JSON. It appears whole or not at all.
 
+    --respect asks robots.txt (read by cc-pipeline policies), headers and pages. A robot's name asks whether rules keep
+    it from a page. Every page that is captured was allowed to Common Crawl's own robot, CCBot, and what is unknown
+    stays, counted, unless --known-only.
+
     [bold]Examples[/]
 
       cc-pipeline dataset -d set:press --language en --language de --out corpus
+
+      cc-pipeline dataset -d set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
     from cc_pipeline.delivery import table_files
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
     from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_readme
+    from cc_pipeline.delivery.respect import wishes
     from cc_pipeline.lake.reading import open_settled
 
     checked_format(output, _FORMATS)
@@ -72,6 +89,9 @@ def dataset(
         named,
         not keep_copies,
         near or None,
+        wishes(respect),
+        _as_of(as_of),
+        known_only,
     )
     settings = load_settings(home=home)
     targets = chosen_targets(domain or [])
@@ -106,6 +126,14 @@ def dataset(
             if sieved.pages
             else "there was no page to begin with: nothing of these targets and crawls was parsed"
         )
+
+
+def _as_of(text: str) -> Literal["fetch", "latest"]:
+    if text == "fetch":
+        return "fetch"
+    if text == "latest":
+        return "latest"
+    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
 
 
 def _language(text: str) -> str:
