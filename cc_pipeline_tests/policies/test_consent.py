@@ -65,7 +65,9 @@ def test_each_robots_txt_is_there_with_its_state(published: duckdb.DuckDBPyConne
     assert moved is not None and moved[0] > 0
 
 
-def test_the_timeline_has_each_stretch(published: duckdb.DuckDBPyConnection) -> None:
+def test_the_timeline_has_each_stretch(
+    published: duckdb.DuckDBPyConnection, exported: duckdb.DuckDBPyConnection
+) -> None:
     rows = published.execute(
         f"SELECT {ORIGIN}, state, first_seen, last_seen, captures FROM consent_timeline()"
     ).fetchall()
@@ -74,6 +76,8 @@ def test_the_timeline_has_each_stretch(published: duckdb.DuckDBPyConnection) -> 
     # it changes between crawls, and within one
     within = [(first, last) for _, _, first, last, _ in wanted if first.year == last.year == 2024]
     assert len(within) > len({origin for origin, *_ in wanted if UNREAD not in origin})
+    query = "FROM consent_timeline() ORDER BY ALL"
+    assert published.execute(query).fetchall() == exported.execute(query).fetchall()
     one_site = published.execute("SELECT DISTINCT host FROM consent_timeline(site := 'EXAMPLE.org')").fetchall()
     assert {host for (host,) in one_site} == {"example.org", "feeds.example.org", "docs.example.org"}
     shut = published.execute(

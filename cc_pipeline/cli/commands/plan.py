@@ -77,7 +77,7 @@ def plan(
             with asked_in(own, policy_targets(question.targets), crawls) as of_hosts:
                 more = _rows(of_hosts, None, locate=locate, harvest=harvest, facts=False)
             rows += [(row[0], f"robots.txt: {row[1]}", *row[2:]) for row in more[0]]
-            notes += [one for one in more[1] if one not in notes]
+            notes = [*dict.fromkeys((*notes, *more[1]))]
     columns = [
         "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
         "because",
