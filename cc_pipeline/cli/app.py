@@ -32,6 +32,7 @@ from cc_pipeline.cli.commands import (
     init,
     lookup,
     plan,
+    policies,
     run,
     sql,
     url_index,
@@ -69,6 +70,7 @@ app.command("plan")(plan.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("ranks")(facts.ranks)
+app.command("policies")(policies.policies)
 app.command("copy")(copy.copy)
 app.command("certificate")(certificate.certificate)
 app.command("export")(export.export)

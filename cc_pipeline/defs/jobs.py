@@ -55,6 +55,12 @@ fill_facts = dg.define_asset_job(
     description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
 )
 
+read_policies = dg.define_asset_job(
+    "read_policies",
+    selection=dg.AssetSelection.assets("site_policies"),
+    description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
+)
+
 list_crawls = dg.define_asset_job(
     "list_crawls", selection=dg.AssetSelection.assets("crawls"), description="Reads the list of crawls again."
 )

@@ -195,6 +195,11 @@ class Launcher:
             "fill_facts", keys, config={"ops": {"host_facts": {"config": {"datasets": list(datasets)}}}}
         )
 
+    def read_policies(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
+        """Materializes ``site_policies`` of ``targets`` in ``crawls``, whose robots.txt captures are fetched. Raises as
+        :meth:`extract` does."""
+        return self._run_keys("read_policies", [partition_key(crawl, one.slug) for crawl in crawls for one in targets])
+
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
         self.add_source_files(slugs)

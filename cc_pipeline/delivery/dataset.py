@@ -7,7 +7,7 @@ Everything is asked of DuckDB within a bound of memory; near copies are found fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.delivery.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
 from cc_pipeline.documents.signals.presets import PRESETS, REPEATED_RUNS, TOP_RUNS, UNSPACED, failed, not_applied
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
@@ -66,7 +67,9 @@ _MOST_TOLD: Final = 50
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What is kept. ``languages`` are ISO 639-3 codes (none: all), words are those of the main text, ``rules`` names of
-    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is)."""
+    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is).
+    ``respect`` are wishes of ``respect.py``, judged ``as_of`` the fetch or the latest capture; ``known`` leaves out
+    pages of which one is unknown."""
 
     languages: tuple[str, ...] = ()
     min_words: int = 50
@@ -74,6 +77,9 @@ class Recipe:
     rules: tuple[str, ...] = ("gopher", "c4")
     exact: bool = True
     near: float | None = 0.8
+    respect: tuple[str, ...] = ()
+    as_of: AsOf = "fetch"
+    known: bool = False
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.rules if name not in RULES]
@@ -109,6 +115,9 @@ class Sieved:
     by_crawl: dict[str, int] = field(default_factory=dict)
     #: By language, of those that came to the presets: rules without a threshold for it.
     not_applied: dict[str, list[str]] = field(default_factory=dict)
+    #: With wishes: what was seen of all pages, and by wish of how many that are left nothing is known.
+    seen: Seen | None = None
+    unknown: dict[str, int] = field(default_factory=dict)
     sql: str = ""
     #: Of all pages that came, those that are gone too.
     crawls: tuple[str, ...] = ()
@@ -124,6 +133,9 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     language = _first_language(connection, pages)
     connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
+    seen = None
+    if recipe.respect:
+        pages, seen = beside(connection, pages, recipe.respect, recipe.as_of)
     tests = [*_tests(recipe)]
     fails = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
     presets = [rules for rules in recipe.rules if rules in PRESETS]
@@ -144,7 +156,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             connection.remove_function(_FUNCTION)
     ask = connection.execute
     [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
-    sieved = Sieved(count)
+    sieved = Sieved(count, seen=seen)
     sieved.crawls = tuple(name for (name,) in ask("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall())
     took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
     # a page without a main text fails no rule, and is not too short: it has none of the figures
@@ -170,6 +182,9 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     for name, counts in (("language", sieved.by_language), ("domain", sieved.by_domain), ("crawl", sieved.by_crawl)):
         counted = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept} GROUP BY ALL"
         counts.update(ask(f"{counted} ORDER BY 2 DESC, 1").fetchall())
+    if recipe.respect:
+        left = f"SELECT {place} FROM sieve.main.pages WHERE {kept}"
+        sieved.unknown = unknown_of(connection, left, recipe.respect)
     same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
     sieved.sql = (
         f"SELECT {_SHOWN.format(language=language)} FROM ({pages}) p SEMI JOIN "
@@ -182,6 +197,9 @@ def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     """Name, condition and meaning of each filter, in order. A figure that is null fails."""
     yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
     yield "main_text", "quality.words > 0", "has a main text"
+    for wish in recipe.respect:
+        wanted = f"{what_it_wants(wish)}, and that is known" if recipe.known else what_it_wants(wish)
+        yield f"respect {wish}", condition(wish, known=recipe.known), wanted
     if recipe.languages:
         wanted = ", ".join(map(quoted, recipe.languages))
         yield "language", f"language IN ({wanted})", f"first language is one of {', '.join(recipe.languages)}"
@@ -278,6 +296,8 @@ def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     if sieved.not_applied:
         lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
         lines += [f"| {name} | {', '.join(each)} |" for name, each in sieved.not_applied.items()]
+    if sieved.seen is not None:
+        lines += in_words(sieved.seen, sieved.unknown, recipe.as_of)
     for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
         lines += ["", f"| {title} | pages |", "|---|---|"]
         lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
@@ -291,12 +311,18 @@ def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
             "rules": list(recipe.rules),
             "exact_copies": recipe.exact,
             "near_copies": recipe.near,
+            "respect": list(recipe.respect),
+            "as_of": recipe.as_of,
+            "known_only": recipe.known,
         },
         "pages": sieved.pages,
         "filters": [
             {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
         ],
         "not_applied": sieved.not_applied,
+        "asked_of_robots": None
+        if sieved.seen is None
+        else {**asdict(sieved.seen), "unknown_among_left": sieved.unknown},
         "left": sieved.left,
         "words": sieved.words,
         "languages": sieved.by_language,

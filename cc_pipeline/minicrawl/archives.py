@@ -22,6 +22,7 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.index.btree.locator import segment_of
 from cc_pipeline.minicrawl import bodies
 from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES, MIME_TYPES, HtmlPage, Language, feed, html_page
+from cc_pipeline.minicrawl.policies import page_headers, site_policy
 from cc_pipeline.minicrawl.records import (
     Exchange,
     Headers,
@@ -116,6 +117,8 @@ class Servers:
     def _answer(self, rng: Random, wire: Random, visit: Visit) -> _Answer:
         language = LANGUAGES[visit.place.language]
         match visit.kind:
+            case "robots" if self.crawl.policies:
+                return _policy(self.spec, self.crawl, visit)
             case "robots":
                 return _robots(wire, visit.url)
             case "redirect":
@@ -144,7 +147,8 @@ class Servers:
             case "html":
                 scale = self.spec.text_scale
                 page = html_page(rng, visit.url, language, lambda number: self.link(visit, number), scale=scale)
-                return _html_answer(page)
+                answer = _html_answer(page)
+                return replace(answer, extra=page_headers(wire)) if self.crawl.policies else answer
             case _:
                 content_type, detected, body = bodies.other_body(rng, visit.kind, language)
                 return _Answer(200, content_type, detected, body)
@@ -213,6 +217,13 @@ def _robots(rng: Random, url: str) -> _Answer:
     origin = url.removesuffix("/robots.txt")
     text = f"User-agent: *\nDisallow: /private/{drawn}/\nCrawl-delay: {drawn % 5}\n\nSitemap: {origin}/sitemap.xml\n"
     return _Answer(200, "text/plain", "text/plain", text.encode())
+
+
+def _policy(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> _Answer:
+    found = site_policy(spec, crawl, visit)
+    mime = "text/html" if found.text.startswith("<") else "text/plain"
+    extra = () if found.location is None else (("Location", found.location),)
+    return _Answer(found.status, mime, mime, found.text.encode(), redirect=found.location, extra=extra)
 
 
 def _html_answer(page: HtmlPage, status: int = 200) -> _Answer:

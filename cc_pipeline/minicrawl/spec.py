@@ -116,8 +116,10 @@ class CrawlSpec:
     and ``addresses`` (the column ``warc_ip_address``). A supplemental crawl (``CC-SUPPLEMENTAL-2026-22-focus``) lies
     below ``projects/`` and its ``project``, with a table of its own and without path lists. ``protocols`` repeats
     ``WARC-Protocol`` in response records. ``cdx`` gives a crawl of the ARC years a ZipNum index, which the others have
-    anyway; ``old_names`` puts ``common-crawl/`` in front of the archive files that the indexes name, as in 2015. A
-    crawl without data is listed in collinfo.json and has nothing else.
+    anyway; ``old_names`` puts ``common-crawl/`` in front of the archive files that the indexes name, as in 2015.
+    ``policies`` has each origin asked for its robots.txt at the begin of each segment, gives it one of ``policies.py``
+    that may change from crawl to crawl and between two segments, and has pages ask for more in their headers. A crawl
+    without data is listed in collinfo.json and has nothing else.
     """
 
     id: str
@@ -140,6 +142,7 @@ class CrawlSpec:
     project: str = "cc-example"
     cdx: bool = False
     old_names: bool = False
+    policies: bool = False
 
     @property
     def start(self) -> datetime:
@@ -174,7 +177,7 @@ class CrawlSpec:
 
     def described(self) -> dict[str, object]:
         """Its fields, without those added later where they say nothing new: a bucket of before stays the same one."""
-        later = ("compression", "page_version", "long_places", "addresses", "project", "cdx", "old_names")
+        later = ("compression", "page_version", "long_places", "addresses", "project", "cdx", "old_names", "policies")
         plain = {one.name: one.default for one in fields(self) if one.name in later}
         return {name: value for name, value in asdict(self).items() if name not in plain or value != plain[name]}
 

@@ -224,7 +224,16 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
             for repeat in range(2 if twice else 1):
                 yield _placed(spec, crawl, place, index, url, kind, repeat)
         for origin in origins:
-            yield _placed(spec, crawl, place, -1, origin + "/robots.txt", "robots", 0)
+            url = origin + "/robots.txt"
+            if not crawl.policies:
+                yield _placed(spec, crawl, place, -1, url, "robots", 0)
+                continue
+            for segment in range(crawl.segments):
+                drawn = drawn_number(spec.seed, "asked", crawl.id, url, segment)
+                # Common Crawl misses some, and asks before the first page of a segment
+                if drawn % 8:
+                    at = segment_start(crawl, segment) + timedelta(seconds=drawn % 60)
+                    yield Visit(place, -1, url, "robots", segment, at, segment, (drawn >> 8) % crawl.files_per_segment)
 
 
 def _placed(spec: MiniCrawlSpec, crawl: CrawlSpec, place: Site, page: int, url: str, kind: str, repeat: int) -> Visit:

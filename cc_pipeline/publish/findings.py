@@ -20,6 +20,7 @@ from cc_pipeline.lake.reading import open_settled, quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish import sql
+from cc_pipeline.publish.consent import consent_timeline
 from cc_pipeline.settings import Settings
 
 #: Rows of a list that the page shows; how many there are is said.
@@ -59,6 +60,7 @@ class Findings:
     advertised: Rows
     feeds: Rows
     members: Rows
+    consent: Rows
     #: How many rows lists had before they were cut, by the list's name.
     totals: Mapping[str, int] = field(default_factory=dict)
 
@@ -123,6 +125,9 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
             "SELECT member, sum(captures)::BIGINT AS captures, count(*) FILTER (captures > 0) AS crawls "
             f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
         ),
+        consent=ask.first("consent", f"SELECT * FROM ({_consent(domains)}) ORDER BY last_seen DESC, host, scheme")
+        if _has(connection, "site_policies")
+        else [],
         totals={
             **ask.totals,
             "members without captures": ask.number(
@@ -131,6 +136,18 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
             ),
         },
     )
+
+
+def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Whether the file has a table; those that were published before it have not."""
+    asked = f"SELECT 1 FROM duckdb_views() WHERE schema_name = 'main' AND view_name = {quoted(table)}"
+    return bool(connection.execute(asked).fetchall())
+
+
+def _consent(domains: Sequence[str]) -> str:
+    """The timeline of robots.txt of the target's domains, whichever target had it fetched."""
+    named = f" WHERE domain IN ({_listed(domains)})" if domains else " WHERE false"
+    return consent_timeline(lambda table: f"(FROM {sql.named(table)}{named})")
 
 
 def scope_of(

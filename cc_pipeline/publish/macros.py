@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cc_pipeline.lake.snapshot import MacroSpec
-from cc_pipeline.publish import sql
+from cc_pipeline.publish import consent, sql
 
 
 def _of_site(table: str) -> str:
@@ -80,5 +80,18 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
         sql.near_duplicates("of_crawl", "least", "least_words", _of_site),
         "near_duplicates(of_crawl, site := NULL, least := 0.8, least_words := 20): pages with the same main text, "
         "then such that share a part of their five-word runs.",
+    ),
+    MacroSpec(
+        "policy_of",
+        ("page", "moment"),
+        consent.policy_of("page", "moment", _everywhere),
+        "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
+        "what they say by the newest captures known: allow, disallow or unknown.",
+    ),
+    MacroSpec(
+        "consent_timeline",
+        _SITE,
+        consent.consent_timeline(_of_site),
+        "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
     ),
 )

@@ -11,6 +11,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, ViewSpec
+from cc_pipeline.publish.consent import page_policies
 
 _KEY = ", ".join(CAPTURE)
 #: Targets that a view names one by one.
@@ -69,6 +70,20 @@ _LOOKUPS = {
     "captures": "sum(captures)::BIGINT",
     "looked_up_at": "max(looked_up_at)",
 }
+#: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
+#: capture's own, and there whatever it says.
+_SITE_POLICIES = """
+    WITH held AS (
+        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies ORDER BY robots, target),
+    said AS (
+        SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
+        WHERE len(lines) > 0)
+    SELECT * EXCLUDE (target, state), NULL::VARCHAR AS agent, 'robots.txt' AS signal, NULL::VARCHAR AS path,
+        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS says, NULL::INTEGER AS line FROM held
+    UNION ALL
+    SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
+        value, uses, says, number
+    FROM held JOIN said USING (crawl, target, content_digest)"""
 _FETCHES = {
     **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
     **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
@@ -182,6 +197,14 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
                 f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE}, surt_host_name)) FROM lake.host_facts "
                 f"WHERE {_is_part('target')}",
             ),
+        ),
+        ViewSpec(
+            "site_policies",
+            _SITE_POLICIES,
+            "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
+        ),
+        ViewSpec(
+            "page_policies", page_policies(), "What pages and their headers say to robots of how they may be used."
         ),
         _plain("source_files", "Files read whole: kind, place, crawl, key."),
         _plain("source_faults", "What in files read whole could not be read."),

@@ -32,6 +32,7 @@ from cc_pipeline.lake.slice import (
     LOCATE,
     PAGE_TABLES,
     PARSE,
+    POLICIES,
     Slice,
     Stage,
     empty_slices,
@@ -71,7 +72,7 @@ _SLICES_AT_ONCE: Final = 2_000
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
 #: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
-_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
+_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: "", POLICIES: ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,47 @@ HOST_FACTS_SCHEMA: Final = pa.schema(
     ]
 )
 
+#: A row for each robots.txt capture, which ``robots`` names. ``fetch_time`` and ``fetch_status`` are those of the
+#: origin's own answer, the place and ``content_digest`` those of the capture that was read, behind its redirects.
+#: ``lines`` stand at the first row of a slice with that digest.
+SITE_POLICIES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("robots", pa.string(), nullable=False),
+        pa.field("scheme", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("port", pa.int32(), nullable=False),
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("fetch_time", TIMESTAMP),
+        pa.field("fetch_status", pa.int16()),
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("content_digest", pa.string()),
+        pa.field("url", pa.string()),
+        pa.field("domain", pa.string()),
+        pa.field("read_from", pa.string()),
+        pa.field("warc_filename", pa.string(), nullable=False),
+        pa.field("warc_record_offset", pa.int64(), nullable=False),
+        pa.field("warc_record_length", pa.int64(), nullable=False),
+        pa.field(
+            "lines",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("number", pa.int32()),
+                        pa.field("agents", pa.list_(pa.string())),
+                        pa.field("signal", pa.string()),
+                        pa.field("path", pa.string()),
+                        pa.field("value", pa.string()),
+                        pa.field("uses", pa.list_(pa.string())),
+                        pa.field("says", pa.string()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
 BY_CRAWL = ("crawl",)
 
 CRAWLS_SCHEMA = pa.schema(
@@ -198,6 +239,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), apart=_PARSED_BY),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), apart=_PARSED_BY),
     TableSpec("host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), apart=("facts_from",)),
+    TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, ()),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
     TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), apart=("source_file",)),
 )

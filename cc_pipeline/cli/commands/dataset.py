@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -45,6 +45,16 @@ def dataset(
         float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
     ] = 0.8,
     keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    respect: Annotated[
+        str,
+        typer.Option("--respect", help="Leave out what is said no to: tdm, noai, ai-train, ai-input, search, gptbot …"),
+    ] = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", help="By what was said at the fetch, or by the latest capture: fetch, latest.")
+    ] = "fetch",
+    known_only: Annotated[
+        bool, typer.Option("--known-only", help="With --respect: leave out too what nothing is known of.")
+    ] = False,
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     creator: options.Creator = "",
     url: options.Address = "",
@@ -56,9 +66,15 @@ def dataset(
     target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. It appears whole or not at
     all.
 
+    --respect asks robots.txt (read by cc-pipeline policies), headers and pages. A robot's name asks whether rules keep
+    it from a page. Every page that is captured was allowed to Common Crawl's own robot, CCBot, and what is unknown
+    stays, counted, unless --known-only.
+
     [bold]Examples[/]
 
       cc-pipeline dataset -d set:press --language en --language de --out corpus
+
+      cc-pipeline dataset -d set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
@@ -67,6 +83,7 @@ def dataset(
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
     from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
     from cc_pipeline.delivery.provenance import gather
+    from cc_pipeline.delivery.respect import wishes
     from cc_pipeline.lake.reading import open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -79,6 +96,9 @@ def dataset(
         named,
         not keep_copies,
         near or None,
+        wishes(respect),
+        _as_of(as_of),
+        known_only,
     )
     settings = load_settings(home=home)
     targets = chosen_targets(domain or [])
@@ -115,6 +135,14 @@ def dataset(
             if sieved.pages
             else "there was no page to begin with: nothing of these targets and crawls was parsed"
         )
+
+
+def _as_of(text: str) -> Literal["fetch", "latest"]:
+    if text == "fetch":
+        return "fetch"
+    if text == "latest":
+        return "latest"
+    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
 
 
 def _language(text: str) -> str:

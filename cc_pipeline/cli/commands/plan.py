@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from cc_pipeline.cli.commands.lookup import AskFacts, Crawls, Format, Harvest, T
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import checked_format, notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
-from cc_pipeline.python.asking import PLACE, Question, captures_of, sources_for
+from cc_pipeline.python.asking import PLACE, Question, asked_in, captures_of, sources_for
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def plan(
     harvest: Harvest = False,
     where: options.Where = None,
     facts: AskFacts = False,
+    policies: Annotated[
+        bool, typer.Option("--with-policies", help="The robots.txt captures of the targets' hosts too.")
+    ] = False,
     allow_gaps: options.AllowGaps = False,
     output: Format = "table",
     source: options.Source = None,
@@ -54,49 +58,26 @@ def plan(
 
       cc-pipeline plan example.com -c CC-MAIN-2025-18 --facts
 
+      cc-pipeline plan prefix:https://www.example.com/blog/ -c CC-MAIN-2024-22 --with-policies
+
       cc-pipeline plan suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100"
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
     checked_format(output)
-    rows: list[Sequence[object]] = []
-    notes: list[str] = []
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
-        # after the mistakes in values, which are told at once
-        from cc_pipeline.commoncrawl.target import by_subsets
-        from cc_pipeline.extraction.run import look_for
-        from cc_pipeline.extraction.shortest import said, short_ways
-        from cc_pipeline.index.lookup import price_lookup
+        rows, notes = _rows(question, where, locate=locate, harvest=harvest, facts=facts)
+    if policies:
+        from cc_pipeline.policies.hosts import policy_targets, with_policies
 
-        settings = question.settings
-        for one in question.crawls:
-            show_predicted(question, one, ask=facts)
-            here = chosen_by(question, one, where)
-            if not here.targets:
-                continue
-            look = look_for(question.workspace, one, here.targets)
-            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            for subsets, some in by_subsets(here.targets, settings.subsets).items():
-                found = price_lookup(one, subsets, some, sources, via=settings.via)
-                likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-                rows.append(
-                    (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
-                     _seconds(settings, found.requests), found.why)
-                )  # fmt: skip
-                notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(here, one, found))]
-            notes += said(short_ways(question.workspace, [look], here.targets))
-            fetch = _located(here, one) if locate else _known(here, look)
-            if fetch is None:
-                notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
-            else:
-                why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
-                rows.append(
-                    (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
-                     _seconds(settings, fetch.requests), why)
-                )  # fmt: skip
-            rows += _steps(settings, look)
+        own = replace(question.settings, subsets=("robotstxt",))
+        if crawls := with_policies(question.crawls):
+            with asked_in(own, policy_targets(question.targets), crawls) as of_hosts:
+                more = _rows(of_hosts, None, locate=locate, harvest=harvest, facts=False)
+            rows += [(row[0], f"robots.txt: {row[1]}", *row[2:]) for row in more[0]]
+            notes = [*dict.fromkeys((*notes, *more[1]))]
     columns = [
         "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
         "because",
@@ -104,6 +85,47 @@ def plan(
     write_rows("what it would cost", columns, rows, output)
     for note in notes:
         notice(note)
+
+
+def _rows(
+    question: Question, where: str | None, *, locate: bool, harvest: bool, facts: bool
+) -> tuple[list[Sequence[object]], list[str]]:
+    """The lines of the answer, and what is said beside it."""
+    from cc_pipeline.commoncrawl.target import by_subsets
+    from cc_pipeline.extraction.run import look_for
+    from cc_pipeline.extraction.shortest import said, short_ways
+    from cc_pipeline.index.lookup import price_lookup
+
+    rows: list[Sequence[object]] = []
+    notes: list[str] = []
+    settings = question.settings
+    for one in question.crawls:
+        show_predicted(question, one, ask=facts)
+        here = chosen_by(question, one, where)
+        if not here.targets:
+            continue
+        look = look_for(question.workspace, one, here.targets)
+        sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
+        for subsets, some in by_subsets(here.targets, settings.subsets).items():
+            found = price_lookup(one, subsets, some, sources, via=settings.via)
+            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+            rows.append(
+                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
+                 _seconds(settings, found.requests), found.why)
+            )  # fmt: skip
+            notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(here, one, found))]
+        notes += said(short_ways(question.workspace, [look], here.targets))
+        fetch = _located(here, one) if locate else _known(here, look)
+        if fetch is None:
+            notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
+        else:
+            why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            rows.append(
+                (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
+                 _seconds(settings, fetch.requests), why)
+            )  # fmt: skip
+        rows += _steps(settings, look)
+    return rows, notes
 
 
 def _located(question: Question, crawl: str) -> FetchPrice:

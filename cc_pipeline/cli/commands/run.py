@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ from cc_pipeline.cli.output import coloured, console, notice, progress_bars, wri
 from cc_pipeline.cli.run_report import named_shortly, note, say_totals, say_what_was_done
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, materialize, run_targets
@@ -56,6 +56,9 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 where a target was found in none of the crawls.")
     ] = False,
+    policies: Annotated[
+        bool, typer.Option("--with-policies", help="Then get and read the robots.txt captures of the targets' hosts.")
+    ] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
@@ -78,6 +81,8 @@ def run(
       cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
 
       cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
+
+      cc-pipeline run -c newest -d example.com --with-policies   (what its robots.txt ask of robots, too)
 
       cc-pipeline run -c newest -d suffix:gov.uk --where "prank10 > 5 and fetch_200 > 100"
 
@@ -113,12 +118,31 @@ def run(
 
     narrowed = None if where is None else partial(_chosen, settings, targets=targets, where=where)
     troubles = run_targets(settings, crawl, targets, narrowed=narrowed, yes=yes, told=say)
+    if policies:
+        troubles += _read_policies(settings, done, targets, say, yes=yes)
     if totals:
         say_totals(settings)
     for trouble in troubles:
         raise trouble
     if strict:
         _refuse_unfound(targets, done)
+
+
+def _read_policies(
+    settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], say: Callable[[Part], None], *, yes: bool
+) -> list[EnvironmentFault]:
+    """Of each crawl those of the targets that have captures there."""
+    from cc_pipeline.python.policies import read_policies
+
+    found: dict[str, set[str]] = {}
+    for at, one in done.items():
+        if one.after.captures:
+            found.setdefault(at.crawl, set()).add(at.target)
+    troubles: list[EnvironmentFault] = []
+    for crawl, slugs in found.items():
+        own = [target for target in targets if target.slug in slugs]
+        troubles += read_policies(settings, [crawl], own, yes=yes, told=say)
+    return troubles
 
 
 def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:

@@ -29,8 +29,8 @@ _LOOK_EVERY = 30.0
 CODE_VERSION: Final = "1"
 #: The assets whose tables the published file shows.
 SHOWN: Final = (
-    "crawls", "row_groups", "host_facts", "captures", "records", "page_metadata", "page_text", "page_links",
-    "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
+    "crawls", "row_groups", "host_facts", "site_policies", "captures", "records", "page_metadata", "page_text",
+    "page_links", "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
 )  # fmt: skip
 #: Dagster's words for an input that was never made, and for one that was made without saying which version it is.
 _NONE: Final = "NULL"

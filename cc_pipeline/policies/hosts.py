@@ -1,0 +1,47 @@
+"""The targets by which robots.txt files are asked for: a site's robots.txt is its hosts', whatever was asked of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from cc_pipeline.commoncrawl.crawls import has_subsets
+from cc_pipeline.commoncrawl.key_ranges import reverse_dots
+from cc_pipeline.commoncrawl.target import WHERE_SLUG, Target
+from cc_pipeline.commoncrawl.target_text import parse_target, set_slug
+
+#: The subset robotstxt begins with this crawl.
+FIRST_CRAWL: Final = "CC-MAIN-2016-36"
+#: Characters of a set's name, and how the name ends of a set that is made here.
+_NAME: Final = 60
+_HOSTS: Final = "-robotstxt-hosts"
+_ODD = re.compile(r"[^a-z0-9_-]+")
+
+
+def policy_targets(targets: Iterable[Target]) -> list[Target]:
+    """Targets whose robots.txt captures are those of the hosts of ``targets``: the same ones without their conditions,
+    of a page or prefix its host, of a set with such members the set of their hosts, under a name of its own."""
+    return list({one.slug: one for one in map(_of_hosts, targets)}.values())
+
+
+def with_policies(crawls: Sequence[str]) -> list[str]:
+    """Those of ``crawls`` that keep robots.txt captures in a subset of their own."""
+    return [crawl for crawl in crawls if has_subsets(crawl) and not "CC-MAIN-" <= crawl < FIRST_CRAWL]
+
+
+def _of_hosts(target: Target) -> Target:
+    if target.where:
+        target = replace(target, where="", slug=target.slug.partition(WHERE_SLUG)[0])
+    if target.kind == "set":
+        members = {one.slug: one for one in map(_of_hosts, target.members)}
+        if [*members.values()] == [*target.members]:
+            return target
+        name = _ODD.sub("-", target.value)[: _NAME - len(_HOSTS)].strip("-_") + _HOSTS
+        return Target("set", name, set_slug(name), tuple(sorted(members.values(), key=lambda member: member.written)))
+    if target.kind in ("url", "prefix"):
+        return parse_target("host:" + target.value.partition("://")[2].partition("/")[0])
+    if target.kind == "rev" and "/" in target.value:
+        return parse_target("host:" + reverse_dots(target.value.partition("/")[0]))
+    return target

@@ -1,0 +1,68 @@
+"""``run --with-policies`` and ``policies``: on request only, also for what lies below a host; and the data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline_tests.cli.conftest import NEW, Cli
+from cc_pipeline_tests.world import Bucket
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+PREFIX = "prefix:https://www.example.com/"
+
+
+def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = cli("run", "-c", NEW, "-d", PREFIX, "--source", bucket[0], "--home", home)
+    assert said.status == 0, said.err
+    refused = cli("dataset", "--respect", "gptbot", "--out", tmp_path / "x", "--home", home)
+    assert refused.status == 1 and "cc-pipeline policies" in refused.told
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM captures WHERE subset = 'robotstxt'").fetchall() == [(0,)]
+    priced = cli("plan", PREFIX, "-c", NEW, "--home", home, "--with-policies", "--format", "jsonl")
+    steps = [json.loads(line)["step"] for line in priced.out.splitlines()]
+    assert "robots.txt: look-up" in steps
+    read = cli("policies", PREFIX, "--home", home, "--format", "jsonl")
+    assert read.status == 0, read.err
+    [row] = [json.loads(line) for line in read.out.splitlines() if line.startswith("{")]
+    truth = [one for one in bucket[1].of(NEW, subset="robotstxt") if "//www.example.com/" in one.url]
+    assert (row["crawl"], row["target"], row["captures"]) == (NEW, "host_www.example.com", len(truth))
+    assert "CCBot" in read.told
+    out = tmp_path / "corpus"
+    made = cli("dataset", "--rules", "none", "--respect", "gptbot,tdm", "--out", out, "--home", home)
+    assert made.status == 0, made.err
+    sheet = json.loads((out / "datasheet.json").read_text("utf-8"))
+    assert set(sheet["asked_of_robots"]["said"]) == {"gptbot", "tdm"}
+    assert "What was asked of robots" in (out / "README.md").read_text("utf-8")
+    # said again, nothing is read again
+    again = cli("policies", PREFIX, "--home", home)
+    assert again.status == 0 and "policies " not in again.told
+
+
+@pytest.mark.process
+def test_a_run_can_ask_for_both(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = cli(
+        "run",
+        "-c",
+        NEW,
+        "-c",
+        "CC-MAIN-2012",
+        "-d",
+        "example.org",
+        "--source",
+        bucket[0],
+        "--home",
+        home,
+        "--with-policies",
+    )
+    assert said.status == 0, said.err
+    assert "CC-MAIN-2012" in said.told and "is unknown" in said.told
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        [(crawls,)] = connection.execute("SELECT list(DISTINCT crawl) FROM site_policies").fetchall()
+    assert crawls == [NEW]
