@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,14 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.range_plan import Coalescing, in_parts, part_of, plan_ranges
-from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline.records.fetch import Planned, fetch_records
+from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.range_plan import Coalescing, Order, RecordOptions, in_parts, part_of, plan_ranges
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.pieces import PIECE
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
+from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 from cc_pipeline_tests.records.test_faults import CRAWL, fetch, same
 
 RECORDS = 90
@@ -94,3 +100,41 @@ def test_parts_hold_all_records_and_cut_none() -> None:
                 assert part.offset + part.length == max(offsets[row] + lengths[row] for row in part.rows)
                 assert part_of(planned, part.offset, part.length, offsets).rows == part.rows
             assert all(one.offset + one.length <= other.offset for one, other in pairwise(parts))
+
+
+def test_a_fetch_holds_a_group_and_two_pieces_of_each_range(tmp_path: Path) -> None:
+    """What Python holds at most, which is the same each time, where the peak of a process is not."""
+    draw = random.Random(11)
+    body = draw.randbytes(200_000)
+    member = html_record("https://example.com/", body)
+    (tmp_path / "bucket").mkdir()
+    rows = []
+    for name in ("a.warc.gz", "b.warc.gz"):
+        with (tmp_path / "bucket" / name).open("wb") as out:
+            for _ in range(60):
+                place = {"warc_record_offset": out.tell(), "warc_record_length": len(member)}
+                known = {"url": "https://example.com/", "content_digest": sha1_base32(body), "warc_filename": name}
+                rows.append(known | place)
+                out.write(member)
+    captures = captures_table(rows, CRAWL)
+    with FaultServerProcess(tmp_path / "bucket") as server:
+        few = _held(server.url, captures.slice(0, 60), tmp_path / "few")
+        all_of_them = _held(server.url, captures, tmp_path / "all")
+    # a file is 12 MB, a request, and a group of its own
+    assert few < 5 * PIECE
+    assert all_of_them < few + PIECE
+
+
+def _held(url: str, captures: pa.Table, lake: Path) -> int:
+    wanted = PlacesFound()
+    wanted.add(captures)
+    order = Order(CRAWL, "c", options=RecordOptions(group=60, examiners=0))
+    with Transport(url, PlaceOptions(concurrency=1)) as transport, shelf_at(lake) as storage:
+        tracemalloc.start()
+        planned = Planned(captures.to_batches(), wanted.places())
+        result = fetch_records(planned, order, transport, storage, keep=lambda batch: None, scratch=lake)
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert result.outcomes == {"fetched": captures.num_rows}
+    assert result.requests == captures.num_rows // 60
+    return held
