@@ -1,4 +1,4 @@
-"""A request costs as much as 256 KiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+"""A request costs as much as half a MiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
 to request, their price, and the gate that refuses it."""
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Coalescing:
     """Records of one file are asked for together when at most ``gap`` unwanted bytes lie between them and the
     whole range stays within ``span`` bytes (a single record may be larger).
 
-    A request costs about as much as 256 KiB at the pace a polite client gets, and losing 8 MiB to a broken
-    connection still hurts little (benchmarks/bench_records.py measures both).
+    At the pace of a polite client, a request is 1.25 MB of a line of 100 Mbit/s. Two MiB of a range are in memory
+    however long it is, and a broken connection costs one record (``benchmarks/range_bounds.py``, docs/records.md).
     """
 
-    gap: int = 256 << 10
+    gap: int = 512 << 10
     span: int = 64 << 20
 
 
