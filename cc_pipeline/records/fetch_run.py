@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -18,13 +19,22 @@ from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, exam
 from cc_pipeline.records.outcomes import Outcomes, is_settled, outcome_of
 from cc_pipeline.records.patience import Patience
 from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, Turns, compared
-from cc_pipeline.records.range_plan import PlannedRange, RecordOptions, plan_ranges, usable
+from cc_pipeline.records.range_plan import (
+    SHORT_RANGE,
+    PlannedRange,
+    RecordOptions,
+    in_parts,
+    part_of,
+    plan_ranges,
+    usable,
+)
 from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.witness import find
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 P = ParamSpec("P")
@@ -168,7 +178,11 @@ class FetchRun:
             if not usable(key, offset, length):
                 detail = f"offset {offset}, length {length} of {key!r}"
                 self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
-        ranges = plan_ranges(self._captures, self.options.coalescing, self.outcomes.still_wanted())
+        bounds = self.options.coalescing
+        if self._places > 1:
+            # a range of one place is given in pieces; of several, nobody knows which gives it before all of it is there
+            bounds = replace(bounds, span=min(bounds.span, SHORT_RANGE))
+        ranges = plan_ranges(self._captures, bounds, self.outcomes.still_wanted())
         if ranges:
             self.asked = True
             self.patience.go_on(ranges)
@@ -187,6 +201,7 @@ class FetchRun:
                 self._pass(turns.elsewhere(), writer, pool, ahead)
             self._pass(turns.before_giving_up(), writer, pool, ahead)
             self._pass(turns.the_rest(), writer, pool, ahead)
+            self._pass(turns.in_parts(), writer, pool, ahead)
             # each of several places may have other bytes
             rounds = self.options.tries + self._places - 1
             for attempt in range(2, rounds + 1):
@@ -252,14 +267,19 @@ class FetchRun:
         for outcome in self._transport.read_many(map(self._request, asks)):
             ask = outcome.tag
             assert isinstance(ask, Ask)
-            self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
+            offset, length = outcome.offset, outcome.length if isinstance(outcome, RangeFault) else len(outcome.data)
+            assert offset is not None
+            assert length is not None
+            if offset + length == ask.planned.offset + ask.planned.length:
+                self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
+            ask = replace(ask, planned=part_of(ask.planned, offset, length, self._columns["warc_record_offset"]))
             if isinstance(outcome, RangeFault):
                 self._failed(outcome, ask)
             elif self._is_same_object(outcome, ask):
                 for row in ask.planned.rows:
                     if self.outcomes.is_good(row):
                         continue
-                    arrivals.append(self._examine(row, outcome, ask.planned, pool))
+                    arrivals.append(self._examine(row, outcome, pool))
                     if len(arrivals) >= ahead:
                         self._conclude(arrivals.popleft(), writer)
             while arrivals and arrivals[0].verdict.done():
@@ -275,7 +295,17 @@ class FetchRun:
         if self._places > 1:
             seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
             avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
-        return ByteRange(planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid)
+        return ByteRange(
+            planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid, self._ends(planned)
+        )
+
+    def _ends(self, planned: PlannedRange) -> tuple[int, ...]:
+        """Where a long range may be cut: behind each record that does not reach into the next."""
+        if planned.length <= PIECE or len(planned.rows) == 1:
+            return ()
+        columns = self._columns
+        parts = in_parts(planned, columns["warc_record_offset"], columns["warc_record_length"], 1)
+        return tuple(part.offset + part.length for part in parts)
 
     def _told(self) -> None:
         if self._progress is not None:
@@ -311,9 +341,9 @@ class FetchRun:
         )
         return False
 
-    def _examine(self, row: int, got: RangeBytes, planned: PlannedRange, pool: Executor) -> Arrival:
+    def _examine(self, row: int, got: RangeBytes, pool: Executor) -> Arrival:
         columns = self._columns
-        start = columns["warc_record_offset"][row] - planned.offset
+        start = columns["warc_record_offset"][row] - got.offset
         length = columns["warc_record_length"][row]
         data = got.data if len(got.data) == length else got.data[start : start + length]
         promise = self._promise(row)

@@ -11,7 +11,7 @@ from typing import Final
 from cc_pipeline.records.check import Examined
 from cc_pipeline.records.outcomes import Outcomes
 from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
-from cc_pipeline.records.range_plan import PlannedRange
+from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, in_parts
 from cc_pipeline.records.segments import Row
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault
 
@@ -248,6 +248,20 @@ class Turns:
                 yield Ask(planned, 1)
             else:
                 self.pending.unread.append((planned, fault))
+
+    def in_parts(self) -> Iterator[Ask]:
+        """Long ranges that one of their records may have failed are requested in parts, not record by record."""
+        columns = self.outcomes.columns
+        unread, self.pending.unread = self.pending.unread, []
+        for planned, fault in unread:
+            parts = [planned]
+            if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
+                parts = in_parts(planned, columns["warc_record_offset"], columns["warc_record_length"], SHORT_RANGE)
+            for part in parts:
+                if len(parts) > 1 and not self.is_over():
+                    yield Ask(part, 1)
+                else:
+                    self.pending.unread.append((part, fault))
 
     def one_by_one(self) -> Iterator[Ask]:
         """Records that failed in a shared range are requested alone, so that good neighbours do not fail with them."""

@@ -1,8 +1,9 @@
-"""A request costs as much as 256 KiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+"""A request costs as much as half a MiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
 to request, their price, and the gate that refuses it."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from cc_pipeline.records.witness import Search
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
+#: Bytes of a range that is asked for again after all of a longer one failed, or that several places may be asked for.
+SHORT_RANGE = 8 << 20
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 #: Captures that are priced at a time, in whole files where they fit.
@@ -30,12 +33,12 @@ class Coalescing:
     """Records of one file are asked for together when at most ``gap`` unwanted bytes lie between them and the
     whole range stays within ``span`` bytes (a single record may be larger).
 
-    A request costs about as much as 256 KiB at the pace a polite client gets, and losing 8 MiB to a broken
-    connection still hurts little (benchmarks/bench_records.py measures both).
+    At the pace of a polite client, a request is 1.25 MB of a line of 100 Mbit/s. Two MiB of a range are in memory
+    however long it is, and a broken connection costs one record (``benchmarks/range_bounds.py``, docs/records.md).
     """
 
-    gap: int = 256 << 10
-    span: int = 8 << 20
+    gap: int = 512 << 10
+    span: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,30 @@ def plan_ranges(
     if key is not None:
         ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
     return ranges
+
+
+def in_parts(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
+    """``planned`` in parts that end with the first record to reach ``size`` bytes, or that another overlaps; what lies
+    between two parts is in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
+    parts: list[PlannedRange] = []
+    start = stop = offsets[planned.rows[0]]
+    members: list[int] = []
+    for row in planned.rows:
+        offset = offsets[row]
+        if members and stop - start >= size and offset >= stop:
+            parts.append(PlannedRange(planned.key, start, stop - start, tuple(members)))
+            start, stop, members = offset, offset, []
+        members.append(row)
+        stop = max(stop, offset + lengths[row])
+    return [*parts, PlannedRange(planned.key, start, stop - start, tuple(members))]
+
+
+def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[int]) -> PlannedRange:
+    """``length`` bytes of a range from ``offset`` on, with the records that begin there."""
+    if length == planned.length:
+        return planned
+    first, last = (bisect_left(planned.rows, at, key=offsets.__getitem__) for at in (offset, offset + length))
+    return PlannedRange(planned.key, offset, length, planned.rows[first:last])
 
 
 def in_groups(captures: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:

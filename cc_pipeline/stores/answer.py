@@ -3,7 +3,7 @@ S3: a status, headers and a bounded body."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -67,12 +67,31 @@ class Answer:
     """One answer as it came. ``headers`` is looked up with lower-case names.
 
     ``body`` holds at most one byte more than was asked for (so that an overlong body shows), and at most
-    ``ERROR_BODY_BYTES`` when the status is not the one hoped for.
+    ``ERROR_BODY_BYTES`` when the status is not the one hoped for. ``handed_on`` are bytes that an ``Intake`` took
+    instead.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    handed_on: int = 0
+
+
+class Intake(Protocol):
+    """Takes a body while it arrives, so that nobody has to hold all of it. Called in the loop of the store alone."""
+
+    def begins(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Whether the body of the answer that begins like this is taken; if not, the answer has it."""
+
+    def take(self, data: bytes) -> None:
+        """The next bytes."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be read for now."""
+
+    def when_room(self, go_on: Callable[[], None]) -> None:
+        """Has ``go_on`` called once there is room again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +133,18 @@ class Store(Protocol):
     ``host`` is the host that requests go to (there is a budget per host). ``url`` gives a key's full address, fit to be
     shown and stored: what lets somebody in is only sent.
     ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
-    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault`` as well.
-    ``listing`` also gives the answer that refused the listing, or an answer of status 200.
+    no span is given; an ``intake`` may take the body of a span. ``put``, ``delete`` and ``listing`` are for places we
+    own and raise ``EnvironmentFault`` as well. ``listing`` also gives the answer that refused the listing, or an answer
+    of status 200.
     """
 
     host: str
 
     def url(self, key: str) -> str: ...
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer: ...
+    async def fetch(
+        self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None
+    ) -> Answer: ...
 
     async def head(self, key: str) -> Answer: ...
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohappyeyeballs import start_connection
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, NoAnswerKind, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, NoAnswer, NoAnswerKind, Timeouts
 from cc_pipeline.stores.opening import is_public
 
 #: Bytes of heads, chunk lengths and trailers that may come in a row without a byte of the body.
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self.transport: asyncio.WriteTransport | None = None
+        self.transport: asyncio.Transport | None = None
         self.waiter: asyncio.Future[Answer] | None = None
         self.active = 0.0
         self.deadline = 0.0
@@ -48,6 +48,8 @@ class Connection(asyncio.Protocol):
         self.heard = False
         self._hoped_for = 0
         self._bound = 0
+        self._intake: Intake | None = None
+        self._paused_at: float | None = None
         self._parser = HttpResponseParser(self)
         # old servers send both forms, and neither makes the length of an answer doubtful
         self._parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_spaces_after_chunk_size=True)
@@ -62,15 +64,19 @@ class Connection(asyncio.Protocol):
         self._overhead = 0
         self._complete = False
         self._until_close = False
+        self._takes: Intake | None = None
+        self._handed_on = 0
 
-    def ask(self, request: bytes, hoped_for: int, bound: int, deadline: float) -> asyncio.Future[Answer]:
+    def ask(
+        self, request: bytes, hoped_for: int, bound: int, deadline: float, intake: Intake | None = None
+    ) -> asyncio.Future[Answer]:
         """Sends a request; the answer's body is cut as ``HttpClient.ask`` says.
 
         ``deadline`` is when the pool gives the answer up, on the clock of ``time.monotonic``. The future raises
         ``NoAnswer``.
         """
         assert self.transport is not None
-        self._hoped_for, self._bound = hoped_for, bound
+        self._hoped_for, self._bound, self._intake = hoped_for, bound, intake
         self.heard = False
         self.active, self.deadline = time.monotonic(), deadline
         self.waiter = asyncio.get_running_loop().create_future()
@@ -78,7 +84,7 @@ class Connection(asyncio.Protocol):
         return self.waiter
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # create_connection makes transports that can write
+        self.transport = transport  # type: ignore[assignment]  # create_connection makes transports that read and write
 
     def data_received(self, data: bytes) -> None:
         if self.waiter is None:
@@ -100,6 +106,25 @@ class Connection(asyncio.Protocol):
             self._finish(trusted=self._complete and not broken)
         elif self._overhead > _MAX_OVERHEAD:
             self.fail("connection_reset", f"the answer's head is longer than {_MAX_OVERHEAD} bytes")
+        elif self._takes is not None and self._takes.is_full and self.transport is not None:
+            self._paused_at = self.active
+            self.transport.pause_reading()
+            self._takes.when_room(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._paused_at is None or self.waiter is None:
+            return
+        # the server is not to blame for time in which nothing was read
+        now = time.monotonic()
+        self.deadline += now - self._paused_at
+        self.active, self._paused_at = now, None
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read for now, because what came was not taken yet."""
+        return self._paused_at is not None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
@@ -110,7 +135,7 @@ class Connection(asyncio.Protocol):
             if self._until_close:
                 self._finish(trusted=False)
             else:
-                have = sum(map(len, self._parts)) + len(self._many or b"")
+                have = sum(map(len, self._parts)) + len(self._many or b"") + self._handed_on
                 self.fail("short_body", f"the connection closed after {have} bytes of the answer's body", have)
         else:
             self.fail("connection_reset", str(error) if error else "the connection closed without an answer")
@@ -143,12 +168,19 @@ class Connection(asyncio.Protocol):
         self._until_close = not coding.endswith("chunked") if coding else "content-length" not in headers
         # a byte more than was asked for, so that an overlong body shows
         self._wanted = (self._bound if status == self._hoped_for else ERROR_BODY_BYTES) + 1
+        if self._intake is not None and status == self._hoped_for and self._intake.begins(status, headers):
+            self._takes = self._intake
 
     def on_body(self, data: bytes) -> None:
         self._overhead = 0
         if self._wanted > 0:
-            self._parts.append(data if len(data) <= self._wanted else data[: self._wanted])
+            data = data if len(data) <= self._wanted else data[: self._wanted]
             self._wanted -= len(data)
+            if self._takes is not None:
+                self._takes.take(data)
+                self._handed_on += len(data)
+                return
+            self._parts.append(data)
             if len(self._parts) >= _MOST_PARTS:
                 if self._many is None:
                     self._many = bytearray()
@@ -169,7 +201,7 @@ class Connection(asyncio.Protocol):
     def _finish(self, *, trusted: bool) -> None:
         parts: list[bytes | bytearray] = [*([] if self._many is None else [self._many]), *self._parts]
         body = self._parts[0] if len(parts) == len(self._parts) == 1 else b"".join(parts)
-        answer = Answer(self._status, self._headers, body)
+        answer = Answer(self._status, self._headers, body, self._handed_on)
         waiter, self.waiter = self.waiter, None
         if not (trusted and self.reusable):
             self.close()
@@ -199,12 +231,12 @@ class ConnectionPool:
         self._watch: asyncio.TimerHandle | None = None
         self._resolved: tuple[float, list[Any]] | None = None
 
-    async def get(self, request: bytes, hoped_for: int, bound: int) -> Answer:
+    async def get(self, request: bytes, hoped_for: int, bound: int, intake: Intake | None = None) -> Answer:
         """The answer to ``request``, which is a whole GET. Raises ``NoAnswer``."""
         connection = self._idle_connection()
         if connection is not None:
             try:
-                return await self._on(connection, request, hoped_for, bound)
+                return await self._on(connection, request, hoped_for, bound, intake)
             except NoAnswer as error:
                 closed = error.kind == "connection_reset"  # and not a server that was silent, which has the request
                 if not closed or connection.heard or connection.fresh or connection.deadline <= time.monotonic():
@@ -215,16 +247,18 @@ class ConnectionPool:
                 self._resent_at = now
                 if self._resent >= _RESENT:
                     self._resent, self._alone_until = _RESENT - 1, now + _NOT_AGAIN_SECONDS
-        return await self._on(await self._connect(), request, hoped_for, bound)
+        return await self._on(await self._connect(), request, hoped_for, bound, intake)
 
-    async def _on(self, connection: Connection, request: bytes, hoped_for: int, bound: int) -> Answer:
+    async def _on(
+        self, connection: Connection, request: bytes, hoped_for: int, bound: int, intake: Intake | None
+    ) -> Answer:
         limits = self._timeouts
         deadline = time.monotonic() + limits.total + bound / limits.slowest
         self._busy.add(connection)
         if self._watch is None:
             self._watch_later()
         try:
-            return await connection.ask(request, hoped_for, bound, deadline)
+            return await connection.ask(request, hoped_for, bound, deadline, intake)
         except asyncio.CancelledError:
             connection.fail("connection_reset", "nobody waits for the answer any more")
             raise
@@ -281,6 +315,8 @@ class ConnectionPool:
         self._watch = None
         now = time.monotonic()
         for connection in tuple(self._busy):
+            if connection.is_paused:
+                continue
             if now - connection.active > self._timeouts.silence:
                 connection.fail("timeout", f"nothing came for {self._timeouts.silence:g} s")
             elif now > connection.deadline:

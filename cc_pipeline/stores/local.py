@@ -12,7 +12,7 @@ from typing import Final
 
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import Answer, Listed, Span
+from cc_pipeline.stores.answer import Answer, Intake, Listed, Span
 
 _STATUS_OF_ERRNO: Final = {
     errno.ENOENT: 404,
@@ -85,7 +85,7 @@ class LocalStore:
             return Answer(404, {}, b"not a regular file")
         return Answer(200, {"content-length": str(found.st_size), "etag": _etag(found)}, b"")
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         return self.fetch_now(key, span, limit)
 
     async def head(self, key: str) -> Answer:

@@ -34,6 +34,7 @@ from botocore.parsers import ResponseParserError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import (
     Answer,
+    Intake,
     Listed,
     NoAnswer,
     NoAnswerKind,
@@ -252,12 +253,12 @@ class S3Store:
             raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
         return dict(request.headers.items())
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         url = self.url(key)
         headers = await self._signed("GET", url, {} if span is None else {"Range": span.header})
         if span is None:
             return await self._client.get(url, headers, hoped_for=_OK, bound=limit)
-        return await self._client.get(url, headers, hoped_for=_PARTIAL, bound=span.length)
+        return await self._client.get(url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
         url = self.url(key)

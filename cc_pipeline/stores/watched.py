@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store
+from cc_pipeline.stores.answer import Answer, Intake, Listed, NoAnswer, Span, Store
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One request to a store and its answer. ``asked`` is the ``Range`` header, if there was one; ``status`` is 0 and
-    ``trouble`` a kind of ``NoAnswer`` where no answer came. ``bytes`` were kept of the body, after ``seconds``."""
+    ``trouble`` a kind of ``NoAnswer`` where no answer came. ``bytes`` came of the body, after ``seconds``."""
 
     method: str
     host: str
@@ -47,9 +47,9 @@ class WatchedStore:
     def url(self, key: str) -> str:
         return self._store.url(key)
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         asked = None if span is None else span.header
-        return await self._watched("GET", key, asked, lambda: self._store.fetch(key, span, limit))
+        return await self._watched("GET", key, asked, lambda: self._store.fetch(key, span, limit, intake))
 
     async def head(self, key: str) -> Answer:
         return await self._watched("HEAD", key, None, lambda: self._store.head(key))
@@ -64,7 +64,8 @@ class WatchedStore:
             self._watch.saw(Seen(method, self.host, key, asked, 0, {}, error.received, took, error.kind))
             raise
         took = time.perf_counter() - begun
-        self._watch.saw(Seen(method, self.host, key, asked, answer.status, answer.headers, len(answer.body), took))
+        size = len(answer.body) + answer.handed_on
+        self._watch.saw(Seen(method, self.host, key, asked, answer.status, answer.headers, size, took))
         return answer
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:

@@ -15,7 +15,7 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.connections import ConnectionPool
 from cc_pipeline.stores.opening import is_public
 
@@ -60,19 +60,22 @@ class HttpClient:
             )
         return self._session
 
-    async def get(self, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int) -> Answer:
-        """One GET of an escaped address, cut and refused as ``ask`` says."""
+    async def get(
+        self, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int, intake: Intake | None = None
+    ) -> Answer:
+        """One GET of an escaped address, cut and refused as ``ask`` says. An ``intake`` may take the body of a
+        ``hoped_for`` answer, and is given up to ``bound + 1`` bytes."""
         end = url.find("/", url.index("://") + 3)
         origin, path = url[:end], url[end:]
         if self.proxy is not None or "@" in origin:
-            return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound)
+            return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound, intake=intake)
         known = self._pools.get(origin)
         if known is None:
             known = self._pools[origin] = self._new_pool(origin)
         pool, common = known
         own = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path.encode("ascii"), common, own.encode("latin-1"))
-        return await pool.get(request, hoped_for, bound)
+        return await pool.get(request, hoped_for, bound, intake)
 
     def _new_pool(self, origin: str) -> tuple[ConnectionPool, bytes]:
         parts = urlsplit(origin)
@@ -83,7 +86,16 @@ class HttpClient:
         pool = ConnectionPool(parts.hostname or "", port, tls, self.timeouts, public_only=self._public_only)
         return pool, common.encode()
 
-    async def ask(self, method: str, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int) -> Answer:
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        hoped_for: int,
+        bound: int,
+        intake: Intake | None = None,
+    ) -> Answer:
         """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
         to 4 KiB.
 
@@ -92,7 +104,7 @@ class HttpClient:
         try:
             # a deadline for the whole answer costs one timer handle
             async with asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest):
-                return await self._ask(method, url, headers, hoped_for, bound)
+                return await self._ask(method, url, headers, hoped_for, bound, intake)
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
@@ -102,11 +114,15 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer("connection_reset", f"{type(error).__name__}: {error}".rstrip(": ")) from error
 
-    async def _ask(self, method: str, url: str, headers: Mapping[str, str], hoped_for: int, bound: int) -> Answer:
+    async def _ask(
+        self, method: str, url: str, headers: Mapping[str, str], hoped_for: int, bound: int, intake: Intake | None
+    ) -> Answer:
         async with self._open().request(
             method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy
         ) as response:
             most = bound if response.status == hoped_for else ERROR_BODY_BYTES
+            if intake is not None and response.status == hoped_for and intake.begins(response.status, response.headers):
+                return Answer(response.status, response.headers, b"", await _handed_on(response, most + 1, intake))
             declared = response.content_length
             if declared is not None and declared <= most:
                 body = await response.read()
@@ -149,6 +165,20 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(parts)
 
 
+async def _handed_on(response: aiohttp.ClientResponse, most: int, intake: Intake) -> int:
+    have = 0
+    while have < most and (block := await response.content.read(min(most - have, 1 << 16))):
+        have += len(block)
+        intake.take(block)
+        if intake.is_full:
+            room = asyncio.Event()
+            intake.when_room(room.set)
+            await room.wait()
+    if not response.content.at_eof():
+        response.close()
+    return have
+
+
 def as_sent(address: str) -> str:
     """``address`` as it is sent: escaped, with its host in ASCII.
 
@@ -182,12 +212,12 @@ class HttpStore:
         here, there = urlsplit(self._base), urlsplit(address)
         return self._headers if (here.scheme, here.netloc) == (there.scheme, there.netloc.lower()) else {}
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         asked = self.url(key) + self._access.suffix
         if span is None:
             return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit)
         headers = {**self._headers, "Range": span.header}
-        return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length)
+        return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
         asked = self.url(key) + self._access.suffix

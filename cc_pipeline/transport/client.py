@@ -21,9 +21,10 @@ from cc_pipeline.transport.faults import (
     judge_whole,
     range_fault,
 )
-from cc_pipeline.transport.loop import LoopThread, Stream
+from cc_pipeline.transport.loop import LoopThread, Part, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.pieces import PIECE, Pieces
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
@@ -187,22 +188,25 @@ class Transport:
     ) -> Iterator[RangeBytes | RangeFault]:
         """Each request's bytes or fault, as they complete and in no order. Faults are yielded, not raised.
 
+        A long request with ``ends`` is given in pieces, in order, and a fault then is of what is left of it: together
+        they are what was asked for. It takes little memory, however long it is.
+
         ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the
         memory bound allow. Leaving the iterator early cancels what is under way.
         """
         if self._local is not None:
-            return map(self._read_local, requests)
+            return (self._read_local(part) for asked in requests for part in _parts(asked))
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._range,
-            lambda asked: asked.length,
+            lambda asked: min(asked.length, 2 * PIECE) if self._in_pieces(asked) else asked.length,
             max(1, concurrency or self._concurrency),
             self._memory_bound,
         )
         return stream.run(requests)
 
     def _value(self, asked: ByteRange) -> RangeBytes:
-        outcome = self._read_local(asked) if self._local is not None else self._thread.run(self._range(asked))
+        outcome = self._read_local(asked) if self._local is not None else self._thread.run(self._alone(asked))
         if isinstance(outcome, RangeFault):
             raise outcome
         return outcome
@@ -222,7 +226,24 @@ class Transport:
         if isinstance(found, Finding):
             self.stats.faults[found.kind.value] += 1
 
-    async def _range(self, asked: ByteRange) -> RangeBytes | RangeFault:
+    def _in_pieces(self, asked: ByteRange) -> bool:
+        return self._mirrored is None and bool(asked.ends) and asked.length > PIECE
+
+    async def _range(self, asked: ByteRange, part: Part[RangeBytes | RangeFault]) -> RangeBytes | RangeFault:
+        if not self._in_pieces(asked):
+            return await self._alone(asked)
+        place = self._place
+
+        def give(offset: int, data: bytes, found: Verified) -> None:
+            etag = found.etag if place.alone else place.etag(found)
+            part(RangeBytes(asked.key, offset, data, found.total, etag, 1, asked.tag, place.source), pieces.taken)
+
+        pieces = Pieces(asked, asked.etag and place.expected(asked.etag), give)
+        found, answer, attempts = await place.in_pieces(asked, asked.tries, pieces)
+        left = pieces.span
+        return _outcome(replace(asked, offset=left.offset, length=left.length), found, answer, attempts, place)
+
+    async def _alone(self, asked: ByteRange) -> RangeBytes | RangeFault:
         if self._mirrored is None:
             found, answer, attempts = await self._place.range(asked, asked.tries)
             return _outcome(asked, found, answer, attempts, self._place)
@@ -241,6 +262,17 @@ class Transport:
 
     async def _close(self) -> None:
         await (self._place if self._mirrored is None else self._mirrored).close()
+
+
+def _parts(asked: ByteRange) -> Iterator[ByteRange]:
+    """The pieces of a range, as a folder gives them."""
+    start, end = asked.offset, 0 if asked.offset is None else asked.offset + asked.length
+    if start is not None and asked.length > PIECE:
+        for stop in asked.ends:
+            if stop - start >= PIECE and stop < end:
+                yield replace(asked, offset=start, length=stop - start)
+                start = stop
+    yield asked if start == asked.offset or start is None else replace(asked, offset=start, length=end - start)
 
 
 def _outcome(

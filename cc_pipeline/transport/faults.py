@@ -240,6 +240,19 @@ def judge_range(
                 FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
             )
         return judge_status(status, headers, body)
+    found = promised(span, status, headers, etag, length)
+    if isinstance(found, Finding):
+        return found
+    expected = span.length if span.offset is not None or found.total is None else found.total - found.offset
+    return judge_length(expected, body) or found
+
+
+def promised(
+    span: Span, status: int, headers: Mapping[str, str], etag: str | None = None, length: int | None = None
+) -> Verified | Finding:
+    """The same of an answer whose body is still to come: what its head promises."""
+    if status != 206:
+        return judge_status(status, headers, b"")
     stated = headers.get("content-range", "")
     match = _CONTENT_RANGE.match(stated)
     if match is None:
@@ -264,7 +277,7 @@ def judge_range(
     found = etag_in(headers)
     if etag is not None and found is not None and not is_one_of(found, etag):
         return Finding(FaultKind.CHANGED_OBJECT, f"ETag {found[:80]} where {etag[:80]} was expected")
-    return judge_length(stop - start, body) or Verified(start, total if is_told else length, found)
+    return Verified(start, total if is_told else length, found)
 
 
 def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
@@ -288,7 +301,7 @@ def judge_head(answer: Answer) -> Verified | Finding:
     return judge_status(answer.status, answer.headers, answer.body)
 
 
-def judge_length(expected: int, body: bytes) -> Finding | None:
+def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
     """Whether a body has the length its headers promise."""
     have = len(body)
     if have == expected:

@@ -274,6 +274,8 @@ class PostgresLedger:
     def holders(self) -> int:
         """How many processes have a claim now, to any source."""
         with self._statements() as ask:
+            if ask("select to_regclass('cc_pipeline_claims')") == [(None,)]:
+                return 0
             return int(ask(f"select count(*) from cc_pipeline_claims where expires > {_NOW}")[0][0])
 
     def last_used(self) -> float | None:

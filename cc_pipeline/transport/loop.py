@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -87,8 +88,24 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Of a part, whose request goes on: what is told when it was taken."""
+
+    tell: Callable[[], None]
+
+
+#: What a request cost that has ended; its result, or what it raised.
+_Done = tuple[int | _Taken, Out | None, BaseException | None]
+
+
+#: Gives a part of a result before the rest is there, and what is called in the loop once the caller has taken it.
+Part = Callable[[Out, Callable[[], None]], None]
+
+
 class Stream(Generic[In, Out]):
-    """``work`` runs in ``loop`` for each request; results come back in the order they are ready.
+    """``work`` runs in ``loop`` for each request; results come back in the order they are ready, and parts of one
+    before it.
 
     ``cost`` gives how many bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or whose
     results wait to be taken (one request may always run). The caller's thread draws requests, no earlier than needed.
@@ -97,7 +114,7 @@ class Stream(Generic[In, Out]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        work: Callable[[In], Awaitable[Out]],
+        work: Callable[[In, Part[Out]], Awaitable[Out]],
         cost: Callable[[In], int],
         window: int,
         memory_bound: int,
@@ -107,13 +124,13 @@ class Stream(Generic[In, Out]):
         self._cost = cost
         self._window = window
         self._memory_bound = memory_bound
-        self._done: queue.SimpleQueue[tuple[int, Out | None, BaseException | None]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[_Done[Out]] = queue.SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, requests: Iterable[In]) -> Iterator[Out]:
         """Raises what ``work`` raises; leaving early cancels what is under way."""
         source = iter(requests)
-        ready: deque[tuple[int, Out | None, BaseException | None]] = deque()
+        ready: deque[_Done[Out]] = deque()
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
         waiting = held = 0
@@ -139,13 +156,16 @@ class Stream(Generic[In, Out]):
                         ready.append(self._done.get_nowait())
                     except queue.Empty:
                         break
-                waiting -= len(ready)
+                waiting -= sum(not isinstance(cost, _Taken) for cost, _, _ in ready)
                 while ready:
-                    cost, result, error = ready.popleft()
+                    ended, result, error = ready.popleft()
                     if error is not None:
                         raise error
                     yield result  # type: ignore[misc]  # a result is there whenever there is no error
-                    held -= cost
+                    if not isinstance(ended, _Taken):
+                        held -= ended
+                    elif not self._loop.is_closed():
+                        self._loop.call_soon_threadsafe(ended.tell)
         finally:
             # a loop that was closed meanwhile, before this was collected, has ended its tasks itself
             if (waiting or self._tasks) and not self._loop.is_closed():
@@ -163,8 +183,12 @@ class Stream(Generic[In, Out]):
 
     async def _one(self, request: In) -> None:
         cost = self._cost(request)
+
+        def part(result: Out, taken: Callable[[], None]) -> None:
+            self._done.put((_Taken(taken), result, None))
+
         try:
-            result = await self._work(request)
+            result = await self._work(request, part)
         except BaseException as error:
             self._done.put((cost, None, error))
             if not isinstance(error, Exception):

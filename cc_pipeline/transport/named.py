@@ -125,4 +125,4 @@ class NamedPlaces:
 
 def _named(fault: RangeFault, asked: ByteRange) -> RangeFault:
     """A fault of a place, as one of the name that was asked for."""
-    return range_fault(fault.kind, asked.key, asked.offset, asked.length, fault.detail, fault.attempts, tag=asked.tag)
+    return range_fault(fault.kind, asked.key, fault.offset, fault.length, fault.detail, fault.attempts, tag=asked.tag)

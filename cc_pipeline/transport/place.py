@@ -22,6 +22,7 @@ from cc_pipeline.stores.watched import Watch, WatchedStore
 from cc_pipeline.transport.budget import Budget, open_file
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
+    PERMANENT_KINDS,
     FaultKind,
     Finding,
     Verified,
@@ -36,6 +37,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.leases import Leases, PostgresLedger
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
@@ -43,7 +45,7 @@ from cc_pipeline.transport.retrying import Asker, Follow, Judge
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient
-    from cc_pipeline.transport.redirects import Follower
+    from cc_pipeline.transport.redirects import Followed, Follower
 
 
 #: A verdict, the answer it is about, and how many requests it took.
@@ -227,6 +229,32 @@ class Place:
         if asked.offset is None and self.local is None:
             return await self._suffixes.read(partial(self._range, asked, tries), partial(self._by_size, asked, tries))
         return await self._range(asked, tries)
+
+    async def in_pieces(self, asked: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
+        """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count."""
+        asker, follower = self._ready(), self._follower
+
+        async def fetch() -> Answer:
+            pieces.start()
+            return await self.store.fetch(asked.key, pieces.span, intake=pieces)
+
+        async def follow(answer: Answer, gate: Gate) -> Followed:
+            assert follower is not None
+            span = pieces.span
+            wanted = {"Range": span.header}
+            return await follower.follow(
+                "GET", asked.key, answer, gate, wanted, _PARTIAL, span.length, pieces.judged, pieces
+            )
+
+        while True:
+            found, answer, sent = await asker.ask(
+                asked.key, fetch, pieces.judged, tries, None if follower is None else follow
+            )
+            if isinstance(found, Verified):
+                return found, replace(answer, body=pieces.rest(answer)), sent
+            pieces.start()
+            if found.final or found.kind in PERMANENT_KINDS or not pieces.went_on():
+                return found, answer, sent
 
     async def _range(self, asked: ByteRange, tries: int | None) -> Asked:
         span = Span(asked.offset, asked.length)

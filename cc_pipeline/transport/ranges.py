@@ -53,7 +53,8 @@ class ByteRange:
     ``total`` how many bytes it must have;
     ``tag`` is handed back untouched with the bytes or the fault. ``tries`` lowers the number of attempts at one place
     (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
-    has the bytes.
+    has the bytes. ``ends`` are offsets, in order, where records of an explicit range end: a long one is given in pieces
+    that end there (``pieces.py``), by a transport of one place.
     """
 
     key: str
@@ -64,6 +65,7 @@ class ByteRange:
     tries: int | None = None
     total: int | None = None
     avoid: frozenset[str] = frozenset()
+    ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

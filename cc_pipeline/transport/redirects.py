@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from cc_pipeline.addresses import host_of, scheme_of, shown
-from cc_pipeline.stores.answer import Answer, NoAnswer
+from cc_pipeline.stores.answer import Answer, Intake, NoAnswer
 from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
@@ -134,9 +134,11 @@ class Follower:
         hoped_for: int,
         bound: int,
         judge: Callable[[Answer], Verified | Finding],
+        intake: Intake | None = None,
     ) -> Followed:
         """``answer`` is the redirect that ``gate``'s host gave for ``key``; ``asked`` are the headers that say what of
-        the object is wanted. The last answer is cut as ``HttpClient.ask`` says, and judged."""
+        the object is wanted. The last answer is cut as ``HttpClient.ask`` says, its body goes where ``HttpClient.get``
+        says, and it is judged."""
         address = self._store.url(key)
         size: int | None = None
         sent = 0.0
@@ -164,7 +166,7 @@ class Follower:
             try:
                 await gate.enter()
                 sent = time.time()
-                answer = await self._send(gate, method, address, headers, hoped_for, bound)
+                answer = await self._send(gate, method, address, headers, hoped_for, bound, intake)
             except GateClosed as closed:
                 return Followed(closed_finding(closed), answer, None)
             except NoAnswer as error:
@@ -180,13 +182,20 @@ class Follower:
         return Followed(found, answer, gate, sent)
 
     async def _send(
-        self, gate: Gate, method: str, address: str, headers: Mapping[str, str], hoped_for: int, bound: int
+        self,
+        gate: Gate,
+        method: str,
+        address: str,
+        headers: Mapping[str, str],
+        hoped_for: int,
+        bound: int,
+        intake: Intake | None,
     ) -> Answer:
         self._stats.requests += 1
         try:
             client = self._client_for(address)
             if method == "GET":
-                return await client.get(address, headers, hoped_for=hoped_for, bound=bound)
+                return await client.get(address, headers, hoped_for=hoped_for, bound=bound, intake=intake)
             return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound)
         finally:
             gate.leave()

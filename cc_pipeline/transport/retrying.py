@@ -84,7 +84,7 @@ class Asker:
                 if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
                     led = await follow(answer, self.gate)
                     found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
-                stats.bytes += len(answer.body)
+                stats.bytes += len(answer.body) + answer.handed_on
                 if isinstance(found, Verified):
                     self._tell(gate, found, sent, key)
                     return found, answer, attempt

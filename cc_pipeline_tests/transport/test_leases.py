@@ -7,7 +7,7 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -328,6 +328,9 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     looks = PostgresLedger(makes=False)
     assert looks.last_used() is None
     assert [finding.level for finding in budget_findings(asked)] == ["ok"]
+    leased = next(iter(budget_findings(replace(asked, leases=True))))
+    assert (leased.level, "; 0 processes fetch now" in leased.text) == ("ok", True)
+    assert looks.last_used() is None, "who looks makes no tables"
     one, other = (Leases("a", SourceLimits(10.0, 8), PostgresLedger()) for _ in range(2))
     other.ledger.now()
     ahead, spacing, count = one.slots(100, 10.0, 0.0)

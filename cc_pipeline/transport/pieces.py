@@ -1,0 +1,111 @@
+"""A long range is worked on while it arrives: whole records leave it as pieces, and where a connection breaks only what
+had not left is asked for again."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from cc_pipeline.stores.answer import Answer, Span
+from cc_pipeline.transport.faults import Finding, Verified, judge_length, judge_range, promised
+from cc_pipeline.transport.ranges import ByteRange
+
+#: Bytes of a piece, at least: it ends with the record that reaches them. A range keeps two in memory, one that nobody
+#: took yet and one that arrives.
+PIECE: Final = 2 << 20
+
+
+class Pieces:
+    """Cuts the bytes of ``asked`` where its records end. An ``Intake`` of one answer after the other, each of which
+    goes on where the pieces of those before end.
+
+    ``give`` gets each piece but the last, which is what is left when the range is complete: the offset, the bytes, and
+    what was said of the object. Whoever takes it calls :meth:`taken`. Belongs to one event loop.
+    """
+
+    def __init__(self, asked: ByteRange, etag: str | None, give: Callable[[int, bytes, Verified], None]) -> None:
+        assert asked.offset is not None
+        self._ends, self._etag, self._total, self._give = asked.ends, etag, asked.total, give
+        self._next, self._end = asked.offset, asked.offset + asked.length
+        self._seen = self._next
+        self._answer: Verified | None = None
+        self._came = bytearray()
+        self._out = 0
+        self._go_on: Callable[[], None] | None = None
+
+    @property
+    def span(self) -> Span:
+        """What is still to come."""
+        return Span(self._next, self._end - self._next)
+
+    def start(self) -> None:
+        """Another answer is asked for, or none any more: the whole records of the one before are kept."""
+        if self._answer is not None:
+            self._leave(self._next + len(self._came))
+        self._came.clear()
+        self._answer = self._go_on = None
+
+    def went_on(self) -> bool:
+        """Whether pieces came since this was asked last."""
+        before, self._seen = self._seen, self._next
+        return self._next > before
+
+    def begins(self, status: int, headers: Mapping[str, str]) -> bool:
+        found = promised(self.span, status, headers, self._etag, self._total)
+        length = headers.get("content-length", "")
+        if isinstance(found, Verified) and (not length.isdecimal() or int(length) == self.span.length):
+            self._answer = found
+        return self._answer is not None
+
+    def take(self, data: bytes) -> None:
+        self._came += data
+        self._cut()
+
+    @property
+    def is_full(self) -> bool:
+        return self._out > 0 and len(self._came) >= PIECE
+
+    def when_room(self, go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+
+    def taken(self) -> None:
+        """Nobody holds a piece any more."""
+        self._out -= 1
+        self._cut()
+        if self._go_on is not None and not self.is_full:
+            go_on, self._go_on = self._go_on, None
+            go_on()
+
+    def judged(self, answer: Answer) -> Verified | Finding:
+        """Whether an answer is the rest of the range; :meth:`rest` has its bytes then."""
+        if self._answer is None:
+            return judge_range(self.span, answer.status, answer.headers, answer.body, self._etag, self._total)
+        if wrong := judge_length(self.span.length, self._came):
+            if len(self._came) > self.span.length:
+                # nobody knows which of them are too many
+                self._came.clear()
+            return wrong
+        return Verified(self._next, self._answer.total, self._answer.etag)
+
+    def rest(self, answer: Answer) -> bytes:
+        """The last bytes, when the range is complete."""
+        return answer.body if self._answer is None else bytes(self._came)
+
+    def _cut(self) -> None:
+        if self._answer is not None and not self._out and len(self._came) >= PIECE:
+            # what reaches the end waits for the verdict on all of it
+            self._leave(min(self._next + len(self._came), self._end - 1))
+
+    def _leave(self, at: int) -> None:
+        """Gives the records that end at ``at`` or before."""
+        number = bisect_right(self._ends, at)
+        end = self._ends[number - 1] if number else self._next
+        if end > self._next:
+            assert self._answer is not None
+            offset, size = self._next, end - self._next
+            data = bytes(memoryview(self._came)[:size])
+            del self._came[:size]
+            self._next = end
+            self._out += 1
+            self._give(offset, data, self._answer)

@@ -1,0 +1,169 @@
+"""A long range leaves in whole records while it arrives, and goes on where it broke."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate, cycle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.stores.answer import Answer
+from cc_pipeline.transport import pieces as of_pieces
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
+from cc_pipeline.transport.pieces import PIECE, Pieces
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+
+FIRST = 100
+
+
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=60),
+    st.lists(st.integers(20, 700), min_size=1, max_size=60),
+    st.lists(st.integers(0, 40), max_size=6),
+    st.integers(0, 1_000),
+)
+def test_pieces_are_the_range_cut_where_records_end(
+    records: list[int], chunks: list[int], breaks: list[int], seed: int
+) -> None:
+    draw = random.Random(seed)
+    data = draw.randbytes(FIRST + sum(records))
+    ends = tuple(accumulate(records, initial=FIRST))[1:]
+    got: list[tuple[int, bytes]] = []
+    waiting = 0
+
+    def give(offset: int, body: bytes, found: Verified) -> None:
+        nonlocal waiting
+        assert (found.total, found.etag) == (len(data), '"e"')
+        got.append((offset, body))
+        waiting += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_pieces, "PIECE", 500)
+        pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
+        for number in range(len(breaks) + 1):
+            pieces.start()
+            start = pieces.span.offset
+            assert start is not None
+            assert start == FIRST or start in ends
+            last = len(data) - 1
+            head = {"content-range": f"bytes {start}-{last}/{len(data)}", "etag": '"e"'}
+            assert pieces.begins(206, head)
+            at = start
+            stops_after = breaks[number] if number < len(breaks) else None
+            for count, chunk in enumerate(cycle(chunks)):
+                if at == len(data) or count == stops_after:
+                    break
+                if pieces.is_full or draw.random() < 0.5:
+                    while waiting:
+                        waiting -= 1
+                        pieces.taken()
+                assert not pieces.is_full
+                pieces.take(data[at : at + chunk])
+                at = min(len(data), at + chunk)
+                # what arrives, and what nobody took: two pieces, with the record and the chunk that go beyond
+                assert len(pieces._came) <= 500 + 300 + 700
+            found = pieces.judged(Answer(206, head, b"", at - start))
+            if isinstance(found, Verified):
+                got.append((found.offset, pieces.rest(Answer(206, head, b""))))
+                break
+            assert found.kind in (FaultKind.SHORT_BODY, FaultKind.EMPTY_BODY)
+        assert isinstance(found, Verified)
+    assert b"".join(body for _, body in got) == data[FIRST:]
+    assert [offset for offset, _ in got] == list(accumulate((len(body) for _, body in got), initial=FIRST))[:-1]
+    assert all(offset + len(body) in ends for offset, body in got)
+
+
+def test_an_answer_that_is_something_else_gives_no_piece() -> None:
+    pieces = Pieces(ByteRange("k", 0, 10, ends=(5, 10)), None, lambda *_: pytest.fail("a piece"))
+    for status, head in (
+        (200, {}),
+        (206, {"content-range": "bytes 1-10/20"}),
+        (206, {"content-range": "bytes 0-9/20", "content-length": "12"}),
+        (206, {"content-range": "bytes 0-9/*x"}),
+    ):
+        pieces.start()
+        assert not pieces.begins(status, head)
+        assert isinstance(pieces.judged(Answer(status, head, b"")), Finding)
+
+
+RECORD = 60_000
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bucket")
+    (folder / "f").write_bytes(random.Random(1).randbytes(RECORD * COUNT + 7))
+    return folder
+
+
+ASKED = ByteRange("f", 7, RECORD * COUNT, ends=tuple(7 + RECORD * n for n in range(1, COUNT + 1)))
+
+
+def read(source: str, asked: ByteRange = ASKED) -> tuple[list[RangeBytes | RangeFault], Transport]:
+    retry = RetryPolicy(base=0.001, longest=0.002)
+    with Transport(source, PlaceOptions(retry=retry, rate=1e6, concurrency=4)) as transport:
+        return list(transport.read_many([asked])), transport
+
+
+def whole(folder: Path, got: list[RangeBytes | RangeFault]) -> bool:
+    assert all(isinstance(one, RangeBytes) for one in got)
+    assert all(one.offset in (7, *ASKED.ends) for one in got)
+    data = b"".join(one.data for one in got if isinstance(one, RangeBytes))
+    return data == (folder / "f").read_bytes()[7:]
+
+
+@pytest.mark.parametrize("over", ["http", "proxy", "folder"])
+def test_it_comes_in_pieces_over_every_way(folder: Path, over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultServer(folder) as server:
+        if over == "proxy":
+            # what goes over aiohttp instead of our own connections
+            monkeypatch.setattr("cc_pipeline.stores.web.HttpClient.get", _by_session)
+        got, transport = read(str(folder) if over == "folder" else server.url)
+        assert whole(folder, got)
+        assert max(len(one.data) for one in got if isinstance(one, RangeBytes)) < 2 * PIECE
+        assert len(got) >= 4
+        assert transport.stats.bytes == ASKED.length
+        assert len(server.hits) == (0 if over == "folder" else 1)
+
+
+async def _by_session(self, url, headers, **how):  # type: ignore[no-untyped-def]
+    return await self.ask("GET", url, headers, **how)
+
+
+@pytest.mark.parametrize("kind", ["cut", "reset", "short", "503", "long", "empty"])
+def test_what_breaks_goes_on_behind_the_last_whole_record(folder: Path, kind: str) -> None:
+    # each range breaks once, in its middle where it is a connection: more often than a range is tried
+    breaks = kind in ("cut", "reset")
+    with FaultServer(folder, rules=[Rule(kind, times=1 if breaks else 2, by_key=not breaks, retry_after=0)]) as server:
+        got, _ = read(server.url)
+        assert whole(folder, got)
+        starts = [int((hit.range or "").removeprefix("bytes=").partition("-")[0]) for hit in server.hits]
+    assert starts == sorted(starts)
+    if breaks:
+        # of a reset connection, what had not been read yet is lost
+        assert len(starts) > RetryPolicy().attempts
+        assert sum(hit.body_bytes for hit in server.hits) < 2.5 * ASKED.length
+
+
+def test_a_fault_is_of_what_is_left(folder: Path) -> None:
+    # the first answer breaks in its middle, and nothing comes of the rest
+    first = f"bytes=7-{6 + ASKED.length}"
+    rules = [Rule("cut", ranges=(first,)), Rule("500", times=None, ranges=("*",))]
+    with FaultServer(folder, rules=rules) as server:
+        got, _ = read(server.url)
+    *came, fault = got
+    assert isinstance(fault, RangeFault)
+    data = b"".join(one.data for one in came if isinstance(one, RangeBytes))
+    assert RECORD * COUNT // 3 < len(data) <= RECORD * COUNT // 2
+    assert len(data) % RECORD == 0
+    assert (fault.kind, fault.offset, fault.length) == (FaultKind.SERVER_ERROR, 7 + len(data), ASKED.length - len(data))
+    # nor is anything else on the way when the caller leaves early
+    with FaultServer(folder) as server, Transport(server.url) as transport:
+        assert next(iter(transport.read_many([ASKED, ASKED]))).offset == 7
