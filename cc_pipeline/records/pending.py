@@ -138,7 +138,7 @@ class Turns:
 
     def alone(self, row: int) -> PlannedRange:
         """The range of one record."""
-        return PlannedRange(*self.name(row), self.outcomes.columns["warc_record_length"][row], (row,))
+        return PlannedRange(*self.name(row), self.outcomes.length(row), (row,))
 
     def name(self, row: int) -> tuple[str, int]:
         """File and offset of a record."""

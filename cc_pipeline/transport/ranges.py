@@ -53,7 +53,7 @@ class ByteRange:
     ``total`` how many bytes it must have;
     ``tag`` is handed back untouched with the bytes or the fault. ``tries`` lowers the number of attempts at one place
     (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
-    has the bytes.
+    has the bytes. ``or_less``: an object that ends before the range does gives what there is of it.
     """
 
     key: str
@@ -64,6 +64,7 @@ class ByteRange:
     tries: int | None = None
     total: int | None = None
     avoid: frozenset[str] = frozenset()
+    or_less: bool = False
 
 
 @dataclass(frozen=True, slots=True)
