@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)
 #: The kind of a target that is captures which somebody named one by one: no URL says whether it is one of them.
-COLLECTION: Final = "captures"
+GIVEN_KIND: Final = "captures"
 
 
 def exact_range(key: str) -> KeyRange:
@@ -38,7 +38,7 @@ def exact_range(key: str) -> KeyRange:
 
 def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
     value, place = target.value, target.place
-    if target.kind == COLLECTION:
+    if target.kind == GIVEN_KIND:
         return (KeyRange(b"", None),)
     if target.kind == "set":
         return merge_ranges(key_range for member in target.members for key_range in member.ranges)
@@ -133,7 +133,7 @@ _SENTENCES = {
     "tld": "all hosts under the top-level domain .{value}",
     "suffix": "{value} and all hosts under it",
     "rev": "all URLs whose reversed host and path start with {value}",
-    COLLECTION: "the captures that were added as {value}",
+    GIVEN_KIND: "the captures that were added as {value}",
 }
 
 
@@ -214,7 +214,7 @@ class Target:
 
     @property
     def version(self) -> str:
-        """``version_of`` what is written out; a set's slug stays when its members change. That of a collection is in
+        """``version_of`` what is written out; a set's slug stays when its members change. That of given captures is in
         the lake, with its captures (``lake/target_definitions.py``)."""
         if not self._version:
             object.__setattr__(self, "_version", version_of(self.written))
@@ -246,7 +246,7 @@ class Target:
 
         ``host`` may be in the form of any year (raw international names, escapes, upper case, a closing dot).
         """
-        if self.kind == COLLECTION:
+        if self.kind == GIVEN_KIND:
             return True
         if self.kind == "set":
             if self._index is None:
@@ -272,7 +272,7 @@ class Target:
         These trees keep ``www`` and case, so a ``url:`` or ``prefix:`` target is searched as typed, in lower case and
         in the form of its SURT key, with and without ``www``; other spellings of the same page are not found.
         """
-        if self.kind == COLLECTION:
+        if self.kind == GIVEN_KIND:
             return (b"",)
         if self.kind == "set":
             return tuple(dict.fromkeys(prefix for member in self.members for prefix in member.btree_prefixes()))

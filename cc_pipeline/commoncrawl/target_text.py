@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
 from cc_pipeline.commoncrawl.surt import resolved_parts
-from cc_pipeline.commoncrawl.target import COLLECTION, Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import UserInputError
 
 #: How the slugs of named sets begin; those of other targets may begin so too.
@@ -40,7 +40,7 @@ def set_slug(name: str) -> str:
     return SET_SLUG + name
 
 
-def collection(name: str) -> Target:
+def given(name: str) -> Target:
     """The target that is the captures added under a name. Raises ``UserInputError`` for what cannot be one."""
     plain = name.strip().lower()
     if not _SET_NAME.fullmatch(plain):
@@ -48,7 +48,7 @@ def collection(name: str) -> Target:
             f"{shown(name)} cannot name captures; use up to 60 letters, digits, - and _, and --name where the file's "
             "name has others"
         )
-    return Target(COLLECTION, plain, f"{COLLECTION}_{plain}")
+    return Target(GIVEN_KIND, plain, f"{GIVEN_KIND}_{plain}")
 
 
 def _is_safe(value: str) -> bool:
@@ -345,7 +345,7 @@ _READERS: dict[str, Callable[[str], Target]] = {
     "suffix": _suffix,
     "rev": _rev,
     "set": _set,
-    COLLECTION: collection,
+    GIVEN_KIND: given,
 }
 #: Kinds that no set has among its members.
-_NO_MEMBERS = ("set", COLLECTION)
+_NO_MEMBERS = ("set", GIVEN_KIND)

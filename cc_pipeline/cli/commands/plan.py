@@ -65,7 +65,7 @@ def plan(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
         # after the mistakes in values, which are told at once
-        from cc_pipeline.commoncrawl.target import by_subsets
+        from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
         from cc_pipeline.extraction.run import look_for
         from cc_pipeline.extraction.shortest import said, short_ways
         from cc_pipeline.index.lookup import price_lookup
@@ -77,8 +77,9 @@ def plan(
             if not here.targets:
                 continue
             look = look_for(question.workspace, one, here.targets)
-            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            for subsets, some in by_subsets(here.targets, settings.subsets).items():
+            looked_up = [target for target in here.targets if target.kind != GIVEN_KIND]
+            for subsets, some in by_subsets(looked_up, settings.subsets).items():
+                sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
                 found = price_lookup(one, subsets, some, sources, via=settings.via)
                 likely = found.bytes if found.likely_bytes is None else found.likely_bytes
                 rows.append(
