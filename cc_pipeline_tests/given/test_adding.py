@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import cc_pipeline
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.blocked import block
@@ -124,7 +125,8 @@ def test_nothing_is_added_or_taken_away_unasked(
     assert add(changed, extend=True).held == {OLD: 10, NEW: 25}
     assert len({before, version()}) == 2
     extract(workspace, "captures:mine", "captures:mine where url like %a%")
-    asked = add(changed, replace=True)
+    home = cc_pipeline.open(workspace.settings.home, source=str(bucket[0]), quiet=True)
+    asked = home.add_captures(changed, "mine", replace=True)
     assert (asked.held, asked.counts.gone) == ({OLD: 10, NEW: 20}, 5)
     assert due(workspace, LOCATE, "captures:mine", "captures:mine where url like %a%") == {
         "captures_mine",
