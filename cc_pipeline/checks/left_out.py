@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.locate import index_sources
@@ -40,8 +40,8 @@ _COLUMNS: Final = ("url",)
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
     # another look-up of thousands of members is no courtesy any more
-    # a condition says itself what is meant, subsets too
-    few = [target for target in targets if len(target.members) <= _MOST_MEMBERS and not target.where]
+    # a condition says itself what is meant, subsets too, and so does who names captures one by one
+    few = [one for one in targets if len(one.members) <= _MOST_MEMBERS and not one.where and one.kind != GIVEN_KIND]
     # a set that has lost members may still be divided
     slugs = [target.slug for target in few[:_MOST_PAIRS]]
     held: dict[tuple[str, str], set[str]] = {}

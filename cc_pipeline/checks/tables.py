@@ -20,6 +20,7 @@ from cc_pipeline.checks.catalog import (
 from cc_pipeline.checks.scope import Scope, joined, key_of, some
 from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import index_sources
@@ -277,8 +278,8 @@ def index_complete_verdict(workspace: Workspace) -> CheckResult:
 
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
-    if crawl in ARC_CRAWLS:
-        return None  # each of their indexes lacks captures that the other has
+    if crawl in ARC_CRAWLS or is_given(slug):
+        return None  # each of their indexes lacks captures that the other has; what somebody named is in none
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, workspace.settings.subsets, sources) as available:

@@ -18,6 +18,7 @@ import typer
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.cli.commands import (
+    add_captures,
     automation,
     catalog,
     certificate,
@@ -82,6 +83,7 @@ app.command("sql")(sql.sql)
 app.command("report")(dataset.report)
 app.command("changes")(dataset.changes)
 app.command("add-source")(whole_files.add_source)
+app.command("add-captures")(add_captures.add_captures)
 app.command("metadata-json")(sql.metadata_json)
 app.command("settings")(choices.settings)
 app.command("doctor")(doctor.doctor)

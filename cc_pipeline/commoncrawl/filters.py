@@ -106,6 +106,21 @@ class Condition:
             asked[row] = OPEN + parse_condition(_written(left)).text
         return pa.array([asked[row] for row in zip(*told, strict=True)], pa.string())
 
+    def values_of(self, name: str) -> tuple[str, ...]:
+        """The only values that a column of conditions has where it is so; none where it may have any."""
+        for part in self._tree.parts if self._tree.call == "and_kleene" else (self._tree,):
+            equals = part.parts if part.call == "or_kleene" else (part,)
+            if all(one.call == "equal" and _column(one) == name for one in equals):
+                return tuple(str(one.parts[1].value) for one in equals)
+        return ()
+
+    def rules_out(self, column: str, values: pa.Array, crawl: str) -> pa.Array:
+        """Whether each value of one ``column`` of an index says by itself that a capture is not meant."""
+        bare = {field.name: pa.nulls(len(values), field.type) for field in CAPTURE_SCHEMA}
+        bare |= {name: pa.repeat(text, len(values)) for name, text in (("crawl", crawl), ("located_by", "parquet"))}
+        bare[column] = values
+        return pc.fill_null(pc.invert(self.truth(pa.table(bare))), False)
+
     @property
     def subsets(self) -> tuple[str, ...]:
         """The subsets that it may mean; none where it does not say."""

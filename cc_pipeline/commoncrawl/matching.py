@@ -100,6 +100,7 @@ class MemberIndex:
         self._keys: dict[bytes, list[int]] = {}
         self._authorities: dict[str, list[int]] = {}
         self._reverses: dict[str, list[int]] = {}
+        self._whatever: list[int] = []
         for number, member in enumerate(members):
             self._add(number, member)
         self._lengths = sorted({len(value) for value in self._reverses})
@@ -123,7 +124,7 @@ class MemberIndex:
             text = reversed_url(url, host)
             for length in self._lengths:
                 found += self._reverses.get(text[:length], ())
-        return found
+        return found + self._whatever
 
     def _add(self, number: int, member: Target) -> None:
         if member.place is not None:
@@ -132,6 +133,8 @@ class MemberIndex:
             by_host.setdefault(member.place.host, []).append((number, member.place.port))
         elif member.kind == "url":
             self._keys.setdefault(member.ranges[0].start, []).append(number)
+        elif member.kind == "captures":
+            self._whatever.append(number)
         elif member.kind == "rev":
             self._reverses.setdefault(member.value, []).append(number)
         else:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, has_subsets
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 
 #: Between a set's slug and the rest of a part's.
@@ -55,6 +55,11 @@ def with_subset(slug: str, subset: str) -> str:
     return slug if subset == PLAIN else f"{slug}{SEPARATOR}{subset}"
 
 
+def is_given(slug: str) -> bool:
+    """Whether a slice is of captures that somebody named one by one."""
+    return slug.startswith(f"{GIVEN_KIND}_")
+
+
 def subset_of(slug: str) -> str:
     """The subset that a slice is of."""
     last = slug.rpartition(SEPARATOR)[2]
@@ -64,6 +69,11 @@ def subset_of(slug: str) -> str:
 def defined_slug(slug: str) -> str:
     """The slug of a slice without its subset: that of the target or part which has a definition."""
     return slug if subset_of(slug) == PLAIN else slug.rpartition(SEPARATOR)[0]
+
+
+def given_slug(slug: str) -> str:
+    """The slug of the slice of captures given one by one that a slice of them with a condition is a part of."""
+    return with_subset(defined_slug(slug).partition(WHERE_SLUG)[0], subset_of(slug))
 
 
 def subsets_in(crawl: str, asked: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.domains import Place, plain_host
 from cc_pipeline.commoncrawl.key_ranges import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)
+#: The kind of a target that is captures which somebody named one by one: no URL says whether it is one of them.
+GIVEN_KIND: Final = "captures"
 
 
 def exact_range(key: str) -> KeyRange:
@@ -36,6 +38,8 @@ def exact_range(key: str) -> KeyRange:
 
 def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
     value, place = target.value, target.place
+    if target.kind == GIVEN_KIND:
+        return (KeyRange(b"", None),)
     if target.kind == "set":
         return merge_ranges(key_range for member in target.members for key_range in member.ranges)
     if target.kind == "url":
@@ -129,6 +133,7 @@ _SENTENCES = {
     "tld": "all hosts under the top-level domain .{value}",
     "suffix": "{value} and all hosts under it",
     "rev": "all URLs whose reversed host and path start with {value}",
+    GIVEN_KIND: "the captures that were added as {value}",
 }
 
 
@@ -149,9 +154,9 @@ def version_of(definition: str) -> str:
 class Target:
     """One thing to look up.
 
-    ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set; ``value`` its definition without the kind,
-    in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port of
-    the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition),
+    ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set, captures; ``value`` its definition without the
+    kind, in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port
+    of the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition),
     ``where`` the condition on its captures, in normal form.
     """
 
@@ -209,7 +214,8 @@ class Target:
 
     @property
     def version(self) -> str:
-        """``version_of`` what is written out; a set's slug stays when its members change."""
+        """``version_of`` what is written out; a set's slug stays when its members change. That of given captures is in
+        the lake, with its captures (``lake/target_definitions.py``)."""
         if not self._version:
             object.__setattr__(self, "_version", version_of(self.written))
         return self._version
@@ -240,6 +246,8 @@ class Target:
 
         ``host`` may be in the form of any year (raw international names, escapes, upper case, a closing dot).
         """
+        if self.kind == GIVEN_KIND:
+            return True
         if self.kind == "set":
             if self._index is None:
                 object.__setattr__(self, "_index", MemberIndex(self.members))
@@ -264,6 +272,8 @@ class Target:
         These trees keep ``www`` and case, so a ``url:`` or ``prefix:`` target is searched as typed, in lower case and
         in the form of its SURT key, with and without ``www``; other spellings of the same page are not found.
         """
+        if self.kind == GIVEN_KIND:
+            return (b"",)
         if self.kind == "set":
             return tuple(dict.fromkeys(prefix for member in self.members for prefix in member.btree_prefixes()))
         if self.kind == "rev":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
 from cc_pipeline.commoncrawl.surt import resolved_parts
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import UserInputError
 
 #: How the slugs of named sets begin; those of other targets may begin so too.
@@ -38,6 +38,17 @@ def hashed_slug(kind: str, value: str) -> str:
 def set_slug(name: str) -> str:
     """Slug of a named set."""
     return SET_SLUG + name
+
+
+def given(name: str) -> Target:
+    """The target that is the captures added under a name. Raises ``UserInputError`` for what cannot be one."""
+    plain = name.strip().lower()
+    if not _SET_NAME.fullmatch(plain):
+        raise UserInputError(
+            f"{shown(name)} cannot name captures; use up to 60 letters, digits, - and _, and --name where the file's "
+            "name has others"
+        )
+    return Target(GIVEN_KIND, plain, f"{GIVEN_KIND}_{plain}")
 
 
 def _is_safe(value: str) -> bool:
@@ -254,8 +265,8 @@ def _set(value: str) -> Target:
         )
     slug = _slug_named(name)
     members = _distinct(tuple(parse_target(part) for part in texts))
-    if any(member.kind == "set" for member in members):
-        raise UserInputError(f"{shown('set:' + name)} has a set or a list in it; write out its members")
+    if any(member.kind in _NO_MEMBERS for member in members):
+        raise UserInputError(f"{shown('set:' + name)} has a set, a list or captures in it; write out its members")
     return Target("set", name.lower(), slug, members)
 
 
@@ -293,8 +304,8 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     for number, content in content_lines(text):
         try:
             target = parse_target(content)
-            if target.kind == "set":
-                raise UserInputError(f"{shown(content)} is a set or a list; a set may not hold one")
+            if target.kind in _NO_MEMBERS:
+                raise UserInputError(f"{shown(content)} is a set, a list or captures; a set may not hold one")
             if target.where:
                 raise UserInputError(f"{shown(content)} has a condition; one for all members stands behind the set")
         except UserInputError as refused:
@@ -334,4 +345,7 @@ _READERS: dict[str, Callable[[str], Target]] = {
     "suffix": _suffix,
     "rev": _rev,
     "set": _set,
+    GIVEN_KIND: given,
 }
+#: Kinds that no set has among its members.
+_NO_MEMBERS = ("set", GIVEN_KIND)

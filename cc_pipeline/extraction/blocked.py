@@ -77,11 +77,13 @@ class Blocked:
         return _MARK + version_of("\n".join(touching)) if touching else ""
 
     def left(self, captures: pa.Table) -> pa.Table:
-        """``captures`` without those of blocked sites."""
+        """``captures`` without those of blocked sites, and those of which nobody knows the site."""
         if not self.blocks:
             return captures
         rows = zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
-        return captures.filter(pa.array([not self._index.of(url or "", host) for url, host in rows], pa.bool_()))
+        return captures.filter(
+            pa.array([bool(url) and not self._index.of(url, host) for url, host in rows], pa.bool_())
+        )
 
     def said(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""

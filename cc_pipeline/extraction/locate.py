@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.slice_slugs import PLAIN
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
@@ -34,13 +35,14 @@ from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
-from cc_pipeline.index.locator import UNION, Into, LookupResult
+from cc_pipeline.index.locator import GIVEN, UNION, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
 from cc_pipeline.indexing.crawls import has_cluster
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Bytes of captures that are handed to the writer at a time: its threads wait for each other, and it holds up to some
@@ -183,7 +185,7 @@ def _locate(
     spent, done = _Spent(), 0
     by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
     renamed = {s for s, version in versions.items() if by[s] and _only_renamed(version, standings[s])}
-    if asked := versions.keys() - renamed:
+    if asked := {slice_ for slice_ in versions.keys() - renamed if not is_given(slice_.target)}:
         refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
         follow_catalog(workspace, crawl)
         if why := workspace.short_ways.get(crawl):
@@ -201,7 +203,11 @@ def _locate(
                 spent.notes |= dict.fromkeys(answer.notes)
                 found |= {s: _found(s, answer, versions[s], indexes[crawl, s.subset]) for s in asking}
             # where members were carried over, the rows of all of them were
-            again = {s: one for s, one in found.items() if standings[s].located is not None and known[s].kept is None}
+            again = {
+                s: one
+                for s, one in found.items()
+                if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
+            }
             keep_what_stays(workspace, known, again, located)
             spent.notes |= dict.fromkeys(_members_went(kept, standings))
             _commit(workspace, crawl, known, found, located, spent)
@@ -223,6 +229,11 @@ def _ask(
 ) -> LookupResult:
     """Has the captures of some slices, asked of one index, put into ``located``."""
     via, subsets = question
+    if via == GIVEN:
+        for slice_, one in known.items():
+            for rows in _rows_given(workspace, slice_, one.target):
+                located.add(slice_, rows)
+        return LookupResult({}, 0, 0, 0.0, index=GIVEN)
     takers: dict[str, list[Slice]] = {}
     for slice_ in known:
         takers.setdefault(slice_.defined, []).append(slice_)
@@ -234,6 +245,24 @@ def _ask(
 
     targets = {slice_.defined: one.asked for slice_, one in known.items() if one.asked is not None}
     return captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via, into=take)
+
+
+def captures_given(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> LookupResult:
+    """The captures of ``targets`` whose captures somebody named one by one, of all subsets: they are in the lake.
+    Raises ``EnvironmentFault``."""
+    found = {}
+    for target in targets:
+        slices = [Slice(crawl, with_subset(target.slug, subset)) for subset in SUBSETS]
+        tables = [rows for slice_ in slices for rows in _rows_given(workspace, slice_, target)]
+        found[target.slug] = pa.concat_tables([CAPTURE_SCHEMA.empty_table(), *tables])
+    return LookupResult(found, 0, 0, 0.0, index=GIVEN)
+
+
+def _rows_given(workspace: Workspace, slice_: Slice, target: Target) -> Iterator[pa.Table]:
+    where = {"crawl": slice_.crawl, "target": given_slug(slice_.target)}
+    for batch in stream_rows(workspace.lake, "given_captures", where, CAPTURE_SCHEMA.names):
+        rows = pa.Table.from_batches([batch])
+        yield rows if target.condition is None else target.condition.keep(rows)
 
 
 def _commit(
@@ -277,6 +306,7 @@ def _questions(
     for slice_, one in known.items():
         if one.asked is not None:
             via = (one.kept is not None and by[slice_]) or workspace.settings.via
+            via = GIVEN if is_given(slice_.target) else via
             same.setdefault((via, slice_.defined, one.asked.version), []).append(slice_)
     questions: dict[_Question, list[Slice]] = {}
     for (via, _, _), asking in same.items():

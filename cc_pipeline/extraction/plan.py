@@ -24,7 +24,7 @@ from cc_pipeline.extraction.blocked import is_all_blocked, same_but_for_blocks
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
-from cc_pipeline.index.locator import BOTH
+from cc_pipeline.index.locator import BOTH, GIVEN
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
@@ -272,7 +272,7 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.BLOCKED)
     if found.definition != asked.version:
         return Reason(Why.MEMBERS if asked.is_set else Why.DEFINITION)
-    if options.via not in ("auto", found.located_by):
+    if options.via not in ("auto", found.located_by) and found.located_by != GIVEN:
         return Reason(Why.OTHER_INDEX)
     if not found.complete and not index.gaps_allowed:
         return Reason(Why.NOT_WHOLE)

@@ -234,7 +234,7 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Cra
     """As :func:`look`, for targets that need not be registered; nothing is written."""
     meant = definitions.meant(workspace.lake, targets)
     defined = {part.slug: part for parts in meant.values() for part in parts}
-    versions = {slug: part.version for slug, part in defined.items()}
+    versions = definitions.meant_versions(workspace.lake, defined.values())
     versions = blocked(workspace).versions(versions, lambda slugs: {slug: defined[slug] for slug in slugs})
     sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
     own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}

@@ -17,6 +17,7 @@ from cc_pipeline.extraction.shortfall import LOOKS
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.range_plan import FIRST_READ
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 from cc_pipeline.workspace.workspace import Workspace
@@ -92,7 +93,12 @@ def _asked(
     back: set[Slice] = set()
     in_vain: set[Slice] = set()
     unknown: RangeFault | None = None
-    asks = (ByteRange(*place, row["warc_record_length"], tag=place, tries=1) for place, row in wanted.items())
+    # of a record that nobody said the length of, and that did not come, no length is known
+    lengths = {place: row["warc_record_length"] for place, row in wanted.items()}
+    asks = (
+        ByteRange(*place, length or FIRST_READ, tag=place, tries=1, or_less=not length)
+        for place, length in lengths.items()
+    )
     for got in archives.read_many(asks):
         assert isinstance(got.tag, tuple)
         if isinstance(got, RangeFault) and got.kind in ENVIRONMENT_KINDS:

@@ -12,6 +12,7 @@ from typing import Final
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
+from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import CrawlPlan
@@ -19,7 +20,7 @@ from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
 from cc_pipeline.indexing.crawl_index import listed_files
-from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.workspace.workspace import Workspace
 
 ZIPNUM: Final = "zipnum"
@@ -145,7 +146,7 @@ def short_ways(
 def _short_way(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
     crawl, via = crawl_plan.asked.crawl, workspace.settings.via
     harvested = {subset for (_, subset), index in crawl_plan.indexes.items() if "parquet" in index.versions}
-    lookups = crawl_plan.plan.of(LOCATE, but=(Why.KEYS,))
+    lookups = _lookups(crawl_plan)
     lacking = {slice_.subset for slice_ in lookups} - harvested
     if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.asked.slices}:
         return None
@@ -181,11 +182,13 @@ def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
     return {
         look.asked.crawl
         for look in looks
-        if look.asked.crawl not in ways
-        and has_subsets(look.asked.crawl)
-        and look.plan.of(LOCATE, but=(Why.KEYS,))
-        and not _is_harvested(look)
+        if look.asked.crawl not in ways and has_subsets(look.asked.crawl) and _lookups(look) and not _is_harvested(look)
     }
+
+
+def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
+    """What an index has to be asked for."""
+    return [one for one in crawl_plan.plan.of(LOCATE, but=(Why.KEYS,)) if not is_given(one.target)]
 
 
 def _is_harvested(crawl_plan: CrawlPlan) -> bool:
@@ -194,7 +197,7 @@ def _is_harvested(crawl_plan: CrawlPlan) -> bool:
 
 def _wanted(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
     """Those of ``targets`` that have to be located."""
-    slugs = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE)}
+    slugs = {one.whole.target for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)}
     return [target for target in targets if target.slug in slugs]
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.filters import parse_condition
-from cc_pipeline.commoncrawl.slice_slugs import PLAIN, subsets_in, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.blocked import Blocked, blocked
@@ -21,6 +21,7 @@ from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.digests import together
 from cc_pipeline.lake.slice import (
     FETCH,
+    GIVEN,
     GONE,
     LOCATE,
     VERSION,
@@ -90,6 +91,8 @@ def expand(
     for slug, text in where.items():
         if subsets is None and text and (named := parse_condition(text).subsets):
             asked[slug] = subsets_in(crawl, named)
+    if subsets is None:
+        asked |= _given(workspace, crawl, [slug for slug in slugs if is_given(slug)])
     parts = definitions.parts_of(workspace.lake, slugs) if parts is None else parts
 
     def slices(of: Callable[[str], Iterable[str]]) -> dict[str, tuple[Slice, ...]]:
@@ -101,6 +104,14 @@ def expand(
     here = LOCATE.made_from(workspace.lake, [one for own in beside.values() for one in own])
     there = {slug: tuple(one for one in own if here[one] not in (None, GONE)) for slug, own in beside.items()}
     return Asked(crawl, slices(lambda slug: asked[slug]), there)
+
+
+def _given(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The subsets of which captures were given one by one in a crawl."""
+    slices = {(slug, one): Slice(crawl, given_slug(with_subset(slug, one))) for slug in slugs for one in SUBSETS}
+    here = GIVEN.made_from(workspace.lake, slices.values()) if slices else {}
+    found = {slug: tuple(one for one in SUBSETS if here[slices[slug, one]] not in (None, GONE)) for slug in slugs}
+    return {slug: subsets or (PLAIN,) for slug, subsets in found.items()}
 
 
 def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Slice]:

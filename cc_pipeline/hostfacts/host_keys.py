@@ -17,7 +17,8 @@ from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges, prefix_range, reverse_dots
 from cc_pipeline.commoncrawl.matching import host_of, port_of
 from cc_pipeline.commoncrawl.surt import canonical_host, reverse_labels, split_authority, surt_host, surt_key
-from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target, exact_range
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, MAY_BECOME_WWW, Target, exact_range
+from cc_pipeline.errors import UserInputError
 
 #: How a column writes hosts: ``com,example``, ``com.example.www``, ``www.example.com``.
 HostForm = Literal["surt_host", "reversed_host", "host"]
@@ -162,6 +163,8 @@ def _spans_of(target: Target) -> Iterable[_Span]:
         above, dot, last = name.rpartition(".")
         if dot and MAY_BECOME_WWW.fullmatch(last):
             yield _Span(above.replace(".", ","))
+    elif target.kind == GIVEN_KIND:
+        raise UserInputError(f"{target.written} is captures, not hosts: a condition behind it chooses among them")
     else:
         place = target.place
         assert place is not None, "all other kinds have a host"

@@ -26,6 +26,9 @@ BOTH: Final = "+"
 #: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
 UNION: Final = f"btree{BOTH}zipnum"
 
+#: In the place of an index's name: somebody named the captures, and no index was asked.
+GIVEN: Final = "given"
+
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10
 

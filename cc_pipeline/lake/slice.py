@@ -390,6 +390,8 @@ def content_name(slice_: Slice) -> str:
 
 LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
 HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks", "row_groups"), "row_groups:{crawl}")
+#: Captures that somebody named one by one, before they are those of a target.
+GIVEN: Final = Stage("given", ("given_captures",), "given:{crawl}:{target}")
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")

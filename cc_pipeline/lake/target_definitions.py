@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
-from cc_pipeline.commoncrawl.target import WHERE_SLUG, Target, version_of
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
@@ -32,11 +32,12 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     """
     asked = {target.slug: target for target in targets}
     known = _rows(lake, [*asked])
+    versions = meant_versions(lake, asked.values())
     rows: list[dict[str, Any]] = []
     for target in asked.values():
         before = known.get(target.slug)
         parts = _parts_for(target, before)
-        version = target.version if parts == 1 else _divided_version(target)
+        version = versions[target.slug] if parts == 1 else _divided_version(target)
         if before is not None and before["version"] == version and before["ranges"] is not None:
             continue
         if parts > 1:
@@ -104,6 +105,39 @@ def forget(lake: Lake, targets: Collection[str]) -> None:
     for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
         some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
         lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
+
+
+def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
+    """The version of each target by its slug, were it registered now; that of given captures says which they are.
+    Raises ``UserInputError`` for a name under which nobody gave any."""
+    targets = list(targets)
+    added = {target.slug: target.slug.partition(WHERE_SLUG)[0] for target in targets if target.kind == GIVEN_KIND}
+    known = _rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
+    found = {}
+    for target in targets:
+        if target.kind != GIVEN_KIND:
+            found[target.slug] = target.version
+        elif added[target.slug] not in known:
+            raise UserInputError(
+                f"nobody added captures as {target.value!r} here; add them: cc-pipeline add-captures FILE "
+                f"--name {target.value}"
+            )
+        else:
+            version = known[added[target.slug]]["version"]
+            found[target.slug] = version_of(f"{target.where}\n{version}") if target.where else version
+    return found
+
+
+def define_given(lake: Lake, target: Target, version: str) -> None:
+    """Writes down that the captures given as ``target`` are those of a ``version``, and that what they are with
+    conditions changed with them."""
+    before = _rows(lake, [target.slug]).get(target.slug)
+    if before is None or before["version"] != version:
+        _commit(lake, [_row(target, before, 1, version)])
+    every = lake.read(_TABLE, {"kind": GIVEN_KIND}, ["slug", "definition"]).to_pylist()
+    register(
+        lake, [parse_target(one["definition"]) for one in every if one["slug"].startswith(target.slug + WHERE_SLUG)]
+    )
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:

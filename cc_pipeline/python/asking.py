@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
@@ -155,17 +155,21 @@ def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harv
     """
 
     from cc_pipeline.commoncrawl.target import by_subsets
+    from cc_pipeline.extraction.locate import captures_given
     from cc_pipeline.index.lookup import look_up
 
     settings = question.settings
     started = time.monotonic()
-    # a harvest has bars of its own
-    sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
-    with voice().bars():
-        answers = [
-            look_up(crawl, subsets, some, sources, via=settings.via)
-            for subsets, some in by_subsets(question.targets, settings.subsets).items()
-        ]
+    given = [target for target in question.targets if target.kind == GIVEN_KIND]
+    answers = [captures_given(question.workspace, crawl, given)] if given else []
+    if others := [target for target in question.targets if target.kind != GIVEN_KIND]:
+        # a harvest has bars of its own
+        sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
+        with voice().bars():
+            answers += [
+                look_up(crawl, subsets, some, sources, via=settings.via)
+                for subsets, some in by_subsets(others, settings.subsets).items()
+            ]
     found = {slug: table for answer in answers for slug, table in answer.captures.items()}
     tables = [_named(target, found[target.slug]) for target in question.targets]
     captures = sum(table.num_rows for table in tables)

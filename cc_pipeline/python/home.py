@@ -6,7 +6,7 @@ is needed: ``find`` and ``page`` import no Dagster and need no home.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +19,7 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.python.captures import Captures, Page
+    from cc_pipeline.python.giving import Given
     from cc_pipeline.python.materializing import Part
     from cc_pipeline.python.rows import Answer, Held
 
@@ -192,6 +193,24 @@ class Home:
                 trouble.__dict__["report"] = report
             raise trouble
         return report
+
+    def add_captures(
+        self,
+        file: str | Path,
+        name: str | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        extend: bool = False,
+        replace: bool = False,
+        yes: bool = False,
+    ) -> Given:
+        """Makes the captures that a file names the target ``captures:NAME``, as the command ``add-captures`` does
+        (``extend`` is its ``--add``). Rows that cannot be used are in ``wrong`` of what it gives. Raises as it does."""
+        from cc_pipeline.python.giving import add_captures
+
+        settings = load_settings(home=self._named, **self._given)
+        with told_to(self._voice):
+            return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
         """The rows of one query of what was published; ``?`` in it stands for ``parameters``. It is sent when the rows

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cc_pipeline.commoncrawl.target import Target, by_subsets
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
 from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
 from cc_pipeline.python.running import (
     agreed_builds,
@@ -63,10 +63,12 @@ def run_targets(
     when it is done. Gives why partitions failed; the others are published all the same. Raises as ``materialize``, and
     ``UserInputError`` for a price that nobody agreed to.
     """
-    chosen, one_by_one = _meant(settings, crawls)
+    chosen, one_by_one = _meant(settings, crawls, targets)
     asked = [(chosen, targets)] if narrowed is None else narrowed(chosen)
     if one_by_one:
-        asked = [((one,), some) for crawls, some in asked for one in crawls]
+        here = _given_in(settings, targets)
+        each_crawl = [((one,), _there(one, some, here)) for crawls, some in asked for one in crawls]
+        asked = [(crawls, some) for crawls, some in each_crawl if some]
     priced: dict[Slice, FetchPrice] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is asked in
@@ -83,7 +85,27 @@ def run_targets(
     return troubles
 
 
-def _meant(settings: Settings, texts: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
+    """The crawls of each of ``targets`` whose captures somebody named one by one."""
+    from cc_pipeline.given.adding import given_in
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(target.kind == GIVEN_KIND for target in targets):
+        return {}
+    with open_workspace(settings) as workspace:
+        return given_in(workspace.lake)
+
+
+def _there(crawl: str, targets: Sequence[Target], given: Mapping[str, Collection[str]]) -> tuple[Target, ...]:
+    """Those of ``targets`` that may have captures in a crawl: others were given by name."""
+    return tuple(
+        target
+        for target in targets
+        if target.kind != GIVEN_KIND or crawl in given.get(target.slug.partition(WHERE_SLUG)[0], ())
+    )
+
+
+def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, ...], bool]:
     """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
     what their indexes cost, to which somebody has to agree above the limit of the settings."""
     from cc_pipeline.commoncrawl.crawls import is_selection
@@ -95,7 +117,8 @@ def _meant(settings: Settings, texts: Sequence[str]) -> tuple[tuple[str, ...], b
     claim_home(settings)
     with open_workspace(settings) as workspace:
         crawls = resolve_crawls(workspace, texts, several=True)
-        fresh = [one for one in crawls if needs_harvest(workspace, one)]
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        fresh = [one for one in crawls if indexed and needs_harvest(workspace, one)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
     said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
@@ -183,7 +206,9 @@ def materialize(
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
         workspace.priced.update(priced)
-        to_build = agreed_builds(workspace, crawls, yes)
+        # captures that somebody named are in no index
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        to_build = agreed_builds(workspace, crawls if indexed else (), yes)
         stack.enter_context(voice().bars())
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
         chosen = resolve_crawls(workspace, crawls)
@@ -206,7 +231,7 @@ def materialize(
                 voice().answer(line)
         harvested: list[object] = []
         unanswered: set[str] = set()
-        others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
+        others = [crawl for crawl in chosen if indexed and crawl not in workspace.short_ways]
         try:
             whole = despite_gaps(
                 lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), aside=False)

@@ -25,13 +25,14 @@ _CAPTURE_TYPES: Final = frozenset({"response", "revisit", "resource", "conversio
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the index says about a capture. ``digest`` is as the index spells it, ``None`` where it has none."""
+    """What the index says about a capture. ``length`` is ``None`` where nobody says it, ``digest`` is as the index
+    spells it, ``None`` where it has none."""
 
     crawl: str
     archive_format: str
     key: str
     offset: int
-    length: int
+    length: int | None
     url: str | None
     surtkey: str | None
     digest: str | None
@@ -63,7 +64,7 @@ def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limi
         except DataFault as fault:
             return _bad(fault.kind, fault.reason, data)
         member, content = data[: inflated.consumed], inflated.content
-        if inflated.consumed != len(data):
+        if inflated.consumed != len(data) and promise.length is not None:
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
     elif not _looks_like_a_record(data, promise.archive_format):
         return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)

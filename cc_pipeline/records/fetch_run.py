@@ -15,8 +15,9 @@ from typing import Final, ParamSpec, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.errors import DataKind
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
-from cc_pipeline.records.outcomes import Outcomes, is_settled, outcome_of
+from cc_pipeline.records.outcomes import Outcomes, is_settled, of_url, outcome_of
 from cc_pipeline.records.patience import Patience
 from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, Turns, compared
 from cc_pipeline.records.range_plan import (
@@ -113,6 +114,7 @@ class FetchRun:
         self.kept_back = 0
         self._pending = Pending()
         self._last_try = False
+        self._growing: list[int] = []
         self._captures: pa.Table = pa.table({name: [] for name in RECORD_KEY_NAMES})
         self.outcomes = Outcomes(self._captures)
 
@@ -288,6 +290,10 @@ class FetchRun:
         while arrivals:
             self._conclude(arrivals.popleft(), writer)
         self._told()
+        if self._growing:
+            turns = self._turns()
+            ranges, self._growing = [turns.alone(row) for row in self._growing], []
+            self._pass(turns.in_order(ranges), writer, pool, ahead)
 
     def _request(self, ask: Ask) -> ByteRange:
         planned = ask.planned
@@ -295,8 +301,12 @@ class FetchRun:
         if self._places > 1:
             seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
             avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
+        columns = self._columns
+        # a range whose end nobody knows is as long as it turns out to be, and comes whole
+        unknown = any(columns["warc_record_length"][row] is None for row in planned.rows)
+        ends = () if unknown else self._ends(planned)
         return ByteRange(
-            planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid, self._ends(planned)
+            planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid, ends, unknown
         )
 
     def _ends(self, planned: PlannedRange) -> tuple[int, ...]:
@@ -344,7 +354,7 @@ class FetchRun:
     def _examine(self, row: int, got: RangeBytes, pool: Executor) -> Arrival:
         columns = self._columns
         start = columns["warc_record_offset"][row] - got.offset
-        length = columns["warc_record_length"][row]
+        length = self.outcomes.length(row)
         data = got.data if len(got.data) == length else got.data[start : start + length]
         promise = self._promise(row)
         # while other places may have the payload that the index names, another one will not do
@@ -373,6 +383,9 @@ class FetchRun:
         row, verdict = arrival.row, arrival.verdict.result()
         key = self._name(row)[0]
         outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
+        if verdict.reason == DataKind.GZIP_TRUNCATED.value and self._goes_on(arrival):
+            self._growing.append(row)
+            return
         if verdict.reason is not None:
             usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
             self._doubt(arrival, outcome, writer, usable=usable)
@@ -382,6 +395,10 @@ class FetchRun:
             self.patience.files[key].worse.update(bad.marks.keys() - {arrival.source})
         self._keep(row, verdict, outcome, arrival.source, writer)
 
+    def _goes_on(self, arrival: Arrival) -> bool:
+        """Whether more of a record is to be read: nobody said how long it is, and the file did not end with it."""
+        return len(arrival.data) == self.outcomes.length(arrival.row) and self.outcomes.grows(arrival.row)
+
     def _keep(self, row: int, verdict: Examined, outcome: Row, source: str, writer: SegmentWriter) -> None:
         """Stores a good record."""
         key, offset = self._name(row)
@@ -389,8 +406,11 @@ class FetchRun:
         self.fetched += 1
         self._gave = True
         self._pending.forget(row)
+        if verdict.record is not None and (self._columns["url"][row] is None or not self._columns["url_surtkey"][row]):
+            outcome |= of_url(verdict.record.url)
+        outcome["warc_record_length"] = len(verdict.member)
         if source not in self.witnesses and verdict.digest_check != "mismatch":
-            self.witnesses[source] = self._promise(row)
+            self.witnesses[source] = replace(self._promise(row), length=len(verdict.member))
         if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
         else:

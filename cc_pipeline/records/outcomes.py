@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.check import PARSER, Examined
+from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
 
@@ -19,10 +22,15 @@ Name = tuple[str, int]
 
 #: Columns that say what became of a capture, whichever target asked for it.
 _OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
-#: Columns a record may fill where the index has nothing (the ARC years).
-_FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+#: Columns a record may fill where the index has nothing (the ARC years), or a person named no more than a place.
+_FILLED = (
+    "fetch_time", "fetch_status", "content_digest", "content_mime_type", "url", "url_surtkey", "domain",
+    "warc_record_length",
+)  # fmt: skip
 #: Columns of the records table that say whether and how a row can be used again.
 HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
+#: How much more is read where a record goes on.
+_GROWS = 8
 #: Values for an index row that names no place, since the key columns of the table are never null.
 NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons whose verdict is ours, and may be another now: nothing that was settled for these is kept.
@@ -45,6 +53,7 @@ class Outcomes:
         self._rounds: dict[Name, int] = {}
         self._before: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
+        self._grown: dict[Name, int] = {}
         #: Captures that stayed what they were because nothing better came.
         self.kept_back = 0
         for row in range(captures.num_rows):
@@ -53,6 +62,19 @@ class Outcomes:
     def name(self, row: int) -> Name:
         """What names the capture in ``row``."""
         return self.columns["warc_filename"][row], self.columns["warc_record_offset"][row]
+
+    def length(self, row: int) -> int:
+        """Bytes to read of the record in ``row``: its own, or as many as were thought enough until now."""
+        said = self.columns["warc_record_length"][row]
+        return self._grown.get(self.name(row), FIRST_READ) if said is None else int(said)
+
+    def grows(self, row: int) -> bool:
+        """Whether nobody said how long the record in ``row`` is, and more of it can be read: then more will be."""
+        length = self.length(row)
+        if self.columns["warc_record_length"][row] is not None or length >= MAX_RECORD_BYTES:
+            return False
+        self._grown[self.name(row)] = min(length * _GROWS, MAX_RECORD_BYTES)
+        return True
 
     def still_wanted(self) -> list[int]:
         """Rows, one for each capture, that have no outcome yet, but for those carried on from captures of before."""
@@ -70,6 +92,7 @@ class Outcomes:
             ended.clear()
         following = Outcomes(captures)
         following._carried = carried
+        following._grown = {name: length for name, length in self._grown.items() if name in following.wanted}
         following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
         following._before = {name: row for name, row in self._before.items() if name in following.wanted}
         return following
@@ -189,6 +212,13 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     encoded = column.combine_chunks().dictionary_encode()
     texts = [*encoded.dictionary.to_pylist(), None]
     return [texts[number] for number in encoded.indices.fill_null(len(texts) - 1).to_pylist()]
+
+
+def of_url(url: str) -> Row:
+    """What a record's own URL says of a capture of which nobody named it."""
+    columns = host_columns(url)
+    domain = columns["url_host_registered_domain"] or columns["url_host_name"] or None
+    return {"url": url, "url_surtkey": surt_key(url), "domain": domain}
 
 
 def outcome_of(verdict: Examined, attempts: int, place: str) -> Row:

@@ -138,7 +138,7 @@ class Turns:
 
     def alone(self, row: int) -> PlannedRange:
         """The range of one record."""
-        return PlannedRange(*self.name(row), self.outcomes.columns["warc_record_length"][row], (row,))
+        return PlannedRange(*self.name(row), self.outcomes.length(row), (row,))
 
     def name(self, row: int) -> tuple[str, int]:
         """File and offset of a record."""
@@ -255,7 +255,8 @@ class Turns:
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
             parts = [planned]
-            if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
+            known = all(columns["warc_record_length"][row] is not None for row in planned.rows)
+            if known and fault.kind in BY_RECORD and self.patience.files[planned.key].good:
                 parts = in_parts(planned, columns["warc_record_offset"], columns["warc_record_length"], SHORT_RANGE)
             for part in parts:
                 if len(parts) > 1 and not self.is_over():

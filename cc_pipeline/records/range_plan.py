@@ -22,6 +22,8 @@ from cc_pipeline.records.witness import Search
 MAX_RECORD_BYTES = 128 << 20
 #: Bytes of a range that is asked for again after all of a longer one failed, or that several places may be asked for.
 SHORT_RANGE = 8 << 20
+#: Bytes that are read where nobody says how long a record is: as long as nine of ten are.
+FIRST_READ = 64 << 10
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 #: Captures that are priced at a time, in whole files where they fit.
@@ -77,7 +79,7 @@ def plan_ranges(
     """The ranges that cover the captures (columns of ``CAPTURE_SCHEMA``), sorted by file and offset.
 
     ``rows`` restricts the plan to these row numbers. Rows without a usable file, offset or length
-    (see ``usable``) are left out.
+    (see ``usable``) are left out; of a record whose length nobody says the first bytes are read.
     """
     bounds = coalescing or Coalescing()
     keys = captures.column("warc_filename").to_pylist()
@@ -85,7 +87,9 @@ def plan_ranges(
     lengths = captures.column("warc_record_length").to_pylist()
     wanted = range(captures.num_rows) if rows is None else rows
     order = sorted(
-        (keys[row], offsets[row], lengths[row], row) for row in wanted if usable(keys[row], offsets[row], lengths[row])
+        (keys[row], offsets[row], lengths[row] or FIRST_READ, row)
+        for row in wanted
+        if usable(keys[row], offsets[row], lengths[row])
     )
     ranges: list[PlannedRange] = []
     key: str | None = None
@@ -171,10 +175,11 @@ def _changes(rows: pa.Table) -> Any:
 
 
 def usable(key: str | None, offset: int | None, length: int | None) -> bool:
-    """Whether an index row names bytes that can be asked for: a key that stays below the source, a sane range."""
+    """Whether a row names bytes that can be asked for: a key that stays below the source, a sane range. ``length`` is
+    ``None`` where nobody says it."""
     if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
         return False
-    return offset is not None and offset >= 0 and length is not None and 0 < length <= MAX_RECORD_BYTES
+    return offset is not None and offset >= 0 and (length is None or 0 < length <= MAX_RECORD_BYTES)
 
 
 def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
@@ -188,7 +193,7 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
             name = (planned.key, offsets[row])
             if name not in distinct:
                 distinct.add(name)
-                record_bytes += lengths[row]
+                record_bytes += lengths[row] or FIRST_READ
     return FetchPrice(
         captures=len(distinct),
         files=len({planned.key for planned in ranges}),
@@ -244,7 +249,7 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any]:
     if not pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_encode()
     offsets = captures.column("warc_record_offset").fill_null(-1).to_numpy()
-    lengths = captures.column("warc_record_length").fill_null(0).to_numpy()
+    lengths = captures.column("warc_record_length").fill_null(FIRST_READ).to_numpy()
     names = keys.dictionary.to_pylist()
     # a key is judged once, not once for each of its captures
     sound = np.array([*(usable(name, 0, 1) for name in names), False])

@@ -110,7 +110,7 @@ def _given(transport: Transport | NamedPlaces, promise: Promise) -> tuple[str, P
 
 def _read_of(transport: Transport | NamedPlaces, promise: Promise) -> RangeBytes:
     try:
-        return transport.read(promise.key, promise.offset, promise.length)
+        return transport.read(promise.key, promise.offset, promise.length or _HEAD)
     except RangeFault as fault:
         if fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE or promise.length != _HEAD:
             raise

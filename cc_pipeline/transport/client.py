@@ -216,7 +216,7 @@ class Transport:
         span = Span(asked.offset, asked.length)
         answer = self._local.fetch_now(asked.key, span)
         etag = asked.etag and self._place.expected(asked.etag)
-        found = judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total)
+        found = judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total, or_less=asked.or_less)
         self._count(found, answer)
         return _outcome(asked, found, answer, 1, self._place)
 

@@ -225,14 +225,21 @@ class Finding:
 
 
 def judge_range(
-    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None, length: int | None = None
+    span: Span,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    etag: str | None = None,
+    length: int | None = None,
+    *,
+    or_less: bool = False,
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
     ``etag`` (one of several, see ``any_of``) and ``length`` are what the object is expected to be; an answer of
     another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
     was asked for without that, and a suffix ends where the object does, unless it begins where the object does: then
-    it may be the first bytes of one that is longer.
+    it may be the first bytes of one that is longer. ``or_less``: a range may go beyond the object's end.
     """
     if status != 206:
         if status == 200:
@@ -240,15 +247,23 @@ def judge_range(
                 FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
             )
         return judge_status(status, headers, body)
-    found = promised(span, status, headers, etag, length)
+    found = promised(span, status, headers, etag, length, or_less=or_less)
     if isinstance(found, Finding):
         return found
     expected = span.length if span.offset is not None or found.total is None else found.total - found.offset
+    if or_less and found.total is not None:
+        expected = min(expected, found.total - found.offset)
     return judge_length(expected, body) or found
 
 
 def promised(
-    span: Span, status: int, headers: Mapping[str, str], etag: str | None = None, length: int | None = None
+    span: Span,
+    status: int,
+    headers: Mapping[str, str],
+    etag: str | None = None,
+    length: int | None = None,
+    *,
+    or_less: bool = False,
 ) -> Verified | Finding:
     """The same of an answer whose body is still to come: what its head promises."""
     if status != 206:
@@ -268,6 +283,8 @@ def promised(
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
+    if or_less and is_told:
+        stop = min(stop, total)
     if first != start or last + 1 != stop:
         if is_told and first == start and last + 1 == total < stop:
             return Finding(

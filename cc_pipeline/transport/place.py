@@ -261,7 +261,9 @@ class Place:
         etag = asked.etag and self.expected(asked.etag)
 
         def judge(answer: Answer) -> Verified | Finding:
-            found = judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total)
+            found = judge_range(
+                span, answer.status, answer.headers, answer.body, etag, asked.total, or_less=asked.or_less
+            )
             return found if span.offset is not None else self._suffixes.judged(found, answer)
 
         asker = self._asker

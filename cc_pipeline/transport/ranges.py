@@ -55,6 +55,7 @@ class ByteRange:
     (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
     has the bytes. ``ends`` are offsets, in order, where records of an explicit range end: a long one is given in pieces
     that end there (``pieces.py``), by a transport of one place.
+    ``or_less``: an object that ends before the range does gives what there is of it.
     """
 
     key: str
@@ -66,6 +67,7 @@ class ByteRange:
     total: int | None = None
     avoid: frozenset[str] = frozenset()
     ends: tuple[int, ...] = ()
+    or_less: bool = False
 
 
 @dataclass(frozen=True, slots=True)

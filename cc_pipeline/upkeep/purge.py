@@ -28,6 +28,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
     FACTS,
     FETCH,
+    GIVEN,
     GONE,
     LOCATE,
     PAGE_TABLES,
@@ -72,7 +73,9 @@ _SLICES_AT_ONCE: Final = 2_000
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
 #: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
-_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: "", POLICIES: ""}
+_STAGES: Final[Mapping[Stage, str]] = {
+    PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: "", GIVEN: "", POLICIES: "",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,8 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
         # before any row goes, as in a purge
         note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
-    # what is known of hosts belongs to no subset
-    _remove_rows(workspace, slices, {stage: beside for stage, beside in _STAGES.items() if stage is not FACTS})
+    # what is known of hosts belongs to no subset, and what somebody named stays named
+    _remove_rows(workspace, slices, {stage: beside for stage, beside in _STAGES.items() if stage not in (FACTS, GIVEN)})
     publish_warehouse(workspace)
     return captures
 

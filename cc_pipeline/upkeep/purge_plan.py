@@ -19,7 +19,17 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, POLICIES, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import (
+    FACTS,
+    FETCH,
+    GIVEN,
+    LOCATE,
+    PAGE_TABLES,
+    PARSE,
+    POLICIES,
+    Slice,
+    targets_by_crawl,
+)
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import slugs_of
@@ -34,8 +44,11 @@ _FOLDER: Final = "purges/"
 _LONGEST: Final = 64 << 20
 
 #: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
-SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts", "site_policies")
+SLICED: Final = (
+    *PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts", "given_captures", "site_policies",
+)  # fmt: skip
 _STAGE_OF: Final = {
+    "given_captures": GIVEN,
     "host_facts": FACTS,
     "site_policies": POLICIES,
     "captures": LOCATE,

@@ -230,6 +230,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
     TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, apart=_STORED),

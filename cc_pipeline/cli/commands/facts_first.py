@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.commands.facts import say_cost
 from cc_pipeline.cli.output import notice, warn
+from cc_pipeline.commoncrawl.target import GIVEN_KIND
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.python.asking import Question
 
@@ -32,7 +33,7 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
 
     known = known_for(question.workspace, crawl)
     asked = hosts_only(known, usual(known))
-    for target in question.targets[:_MOST_SHOWN]:
+    for target in [one for one in question.targets if one.kind != GIVEN_KIND][:_MOST_SHOWN]:
         if ask:
             try:
                 found = facts_of(question.workspace, crawl, target, asked)

@@ -66,6 +66,7 @@ def lookup(
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price of '* where …'.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -85,14 +86,20 @@ def lookup(
 
       cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
 
+      cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest --out swiss.parquet
+
     Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
     without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
     """
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
     from cc_pipeline.commoncrawl.filters import in_words
+    from cc_pipeline.python.scanning import condition_of_all
 
     chosen = chosen_format(output, out)
     names = chosen_columns(columns, chosen)
+    if everywhere := condition_of_all(targets):
+        _scan(everywhere, crawl, names, chosen, out, subset=subset, harvest=harvest, yes=yes, source=source, home=home)
+        return
     where = in_words(from_time=since, to_time=until, status=status, mime=mime, language=language)
     read = columns_to_read(names)
     with (
@@ -134,6 +141,38 @@ def lookup(
         if not any(target.where for target in question.targets):
             _say_what_may_be_meant(question, found)
     refuse_failed(question, failed)
+
+
+def _scan(
+    where: str,
+    crawl: Sequence[str],
+    names: Sequence[str],
+    chosen: str,
+    out: Path | None,
+    *,
+    subset: Sequence[str] | None,
+    harvest: bool,
+    yes: bool,
+    source: str | None,
+    home: str | None,
+) -> None:
+    """All captures of crawls that a condition means, into a file."""
+    from cc_pipeline.cli.capture_output import capture_writer
+    from cc_pipeline.errors import UserInputError
+    from cc_pipeline.python.asking import asked_in
+    from cc_pipeline.python.scanning import forget_parts, scan
+    from cc_pipeline.settings import load_settings
+
+    if out is None:
+        raise UserInputError("a scan of a crawl is kept in a file, so that it can go on: --out FILE.parquet")
+    most = options.at_any_price(yes)
+    settings = load_settings(
+        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=most, max_requests=most
+    )
+    with asked_in(settings, (), crawl, several=True) as question, capture_writer(chosen, names, out) as write:
+        found = scan(question, where, out, write, harvest=harvest)
+    forget_parts(out)
+    notice(f"{found:,} captures in {out}")
 
 
 def check(

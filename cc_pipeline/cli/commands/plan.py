@@ -91,7 +91,7 @@ def _rows(
     question: Question, where: str | None, *, locate: bool, harvest: bool, facts: bool
 ) -> tuple[list[Sequence[object]], list[str]]:
     """The lines of the answer, and what is said beside it."""
-    from cc_pipeline.commoncrawl.target import by_subsets
+    from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.run import look_for
     from cc_pipeline.extraction.shortest import said, short_ways
     from cc_pipeline.index.lookup import price_lookup
@@ -105,8 +105,9 @@ def _rows(
         if not here.targets:
             continue
         look = look_for(question.workspace, one, here.targets)
-        sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-        for subsets, some in by_subsets(here.targets, settings.subsets).items():
+        looked_up = [target for target in here.targets if target.kind != GIVEN_KIND]
+        for subsets, some in by_subsets(looked_up, settings.subsets).items():
+            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
             found = price_lookup(one, subsets, some, sources, via=settings.via)
             likely = found.bytes if found.likely_bytes is None else found.likely_bytes
             rows.append(

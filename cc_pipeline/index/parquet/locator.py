@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
+from cc_pipeline.commoncrawl.filters import YES, Condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
@@ -31,6 +36,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 #: What an object says that is not the one asked for: its ETag or its length is another.
 _ANOTHER = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
+_EVERYTHING = KeyRange(b"", None)
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
@@ -71,6 +77,10 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
         else:
             arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
+
+
+def _may_be(condition: Condition, column: str, crawl: str, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.invert(condition.rules_out(column, as_text(values), crawl)))
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
@@ -171,6 +181,10 @@ class ParquetLocator:
         self._doubt = doubt
         self._indexes = indexes or PageIndexes()
 
+    def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupPlace]:
+        """The row groups that may have keys in ``ranges``."""
+        return self._finder.find(crawl, subsets, ranges, self.columns)
+
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
         places = self._finder.find(crawl, subsets, Takers(targets).ranges, self.columns)
@@ -205,6 +219,29 @@ class ParquetLocator:
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
         return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
+
+    def scan_price(self, places: Sequence[RowGroupPlace], key: str) -> tuple[int, int]:
+        """Requests, and bytes of the column that is read whole, of a scan; of the others, pages with rows are read."""
+        sizes = [place.columns[key].size for place in places if key in place.columns]
+        names = (list(place.columns.values()) for place in places)
+        return sum(most_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
+
+    def scan(self, places: Sequence[RowGroupPlace], key: str, condition: Condition) -> Iterator[pa.Table]:
+        """The captures of whole row groups of which the index says that a condition is so: one column is read whole,
+        and of the others the pages that have rows which it does not rule out. Raises as :meth:`locate` does."""
+        for batch in self._batches(places):
+            wanted = [
+                Wanted(
+                    place, (_EVERYTHING,), wanted_columns(self.columns, place.file), key,
+                    partial(_may_be, condition, key, place.file.crawl),
+                )
+                for place in batch
+                if key in place.columns
+            ]  # fmt: skip
+            for found in self._read(wanted, Cost()):
+                table, _ = capture_rows(found, self.name)
+                rows = condition.keep(table)
+                yield rows.filter(pc.equal(rows["meant"], YES))
 
     def _read(self, wanted: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
         """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""

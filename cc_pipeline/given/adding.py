@@ -1,0 +1,183 @@
+"""Captures are given a name, each place once, with flat memory: what a file names is compared with what
+there is, and nothing is added or taken away that nobody asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.capture_columns import CAPTURE_ORDER
+from cc_pipeline.commoncrawl.slice_slugs import with_subset
+from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import GIVEN, Slice
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.target_definitions import define_given
+from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+
+#: Whether a row is of the file (1), or was there before (0): of a place that both name, the row of before stays.
+_NEW: Final = pa.field("new", pa.int8(), nullable=False)
+_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _NEW])
+#: Bytes of a crawl's rows that are kept in memory: a file may name captures of all crawls.
+_IN_MEMORY: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class Counts:
+    """Places of a crawl: those ``before``, those of them that the file names too (``both``), and those that it names
+    and were not there (``new``). ``repeats`` are rows that name a place once more."""
+
+    before: int = 0
+    both: int = 0
+    new: int = 0
+    repeats: int = 0
+
+    @property
+    def gone(self) -> int:
+        """Places that were there and that the file does not name."""
+        return self.before - self.both
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.before + other.before,
+            self.both + other.both,
+            self.new + other.new,
+            self.repeats + other.repeats,
+        )
+
+
+@dataclass(slots=True)
+class _Slice:
+    """What the rows of one slice say: their number, and their places."""
+
+    rows: int = 0
+    files: Any = field(default_factory=hashlib.sha256)
+    offsets: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.rows += rows.num_rows
+        self.files.update("\n".join(rows.column("warc_filename").to_pylist()).encode() + b"\n")
+        self.offsets.update(rows.column("warc_record_offset").to_numpy().tobytes())
+
+    def digest(self) -> str:
+        return GIVEN.digest(rows=self.rows, files=self.files.hexdigest(), offsets=self.offsets.hexdigest())
+
+
+class Adding:
+    """The captures of one name, and what is to be added. ``replace``: of what was there, only what the file
+    names stays. ``folder`` is deleted by the caller. Raises ``EnvironmentFault`` where files in it cannot be written or
+    read, or the lake cannot."""
+
+    def __init__(self, lake: Lake, target: Target, folder: Path, *, replace: bool = False) -> None:
+        self._lake = lake
+        self._target = target
+        self._folder = folder
+        self._replace = replace
+        self._rows: dict[str, OrderedRows] = {}
+        #: The slices that were there before.
+        self._there = [one for one in GIVEN.here(lake) if one.whole.target == target.slug]
+        for crawl in sorted({one.crawl for one in self._there}):
+            where = {"crawl": crawl, "target": [one.target for one in self._there if one.crawl == crawl]}
+            for batch in stream_rows(lake, "given_captures", where):
+                self._keep(crawl, pa.Table.from_batches([batch]), new=0)
+
+    def add(self, captures: pa.Table) -> None:
+        """Takes more captures (``CAPTURE_SCHEMA``) of any crawls."""
+        for crawl in pc.unique(captures["crawl"]).to_pylist():
+            mine = captures.filter(pc.equal(captures["crawl"], crawl))
+            subsets = mine["subset"].to_pylist()
+            targets = pa.array([with_subset(self._target.slug, subset) for subset in subsets], pa.string())
+            self._keep(crawl, mine.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
+
+    def _keep(self, crawl: str, rows: pa.Table, *, new: int) -> None:
+        if crawl not in self._rows:
+            self._rows[crawl] = OrderedRows(_SCHEMA, (*CAPTURE_ORDER, _NEW.name), self._folder, _IN_MEMORY)
+        flag = pa.repeat(pa.scalar(new, _NEW.type), rows.num_rows)
+        self._rows[crawl].add(rows.select(CAPTURES_SCHEMA.names).append_column(_NEW, flag).cast(_SCHEMA))
+
+    def counts(self) -> dict[str, Counts]:
+        """What there is to add, by crawl; call it when everything was added."""
+        found = {}
+        for crawl, rows in sorted(self._rows.items()):
+            own = Counts()
+            for places, first, last in _by_place(rows):
+                is_new = np.asarray(places.column(_NEW.name))
+                before, named = is_new[first] == 0, is_new[last] == 1
+                own.before += int(before.sum())
+                own.both += int((before & named).sum())
+                own.new += int((~before).sum())
+                own.repeats += int(is_new.sum()) - int(named.sum())
+            found[crawl] = own
+        return found
+
+    def commit(self) -> dict[str, int]:
+        """Writes them down; how many there are by crawl. A crawl of which nothing changed costs a look.
+
+        Killed between two crawls, the same call goes on there: they are others for their target when all
+        is written.
+        """
+        found: dict[str, int] = {}
+        digests: dict[str, str] = {}
+        for crawl in sorted(self._rows):
+            slices = {one: _Slice() for one in self._there if one.crawl == crawl}
+            for batch in self._batches(crawl):
+                for target in pc.unique(batch.column("target")).to_pylist():
+                    mine = batch.filter(pc.equal(batch.column("target"), target))
+                    slices.setdefault(Slice(crawl, target), _Slice()).add(mine)
+            wanted = {slice_: one.digest() for slice_, one in slices.items()}
+            if GIVEN.stale(self._lake, wanted):
+                GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._batches, crawl)})
+            found[crawl] = sum(one.rows for one in slices.values())
+            digests |= {f"{one.crawl}:{one.target}": digest for one, digest in wanted.items()}
+        define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
+        return found
+
+    def _batches(self, crawl: str) -> Iterator[pa.RecordBatch]:
+        """The rows that there will be of a crawl, in the order of their table."""
+        for places, first, last in _by_place(self._rows[crawl]):
+            stay = first[np.asarray(places.column(_NEW.name))[last] == 1] if self._replace else first
+            yield places.take(pa.array(stay)).select(CAPTURES_SCHEMA.names)
+
+
+def given_in(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
+    """The slices of all given captures, by slug and by crawl."""
+    found: dict[str, dict[str, list[Slice]]] = {}
+    for slice_ in GIVEN.here(lake):
+        found.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
+    return found
+
+
+def _by_place(rows: OrderedRows) -> Iterator[tuple[pa.RecordBatch, Any, Any]]:
+    """Rows in whole places, with the numbers of the first and of the last of each."""
+    waiting: pa.Table | None = None
+    for batch in rows.batches():
+        own = pa.Table.from_batches([batch])
+        table = own if waiting is None else pa.concat_tables([waiting, own])
+        [whole] = table.combine_chunks().to_batches()
+        starts = _starts(whole)
+        cut = int(starts[-1])
+        waiting = table.slice(cut)
+        if cut:
+            yield whole.slice(0, cut), starts[:-1], starts[1:] - 1
+    if waiting is not None:
+        [whole] = waiting.combine_chunks().to_batches()
+        starts = _starts(whole)
+        yield whole, starts, np.append(starts[1:] - 1, whole.num_rows - 1)
+
+
+def _starts(rows: pa.RecordBatch) -> Any:
+    changed = np.zeros(max(0, rows.num_rows - 1), bool)
+    for name in CAPTURE_ORDER:
+        column = rows.column(name)
+        changed |= np.asarray(pc.not_equal(column[1:], column[:-1]))
+    return np.concatenate(([0], np.flatnonzero(changed) + 1))

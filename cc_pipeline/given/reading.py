@@ -1,0 +1,173 @@
+"""Rows of a person's file: Parquet, CSV, JSON lines or CDXJ lines, told by its first bytes. Columns have the names of
+Athena's table of the index, of CDX servers and their clients, and of data sets made of crawls."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cc_pipeline.errors import UserInputError
+
+#: Columns of a capture, and what others call them, the likeliest first. Names are compared in lower case.
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "warc_filename": ("filename", "file_path", "warc_file", "file"),
+    "warc_record_offset": ("offset", "warc_offset", "record_offset"),
+    "warc_record_length": ("length", "warc_length", "record_length"),
+    "url": ("original", "warc_target_uri", "target_uri", "uri"),
+    "fetch_time": ("timestamp", "date", "warc_date", "crawl_date", "time"),
+    "crawl": ("dump", "crawl_id", "collection"),
+    "content_digest": ("digest",),
+    "fetch_status": ("status", "statuscode", "status_code"),
+    "content_mime_type": ("mime", "mimetype"),
+    "content_mime_detected": ("mime-detected", "mime_detected"),
+    "content_charset": ("charset",),
+    "content_languages": ("languages",),
+    "content_truncated": ("truncated",),
+    "fetch_redirect": ("redirect",),
+}
+_AT_ONCE: Final = 4_096
+_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
+_CDXJ: Final = re.compile(r"(\S+) (\d{14}) (\{.*)", re.DOTALL)
+#: Characters of a field of a CSV file: data sets have whole pages in one.
+_LONGEST: Final = 1 << 27
+_SHOWN: Final = 30
+#: Wrong rows that are kept to be shown.
+_MOST_WRONG: Final = 20
+
+#: Values of some rows: the number of the first (from 1), how many there are, and each column's values.
+Chunk: TypeAlias = tuple[int, int, dict[str, Sequence[Any]]]
+
+
+@dataclass(slots=True)
+class Wrong:
+    """Rows that could not be used: how many, and why not, with the number of each of the first."""
+
+    count: int = 0
+    first: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, row: int, why: str) -> None:
+        """Notes one more."""
+        self.count += 1
+        if len(self.first) < _MOST_WRONG:
+            self.first.append((row, why))
+
+
+def read_chunks(path: Path, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+    """The rows of a file, some thousand at a time, by the columns of a capture that it has. ``named`` maps columns of a
+    capture to those of the file where they have other names than :data:`NAMES`.
+
+    Lines that cannot be read are ``wrong``, and their values ``None``. Raises ``UserInputError`` for a file that
+    cannot be read, is none of the formats, or names neither places nor URLs.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            if head == _PARQUET:
+                yield from _of_parquet(path, named)
+                return
+            file.seek(0)
+            with _unpacked(file, head) as text:
+                yield from _of_text(text, str(path), named, wrong)
+    except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UserInputError(f"{path} cannot be read: {reason}") from error
+
+
+def columns_meant(has: Iterable[str], named: Mapping[str, str], what: str) -> dict[str, str]:
+    """The file's column of each column of a capture that it has. Raises ``UserInputError``."""
+    columns = list(has)
+    by_lower = {name.lower(): name for name in reversed(columns)}
+    found: dict[str, str] = {}
+    for column, others in NAMES.items():
+        if column in named:
+            if named[column] not in columns:
+                raise UserInputError(f"{what} has no column {named[column]!r}; it has {', '.join(columns[:_SHOWN])}")
+            found[column] = named[column]
+        elif name := next((by_lower[one] for one in (column, *others) if one in by_lower), None):
+            found[column] = name
+    if not ({"warc_filename", "warc_record_offset"} <= found.keys() or "url" in found):
+        raise UserInputError(
+            f"{what} names neither places (file and offset) nor URLs; its columns are {', '.join(columns[:_SHOWN])}. "
+            "Say which is which: --column warc_filename=NAME --column warc_record_offset=NAME"
+        )
+    return found
+
+
+def _of_parquet(path: Path, named: Mapping[str, str]) -> Iterator[Chunk]:
+    file = pq.ParquetFile(path)
+    columns = columns_meant(file.schema_arrow.names, named, str(path))
+    number = 1
+    # pages of a data set may lie in the same rows: only these columns are read
+    for batch in file.iter_batches(_AT_ONCE, columns=list(columns.values())):
+        yield number, batch.num_rows, {name: batch.column(own).to_pylist() for name, own in columns.items()}
+        number += batch.num_rows
+
+
+@contextmanager
+def _unpacked(file: BinaryIO, head: bytes) -> Iterator[io.TextIOBase]:
+    data: Any = gzip.GzipFile(fileobj=file) if head.startswith(_GZIP) else file
+    with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:
+        yield text
+
+
+def _of_text(text: Iterable[str], what: str, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+    lines = iter(text)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise UserInputError(f"{what} has no rows")
+    every = _again(first, lines)
+    if first.lstrip().startswith("{") or _CDXJ.match(first):
+        yield from _of_lines(every, what, named, wrong)
+        return
+    csv.field_size_limit(_LONGEST)
+    rows = csv.reader(every, delimiter="\t" if first.count("\t") > first.count(",") else ",")
+    header = next(rows)
+    columns = columns_meant(header, named, what)
+    places = {name: header.index(own) for name, own in columns.items()}
+    number = 1
+    while some := list(islice(rows, _AT_ONCE)):
+        for place, row in enumerate(some):
+            if len(row) != len(header):
+                wrong.add(number + place, f"it has {len(row)} columns where the first line has {len(header)}")
+                some[place] = [""] * len(header)
+        yield number, len(some), {name: [row[at] for row in some] for name, at in places.items()}
+        number += len(some)
+
+
+def _again(first: str, others: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from others
+
+
+def _of_lines(lines: Iterator[str], what: str, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+    number, columns = 1, None
+    while some := list(islice(lines, _AT_ONCE)):
+        rows = [_object(line, number + place, wrong) for place, line in enumerate(some)]
+        # lines need not have the same fields; a first one that has fewer says nothing of the others
+        columns = columns or columns_meant(dict.fromkeys(name for row in rows for name in row), named, what)
+        yield number, len(rows), {name: [row.get(own) for row in rows] for name, own in columns.items()}
+        number += len(rows)
+
+
+def _object(line: str, number: int, wrong: Wrong) -> dict[str, Any]:
+    cdxj = _CDXJ.match(line)
+    try:
+        found = json.loads(cdxj[3] if cdxj else line) if line.strip() else {}
+    except ValueError as error:
+        found = error
+    if not isinstance(found, dict):
+        wrong.add(number, "the line has no JSON object")
+        return {}
+    return found | {"timestamp": cdxj[2]} if cdxj else found
