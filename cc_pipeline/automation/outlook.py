@@ -17,6 +17,7 @@ from typing import Final
 from cc_pipeline.automation.due import Pair, due_of
 from cc_pipeline.automation.reparse import outdated
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.plan import options_of
 from cc_pipeline.extraction.run import look
 from cc_pipeline.index.btree.files import ABOUT
@@ -77,6 +78,7 @@ def _state(workspace: Workspace) -> tuple[object, ...]:
     return (
         settings,
         options_of(settings),
+        blocked(workspace).blocks,
         [None if handle is None else handle.version() for handle in handles],
         [(path, path.stat().st_mtime_ns) for path in built],
     )

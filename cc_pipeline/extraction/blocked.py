@@ -22,7 +22,12 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
-_KEY: Final = "blocked.json"
+#: The list is whole in each file of this folder; the one with the greatest number counts.
+_FOLDER: Final = "blocked/"
+#: Where the list lay before.
+_BEFORE: Final = "blocked.json"
+#: Newest lists that stay: somebody may be about to read the one before.
+_KEPT: Final = 3
 _LONGEST: Final = 64 << 20
 #: Stands between the version of a definition and that of the blocks that touch it.
 _MARK: Final = "!"
@@ -117,44 +122,76 @@ def same_but_for_blocks(version: str, other: str) -> bool:
 def blocked(workspace: Workspace) -> Blocked:
     """The list of the lake, as it is now. Raises ``EnvironmentFault``, also for a list that cannot be read: nothing is
     fetched then."""
-    place = workspace.place
-    try:
-        noted = json.loads(place.read_all(_KEY, _LONGEST).data)
-        found = Blocked(tuple(Block(str(one["definition"]), str(one["since"]), str(one["why"])) for one in noted))
-        found.touching(parse_target("example.com"))
-    except RangeFault as fault:
-        if fault.kind is FaultKind.NOT_FOUND:
-            return Blocked()
-        raise
-    except (ValueError, KeyError, TypeError, UserInputError) as error:
-        raise EnvironmentFault(
-            f"{place.source}/{_KEY} is no list of blocked sites ({error})",
-            "Put it back from a copy; nothing is fetched while nobody knows what is blocked.",
-        ) from error
-    return found
+    return _newest(workspace)[1]
 
 
 def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
     """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    known = {one.definition: one for one in blocked(workspace).blocks}
-    return _write(workspace, {target.written: Block(target.written, now, why) for target in targets} | known)
+    added = {target.written: Block(target.written, now, why) for target in targets}
+    return _change(workspace, lambda known: added | known)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
     """Takes ``targets`` off the list, and gives it. Raises ``UserInputError`` for one that is not on it."""
-    known = {one.definition: one for one in blocked(workspace).blocks}
+    known = {one.definition for one in blocked(workspace).blocks}
     for target in targets:
-        if known.pop(target.written, None) is None:
+        if target.written not in known:
             raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline domains block")
-    return _write(workspace, known)
+    off = {target.written for target in targets}
+    return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
 
 
-def _write(workspace: Workspace, blocks: dict[str, Block]) -> Blocked:
+def _numbered(workspace: Workspace) -> list[int]:
+    names = (one.key.removeprefix(_FOLDER) for one in workspace.place.listing(_FOLDER))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
+    """The numbers that there are, and the list of the greatest one."""
+    while True:
+        numbers = _numbered(workspace)
+        key = f"{_FOLDER}{numbers[-1]:012}" if numbers else _BEFORE
+        try:
+            return numbers, _read(workspace, key)
+        except RangeFault as fault:
+            if fault.kind is not FaultKind.NOT_FOUND:
+                raise
+            if not numbers:
+                return numbers, Blocked()
+            if _numbered(workspace)[-1:] == numbers[-1:]:
+                raise  # it is listed and cannot be read
+
+
+def _read(workspace: Workspace, key: str) -> Blocked:
+    place = workspace.place
+    try:
+        noted = json.loads(place.read_all(key, _LONGEST).data)
+        found = Blocked(tuple(Block(str(one["definition"]), str(one["since"]), str(one["why"])) for one in noted))
+        found.touching(parse_target("example.com"))
+    except (ValueError, KeyError, TypeError, UserInputError) as error:
+        raise EnvironmentFault(
+            f"{place.source}/{key} is no list of blocked sites ({error})",
+            "Put it back from a copy; nothing is fetched while nobody knows what is blocked.",
+        ) from error
+    return found
+
+
+def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocked:
+    """Writes the list with the next number, which one writer gets; the others change what that one wrote. Who was slow
+    may get a number that was used and is gone, so the list is right when reading it shows the change."""
     workspace.claim()
-    ordered = tuple(sorted(blocks.values(), key=lambda one: one.definition))
-    workspace.place.put(_KEY, (json.dumps([asdict(one) for one in ordered], ensure_ascii=False) + "\n").encode())
-    return Blocked(ordered)
+    while True:
+        numbers, found = _newest(workspace)
+        known = {one.definition: one for one in found.blocks}
+        wanted = change(known)
+        if wanted == known:
+            return found
+        ordered = [asdict(wanted[name]) for name in sorted(wanted)]
+        data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
+        if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
+            for old in numbers[: 1 - _KEPT]:
+                workspace.place.delete(f"{_FOLDER}{old:012}")
 
 
 def _takes_all(block: Target, target: Target) -> bool:

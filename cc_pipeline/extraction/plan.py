@@ -227,11 +227,13 @@ def _todo(
         (FETCH, lambda: _why_fetch(stands, options)),
         (PARSE, lambda: _why_parse(stands, options)),
     ]
+    # what is here of it stays as it is, also where a stage is lacking
+    stays = is_all_blocked(asked.version) and stands.located is not None and stands.lookup is not None
     why: dict[str, Reason | None] = {}
     for stage, rule in rules:
         if stage in stages:
             told = Reason(Why.TOLD) if stage.label in asked.told else None
-            why[stage.label] = Reason(Why.THEN) if any(why.values()) else rule() or told
+            why[stage.label] = Reason(Why.THEN) if any(why.values()) else (None if stays else rule()) or told
     return Todo(slice_, why.get(LOCATE.label), why.get(FETCH.label), why.get(PARSE.label))
 
 
@@ -266,8 +268,6 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.NEW)
     if found is None:
         return Reason(Why.TORN)
-    if is_all_blocked(asked.version):
-        return None
     if same_but_for_blocks(found.definition, asked.version):
         return Reason(Why.BLOCKED)
     if found.definition != asked.version:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import SequenceMatcher
 from typing import Any, Final
 
 import duckdb
 
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.findings import asking, scope_of
+from cc_pipeline.publish.findings import asking, check_located, scope_of
 from cc_pipeline.settings import Settings
 
 #: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
@@ -40,11 +40,11 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
     """
     with _told(), asking(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
-        _check_located(connection, slug, scope, (before, after))
+        check_located(connection, slug, scope, (before, after))
         counts: Counter[str] = Counter()
         domain = None
         yield f"{named or slug} from {before} to {after}"
-        found = connection.execute(_with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        found = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
         names = [column[0] for column in found.description or []]
         while rows := found.fetchmany(_ROWS):
             for row in (dict(zip(names, values, strict=True)) for values in rows):
@@ -79,44 +79,6 @@ def paragraphs_between(before: str, after: str) -> Iterator[str]:
 def _paragraphs(text: str) -> list[str]:
     every = [" ".join(line.split()) for line in text.split("\n") if not line.isspace() and line]
     return every[:_COMPARED]
-
-
-def _check_located(connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str]) -> None:
-    asked = (
-        f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
-        f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
-    )
-    there = [crawl for (crawl,) in connection.execute(asked).fetchall()]
-    for crawl in crawls:
-        if crawl not in there:
-            raise UserInputError(f"{slug} was not located in {crawl!r}. It was in: {', '.join(there)}")
-
-
-def _with_moves(changes: str) -> str:
-    """The rows of ``changes``, texts only of changed pages. A page that is gone, and whose payload or main text a new
-    page has, is ``moved``, and the new page has no row of its own."""
-    arrived = "arg_min(struct_pack(url, after_time, after_title, url_surtkey), url) AS new FROM found"
-    return f"""
-        WITH found AS (
-            SELECT change, domain, url, likeness, before_title, after_title, before_time, after_time, before_digest,
-                after_digest, url_surtkey,
-                CASE change WHEN 'changed' THEN before_text END AS before_text,
-                CASE change WHEN 'changed' THEN after_text END AS after_text,
-                CASE change WHEN 'gone' THEN md5(before_text) WHEN 'new' THEN md5(after_text) END AS content
-            FROM ({changes})),
-        by_digest AS (SELECT after_digest AS digest, {arrived} WHERE change = 'new' GROUP BY after_digest),
-        by_text AS (SELECT content, {arrived} WHERE change = 'new' GROUP BY content),
-        moved AS (
-            SELECT found.url_surtkey AS gone, coalesce(d.new, t.new) AS new
-            FROM found LEFT JOIN by_digest d ON before_digest = d.digest
-            LEFT JOIN by_text t ON found.content = t.content
-            WHERE change = 'gone' AND (d.new IS NOT NULL OR t.new IS NOT NULL))
-        SELECT CASE WHEN m.new IS NULL THEN change ELSE 'moved' END AS change, domain, found.url, m.new.url AS new_url,
-            likeness, before_title, coalesce(after_title, m.new.after_title) AS after_title, before_time,
-            coalesce(found.after_time, m.new.after_time) AS after_time, before_text, after_text
-        FROM found LEFT JOIN moved m ON change = 'gone' AND found.url_surtkey = m.gone
-        WHERE NOT (change = 'new' AND found.url_surtkey IN (SELECT moved.new.url_surtkey FROM moved))
-        ORDER BY domain, change, found.url"""
 
 
 def _page(row: dict[str, Any]) -> Iterator[str]:

@@ -29,6 +29,8 @@ MOST: Final = 12
 _COMPARED: Final = 6
 #: Domains that a condition names one by one.
 _NAMED: Final = 100
+#: What can become of a page between two crawls.
+CHANGES: Final = ("same", "changed", "moved", "new", "gone", "not compared", "unknown")
 _KEY: Final = ", ".join(CAPTURE)
 _KEYS: Final = "report_keys"
 #: What DuckDB may hold in memory; it puts more into the home's scratch folder.
@@ -52,6 +54,9 @@ class Findings:
     statuses: Rows
     languages: Rows
     changes: Rows
+    #: The two crawls that are compared in words, what became of pages of each domain between them, and some pages.
+    between: tuple[str, str] | None
+    changed_domains: Rows
     changed_pages: Rows
     front: str | None
     versions: Rows
@@ -65,12 +70,14 @@ class Findings:
     totals: Mapping[str, int] = field(default_factory=dict)
 
 
-def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> Findings:
+def find(
+    connection: duckdb.DuckDBPyConnection, slug: str, named: str = "", between: tuple[str, str] | None = None
+) -> Findings:
     """What a published file has of a target.
 
     ``slug`` is the key of a target that was located, or a domain that others brought; ``named`` is what a person called
-    it. The connection gets a temporary table.
-    Raises ``UserInputError`` where nobody looked for it.
+    it; ``between`` are the crawls that are compared in words (default: the last two that have it). The connection gets
+    a temporary table. Raises ``UserInputError`` where nobody looked for it, or not in one of these crawls.
     """
     ask = _Asking(connection, {})
     known, scope, domains = scope_of(connection, slug, named)
@@ -79,7 +86,10 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
     )
     crawls = ask.rows(sql.timeline(scope))
     front = _front(ask, scope)
-    changes, changed = _changes(ask, scope, [row["crawl"] for row in crawls if row["pages"]])
+    if between is not None:
+        check_located(connection, slug, scope, between)
+    pairs = list(pairwise(row["crawl"] for row in crawls if row["pages"]))[-_COMPARED:]
+    between = between or (pairs[-1] if pairs else None)
     published = connection.execute("SELECT max(published_at) FROM main.publication").fetchone()
     assert published is not None
     return Findings(
@@ -107,8 +117,9 @@ def find(connection: duckdb.DuckDBPyConnection, slug: str, named: str = "") -> F
             f"SELECT crawl, content_languages[1] AS language, count(*) AS pages FROM {scope('page_text')} "
             f"WHERE main_content IS NOT NULL AND {sql.comparable()} GROUP BY ALL ORDER BY crawl, pages DESC, language"
         ),
-        changes=changes,
-        changed_pages=changed,
+        changes=[row for pair in pairs for row in _changes(ask, scope, *pair)],
+        between=between,
+        **_between(ask, scope, between),
         front=front,
         versions=ask.last("versions", sql.page_versions(quoted(front), scope)) if front else [],
         pages=_pages(ask, scope),
@@ -172,6 +183,18 @@ def scope_of(
     whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)
     scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
     return (known[0] if known else None), scope, domains
+
+
+def check_located(connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str]) -> None:
+    """Raises ``UserInputError`` for a crawl in which a target was not looked for."""
+    asked = (
+        f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
+        f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
+    )
+    there = [crawl for (crawl,) in connection.execute(asked).fetchall()]
+    for crawl in crawls:
+        if crawl not in there:
+            raise UserInputError(f"{slug} was not located in {crawl!r}. It was in: {', '.join(there)}")
 
 
 @contextmanager
@@ -261,25 +284,35 @@ def _front(ask: _Asking, of: sql.Scope) -> str | None:
     return found[0]["url"] if found else None
 
 
-def _changes(ask: _Asking, of: sql.Scope, crawls: Sequence[str]) -> tuple[Rows, Rows]:
-    """Counts of each kind of change between neighbouring crawls, and the pages that changed most in the newest."""
-    counts: Rows = []
-    pairs = list(pairwise(crawls))[-_COMPARED:]
-    for before, after in pairs:
-        query = sql.changes_between(quoted(before), quoted(after), of)
-        counts += [
-            {"before": before, "after": after, **row}
-            for row in ask.rows(f"SELECT change, count(*) AS pages FROM ({query}) GROUP BY change")
-        ]
-    if not pairs:
-        return counts, []
-    newest = sql.changes_between(quoted(pairs[-1][0]), quoted(pairs[-1][1]), of)
-    changed = ask.first(
-        "changed_pages",
-        f"SELECT url, likeness, before_title, after_title FROM ({newest}) WHERE change = 'changed' "
-        "ORDER BY likeness, url",
+def _changes(ask: _Asking, of: sql.Scope, before: str, after: str) -> Rows:
+    """Counts of each kind of change between two crawls."""
+    query = sql.changes_between(quoted(before), quoted(after), of)
+    found = ask.rows(f"SELECT change, count(*) AS pages FROM ({query}) GROUP BY change")
+    return [{"before": before, "after": after, **row} for row in found]
+
+
+def _between(ask: _Asking, of: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Rows]:
+    """Of each domain what became of its pages between two crawls, and the pages that changed most, then others. Texts
+    are read of those that are shown."""
+    if pair is None:
+        return {"changed_domains": [], "changed_pages": []}
+    told = sql.with_moves(sql.changes_between(quoted(pair[0]), quoted(pair[1]), of))
+    kinds = ", ".join(f'count(*) FILTER (change = {quoted(kind)}) AS "{kind}"' for kind in CHANGES)
+    domains = ask.first(
+        "changed_domains",
+        f"SELECT domain, {kinds} FROM ({told}) GROUP BY domain ORDER BY changed + new + gone + moved DESC, domain",
     )
-    return counts, changed
+    ask.totals["changed_pages"] = sum(row[kind] for row in domains for kind in CHANGES[1:])
+    each = MOST if len(domains) <= 1 else MOST // 4
+    shown = ", ".join(quoted(row["domain"] or "") for row in domains)
+    by_worth = "list_position(['changed', 'moved', 'new', 'gone', 'not compared', 'unknown'], change), likeness, url"
+    chosen = ask.rows(
+        f"SELECT url_surtkey FROM ({told}) WHERE change <> 'same' AND coalesce(domain, '') IN ({shown or 'NULL'}) "
+        f"QUALIFY row_number() OVER (PARTITION BY domain ORDER BY {by_worth}) <= {each}"
+    )
+    keys = ", ".join(quoted(row["url_surtkey"]) for row in chosen)
+    pages = ask.rows(f"FROM ({told}) WHERE url_surtkey IN ({keys}) ORDER BY domain, {by_worth}") if chosen else []
+    return {"changed_domains": domains, "changed_pages": pages}
 
 
 def _pages(ask: _Asking, of: sql.Scope) -> Rows:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +18,22 @@ import duckdb
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.publish.changes import paragraphs_between
 from cc_pipeline.publish.charts import Chart, Column, chart
-from cc_pipeline.publish.findings import MOST, Findings, Rows, asking, find
+from cc_pipeline.publish.findings import CHANGES, MOST, Findings, Rows, asking, find
 from cc_pipeline.settings import Settings
 
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
 _WEEKS: Final = 52
 _TEXT: Final = 160
+#: Characters of a paragraph that changed, and such paragraphs of a page.
+_PARAGRAPH: Final = 300
+_LINES: Final = 10
+#: Days between a crawl's week and a capture of it.
+_NEAR: Final = 60
 _ADDRESS: Final = 96
 #: Characters of an address that is a link; browsers take few longer ones.
 _FOLLOWED: Final = 2_000
@@ -53,6 +62,9 @@ def page_of(found: Findings) -> str:
         fetched=sum(row["captures"] for row in found.outcomes if row["outcome"] == "fetched"),
         over_time=_over_time(found),
         changes=_changes(found),
+        when=_when(found, long=True),
+        named_target=f"set:{found.slug.removeprefix(SET_SLUG)}" if found.kind == "set" else found.definition,
+        pages_changed=[{**row, "lines": _lines(row)} for row in found.changed_pages],
         languages=_languages(found),
         completeness=_completeness(found),
     )
@@ -76,7 +88,8 @@ def _template() -> Template:
         "percent": percent,
         "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",
         "day": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d}",
-        "crawl_month": crawl_month,
+        "quoted": shlex.quote,
+        "paragraph": lambda text: _cut(text, _PARAGRAPH),
         "cut": _cut,
         "shortened": _shortened,
         "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
@@ -86,9 +99,10 @@ def _template() -> Template:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of pages between crawls; ``newest`` are the counts of the last pair."""
+    """What became of pages between crawls, with a chart of neighbours; ``newest`` are the counts of the pair that is
+    told in words."""
 
-    chart: Chart
+    chart: Chart | None
     before: str
     after: str
     newest: Counter[str]
@@ -107,7 +121,7 @@ def _over_time(found: Findings) -> Chart:
     return chart(
         [
             Column(
-                crawl_month(row["crawl"]),
+                month_of(row["crawl"], row["first_fetch"]),
                 f"{row['crawl']}: {row['pages']:,} pages, {row['new_pages']:,} of them new",
                 [("known", row["pages"] - row["new_pages"]), ("new", row["new_pages"])],
                 f"{row['pages']:,}",
@@ -119,21 +133,37 @@ def _over_time(found: Findings) -> Chart:
 
 
 def _changes(found: Findings) -> Changes | None:
+    if found.between is None:
+        return None
     pairs: dict[tuple[str, str], Counter[str]] = {}
     for row in found.changes:
         pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
-    if not pairs:
-        return None
+    when = _when(found)
     columns = [
         Column(
-            crawl_month(after),
+            when(after),
             f"{before} to {after}: " + ", ".join(f"{counts[kind]:,} {kind}" for kind in _CHANGES),
             [(kind, -counts[kind] if kind == "gone" else counts[kind]) for kind in _CHANGES],
         )
         for (before, after), counts in pairs.items()
     ]
-    (before, after), newest = list(pairs.items())[-1]
-    return Changes(chart(columns, "Pages by what became of them"), before, after, newest)
+    counts = Counter({kind: sum(row[kind] for row in found.changed_domains) for kind in CHANGES})
+    drawn = chart(columns, "Pages by what became of them") if columns else None
+    return Changes(drawn, *found.between, counts)
+
+
+def _lines(row: Mapping[str, Any]) -> list[str]:
+    """The paragraphs that differ, of a page that changed."""
+    if row["change"] != "changed" or row["before_text"] is None or row["after_text"] is None:
+        return []
+    lines = list(islice(paragraphs_between(row["before_text"], row["after_text"]), _LINES + 1))
+    return [*lines[:_LINES], "… and more"] if len(lines) > _LINES else lines
+
+
+def _when(found: Findings, *, long: bool = False) -> Callable[[str], str]:
+    """When a crawl began to capture the target."""
+    first = {row["crawl"]: row["first_fetch"] for row in found.crawls}
+    return lambda crawl: month_of(crawl, first.get(crawl), long=long)
 
 
 def _languages(found: Findings) -> Languages | None:
@@ -149,13 +179,13 @@ def _languages(found: Findings) -> Languages | None:
     if len(ranked) < 2:
         return Languages(leading, None, ())
     colour = {language: f"c{min(place, _COLOURED)}" for place, language in enumerate(ranked)}
-    bars = []
+    bars, when = [], _when(found)
     for crawl in [row["crawl"] for row in found.crawls]:
         mine = sorted(by_crawl.get(crawl, []), key=lambda one: -total[one["language"]])
         if pages := sum(one["pages"] for one in mine):
             pieces = [(colour.get(one["language"], "c6"), 100 * one["pages"] / pages) for one in mine]
             told = ", ".join(f"{language_name(one['language'])} {one['pages']:,}" for one in mine[:MOST])
-            bars.append(Column(crawl_month(crawl), f"{crawl}: {told}", pieces))
+            bars.append(Column(when(crawl), f"{crawl}: {told}", pieces))
     legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_COLOURED])]
     if len(ranked) > _COLOURED or None in total:
         legend.append(("c6", "others and unknown"))
@@ -191,21 +221,27 @@ def percent(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if 1 <= share <= 99 else f"{min(99.9, max(0.1, share)):.1f}%"
 
 
-def crawl_month(crawl: str, *, long: bool = False) -> str:
-    """When a crawl was, by its id: ``May 2024`` of CC-MAIN-2024-22, and of the first ones the year.
-
-    Clocks of records are sometimes wrong; a week of the year is not.
-    """
-    found = _WEEKLY.fullmatch(crawl)
-    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+def month_of(crawl: str, captured: datetime | None, *, long: bool = False) -> str:
+    """The month of a capture: ``Jan 2018``. One far from the week in the crawl's id comes from a wrong clock; then, and
+    without a capture, it is that of the crawl's id."""
+    day = _week_of(crawl)
+    if captured is not None and (day is None or abs((captured.replace(tzinfo=None) - day).days) <= _NEAR):
+        day = captured
+    if day is None:
         return crawl.removeprefix("CC-MAIN-")
-    day = datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4)
     return f"{day:%B %Y}" if long else f"{day:%b %Y}"
 
 
-def _cut(text: str) -> str:
-    words = " ".join(text[: 4 * _TEXT].split())
-    return words if len(words) <= _TEXT else words[: _TEXT - 1] + "…"
+def _week_of(crawl: str) -> datetime | None:
+    found = _WEEKLY.fullmatch(crawl)
+    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+        return None
+    return datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4)
+
+
+def _cut(text: str, most: int = _TEXT) -> str:
+    words = " ".join(text[: 4 * most].split())
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _shortened(url: str) -> str:
@@ -219,17 +255,25 @@ def report_path(settings: Settings, slug: str) -> Path:
     return settings.home / "reports" / f"{slug}.html"
 
 
-def write_report(settings: Settings, slug: str, path: Path | None = None, *, named: str = "") -> Findings:
+def write_report(
+    settings: Settings,
+    slug: str,
+    path: Path | None = None,
+    *,
+    named: str = "",
+    between: tuple[str, str] | None = None,
+) -> Findings:
     """Writes the report of a target from what was published, and gives what it says.
 
-    ``slug`` is the target's key, ``named`` what a person called it; the file is ``path``, by default in the home, and
-    appears whole or not at all. Raises
+    ``slug`` is the target's key, ``named`` what a person called it; ``between`` are the crawls that are compared
+    in words (default: the last two that have it); the file is ``path``, by default in the home, and appears whole or
+    not at all. Raises
     ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
     that nobody looked for.
     """
     to = path or report_path(settings, slug)
     try:
-        found = _found(settings, slug, named)
+        found = _found(settings, slug, named, between)
         write_whole(to, page_of(found))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
@@ -239,6 +283,6 @@ def write_report(settings: Settings, slug: str, path: Path | None = None, *, nam
     return found
 
 
-def _found(settings: Settings, slug: str, named: str) -> Findings:
+def _found(settings: Settings, slug: str, named: str, between: tuple[str, str] | None) -> Findings:
     with asking(settings) as connection:
-        return find(connection, slug, named)
+        return find(connection, slug, named, between)

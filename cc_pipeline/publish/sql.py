@@ -195,6 +195,33 @@ def changes_between(before: str, after: str, of: Scope) -> str:
         FROM paired WHERE a IS NOT NULL OR b IS NOT NULL"""
 
 
+def with_moves(changes: str) -> str:
+    """The rows of ``changes``, texts only of changed pages. A page that is gone, and whose payload or main text a new
+    page has, is ``moved``, and the new page has no row of its own."""
+    arrived = "arg_min(struct_pack(url, after_time, after_title, url_surtkey), url) AS new FROM found"
+    return f"""
+        WITH found AS (
+            SELECT change, domain, url, likeness, before_title, after_title, before_time, after_time, before_digest,
+                after_digest, url_surtkey,
+                CASE change WHEN 'changed' THEN before_text END AS before_text,
+                CASE change WHEN 'changed' THEN after_text END AS after_text,
+                CASE change WHEN 'gone' THEN md5(before_text) WHEN 'new' THEN md5(after_text) END AS content
+            FROM ({changes})),
+        by_digest AS (SELECT after_digest AS digest, {arrived} WHERE change = 'new' GROUP BY after_digest),
+        by_text AS (SELECT content, {arrived} WHERE change = 'new' GROUP BY content),
+        moved AS (
+            SELECT found.url_surtkey AS gone, coalesce(d.new, t.new) AS new
+            FROM found LEFT JOIN by_digest d ON before_digest = d.digest
+            LEFT JOIN by_text t ON found.content = t.content
+            WHERE change = 'gone' AND (d.new IS NOT NULL OR t.new IS NOT NULL))
+        SELECT CASE WHEN m.new IS NULL THEN change ELSE 'moved' END AS change, domain, found.url, m.new.url AS new_url,
+            likeness, before_title, coalesce(after_title, m.new.after_title) AS after_title, before_time,
+            coalesce(found.after_time, m.new.after_time) AS after_time, before_text, after_text, found.url_surtkey
+        FROM found LEFT JOIN moved m ON change = 'gone' AND found.url_surtkey = m.gone
+        WHERE NOT (change = 'new' AND found.url_surtkey IN (SELECT moved.new.url_surtkey FROM moved))
+        ORDER BY domain, change, found.url"""
+
+
 def feed_timeline(of: Scope) -> str:
     """A row for each capture of a feed: how many items it had, and how many that no earlier capture of it had."""
     same = " AND ".join(f"f.{name} IS NOT DISTINCT FROM i.{name}" for name in (*CAPTURE, "url"))

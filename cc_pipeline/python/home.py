@@ -244,14 +244,15 @@ class Home:
 
         return "\n".join(in_words(self.settings, slug_meant(target), before, after, named=target))
 
-    def report(self, target: str, out: str | Path | None = None) -> Path:
-        """Writes the page about a target (one HTML file, by default in the home) and gives its path."""
+    def report(self, target: str, out: str | Path | None = None, between: tuple[str, str] | None = None) -> Path:
+        """Writes the page about a target (one HTML file, by default in the home) and gives its path; ``between`` are
+        the two crawls whose changes it tells in words (default: the last two)."""
         from cc_pipeline.commoncrawl.target_text import slug_meant
         from cc_pipeline.publish.report import report_path, write_report
 
         slug = slug_meant(target)
         path = report_path(self.settings, slug) if out is None else Path(out)
-        write_report(self.settings, slug, path, named=target)
+        write_report(self.settings, slug, path, named=target, between=between)
         return path
 
 

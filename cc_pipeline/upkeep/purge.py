@@ -1,6 +1,7 @@
 """Purging: a target's rows are hidden at once, and its rows and bytes that no other target holds are deleted.
 
-The order makes it safe to be killed anywhere: a note first (``purge_plan.py``), then the rows, in one commit a table;
+The order makes it safe to be killed anywhere: a note first (``purge_plan.py``) and a receipt of what is held
+(``receipts.py``), then the rows, in one commit a table;
 then the stored files. A file that no row names any more is noted as superseded. One that other targets' rows name is
 written again without the records that nobody names: the new file first, then a commit in which rows follow their
 bytes, then the old file is noted. What is noted is swept a week later, like all that is superseded. The definition
@@ -59,6 +60,7 @@ from cc_pipeline.upkeep.purge_plan import (
     slices_of_target,
     write_note,
 )
+from cc_pipeline.upkeep.receipts import hold, note_state
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
@@ -99,6 +101,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     """
     refuse_fetching(workspace, plan)
     note = _begin(workspace, plan)
+    hold(workspace, note, plan)
     for crawl, files in note.files.items():
         # before any row goes: a note of an earlier time must not count for files that are only now superseded
         note_superseded(workspace.storage, crawl, files, time.time())
@@ -224,6 +227,7 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     crawls = {one.crawl for one in plan.slices}
     files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
     note = before or PurgeNote(plan.slug, plan.definition)
+    note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
     note = note.with_files({crawl: own for crawl, own in files.items() if own})
     # a new purge of what was fetched again: the rows of now count
     left = None if any(_made(workspace, stage, plan.slices) for stage in _STAGES) else note.removed_at
@@ -317,6 +321,8 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
             vacuum(lake, spec.name, keep=pinned.get(spec.name, ()))
     waiting = _still_there(workspace, note)
     ended = _end(workspace, note, retention)
+    if not ended:
+        note_state(workspace, note, ended=False)
     named = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
     removed = note.removed_at or datetime.now(UTC)
     return PurgeReport(
@@ -332,6 +338,7 @@ def _end(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
     """Removes the note once all that it speaks of is deleted; whether it did."""
     if not _is_past(note, retention) or _still_there(workspace, note):
         return False
+    note_state(workspace, note, ended=True)
     end_note(workspace.place, note.slug)
     return True
 

@@ -6,10 +6,10 @@ A purge that has begun leaves a note in the lake's place (``PurgeNote``), so tha
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,8 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _FOLDER: Final = "purges/"
-_LONGEST: Final = 64 << 20
+_LONGEST: Final = 256 << 20
+T = TypeVar("T")
 
 #: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
 SLICED: Final = (
@@ -60,7 +61,8 @@ _STAGE_OF: Final = {
 @dataclass(frozen=True, slots=True)
 class PurgeNote:
     """``files`` (by crawl) are stored files with records that are to go; ``old`` those of them that no row named any
-    more once they were dealt with, which only wait for their deletion. ``removed_at`` is when the rows were gone."""
+    more once they were dealt with, which only wait for their deletion. ``removed_at`` is when the rows were gone,
+    ``begun`` names the receipt."""
 
     slug: str
     definition: str
@@ -68,6 +70,7 @@ class PurgeNote:
     old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     crawls: tuple[str, ...] = ()
     removed_at: datetime | None = None
+    begun: str = ""
 
     @property
     def all_files(self) -> dict[str, tuple[str, ...]]:
@@ -97,8 +100,8 @@ def write_note(place: Transport, note: PurgeNote) -> None:
 
 def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """The note of a purge that has begun and not ended. Raises ``EnvironmentFault``, also for a note that is none."""
-    try:
-        noted = json.loads(place.read_all(_key(slug), _LONGEST).data)
+
+    def of(noted: Any) -> PurgeNote:
         at = noted["removed_at"]
         return PurgeNote(
             str(noted["slug"]),
@@ -107,16 +110,24 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
             {str(crawl): tuple(map(str, files)) for crawl, files in noted["old"].items()},
             tuple(map(str, noted["crawls"])),
             None if at is None else datetime.fromisoformat(at).astimezone(UTC),
+            str(noted.get("begun", "")),
         )
+
+    advice = "It was not written by this version. Delete it, and purge the target again."
+    return read_json(place, _key(slug), of, "does not say what a purge has begun", advice)
+
+
+def read_json(place: Transport, key: str, of: Callable[[Any], T], trouble: str, advice: str) -> T | None:
+    """What ``of`` makes of the JSON of an object of the lake; ``None`` where there is none. Raises
+    ``EnvironmentFault`` with ``trouble`` and ``advice`` for one that ``of`` cannot take."""
+    try:
+        return of(json.loads(place.read_all(key, _LONGEST).data))
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EnvironmentFault(
-            f"{place.source}/{_key(slug)} does not say what a purge has begun",
-            "It was not written by this version. Delete it, and purge the target again.",
-        ) from error
+        raise EnvironmentFault(f"{place.source}/{key} {trouble}", advice) from error
 
 
 def begun(place: Transport) -> list[PurgeNote]:

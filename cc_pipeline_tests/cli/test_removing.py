@@ -57,6 +57,8 @@ def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
 
 
 def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
+    early = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    assert (early.status, "nothing was purged here" in early.err) == (1, True)
     said = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert said.status == 0, said.err
     assert "that no other target holds: 1 files go" in said.out or "written again" in said.out
@@ -79,6 +81,13 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert cli("doctor", "--verify", "--all", "--home", home).status == 0
     again = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
     assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
+    looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    assert (looked.status, "LEFT" in looked.out, "nothing is left" in looked.out) == (0, False, True), looked.err
+    strange = cli("domains", "remove", "example.net", "--verify", "--home", home)
+    assert (strange.status, "no target here is called" in strange.err) == (1, True), "green only where it looked"
+    assert cli("run", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    assert (looked.status, "rows in page_text" in looked.out) == (1, True)
 
 
 def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(

@@ -21,6 +21,7 @@ from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
+from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.located import Summed
 from cc_pipeline.extraction.lookup_notes import Found, commit_lookups
@@ -411,6 +412,31 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert "Say yes with: cc-pipeline automation reparse --yes" in reason(backfill.tick())
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}
+
+
+def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    backfill = Backfill(instance, bucket[0], tmp_path / "home")
+    instance.add_dynamic_partitions("crawl", [NEW])
+    backfill.watch("example.com", "set:duo = example.com, example.org")
+    harvest(backfill.workspace)
+    backfill.materialized("row_groups", NEW)
+    [request] = backfill.tick()
+    assert execute(instance, backfill.workspace, "extract_domain", tags=request.tags).success
+    assert reason(backfill.tick()) == "no partition is missing"
+    block(backfill.workspace, [parse_target("example.com"), parse_target("example.net")])
+    [again] = backfill.tick()
+    assert shown([again]) == [("watch", ["set-duo"])]
+    assert execute(instance, backfill.workspace, "extract_domain", tags=again.tags).success
+    # one that was never asked for is found to have nothing, and is asked for no more
+    backfill.watch("example.com", "set:duo = example.com, example.org", "example.net")
+    [once] = backfill.tick()
+    assert shown([once]) == [("watch", ["example.net"])]
+    assert execute(instance, backfill.workspace, "extract_domain", tags=once.tags).success
+    held = backfill.workspace.lake.read("captures", {"target": ["set-duo", "example.net"]}, ["domain"])
+    assert {*held.column("domain").to_pylist()} == {"example.org"}
+    assert reason(backfill.tick()) == "no partition is missing"
 
 
 def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:

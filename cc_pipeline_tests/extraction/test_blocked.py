@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.blocked import block, blocked, unblock
+from cc_pipeline.extraction import blocked as blocks
+from cc_pipeline.extraction.blocked import Blocked, block, blocked, unblock
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.nearest import nearest_capture
 from cc_pipeline.extraction.run import look
@@ -67,9 +69,36 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     block(workspace, [parse_target(SITE)])
-    workspace.place.put("blocked.json", b'[{"definition": "exa mple"}]')
-    with pytest.raises(EnvironmentFault, match=r"blocked\.json is no list of blocked sites"):
+    workspace.place.put("blocked/000000000002", b'[{"definition": "exa mple"}]')
+    with pytest.raises(EnvironmentFault, match=r"blocked/000000000002 is no list of blocked sites"):
         blocked(workspace)
+
+
+def test_who_blocks_at_the_same_moment_loses_none(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = str(tmp_path / "lake")
+    homes = [workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("one", "two")]
+    before = '[{"definition": "old.example", "since": "2026-11-01", "why": ""}]'
+    homes[0].place.put("blocked.json", before.encode())
+    sites = [f"site-{number}.example" for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda at: block(homes[at % 2], [parse_target(sites[at])]), range(len(sites))))
+    assert {one.definition for one in blocked(homes[0]).blocks} == {*sites, "old.example"}
+
+    # who was slow finds its number free again, when others have written many more lists
+    real = blocks._newest
+
+    def slow(workspace: Workspace) -> tuple[list[int], Blocked]:
+        found = real(workspace)
+        monkeypatch.setattr(blocks, "_newest", real)
+        for site in sites[:5]:
+            unblock(homes[1], [parse_target(site)])
+        return found
+
+    monkeypatch.setattr(blocks, "_newest", slow)
+    block(homes[0], [parse_target("late.example")])
+    assert {one.definition for one in blocked(homes[1]).blocks} == {*sites[5:], "old.example", "late.example"}
 
 
 def _fetch_again(workspace: Workspace, target: str) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.publish.changes import MOST, _page, _with_moves, in_words, paragraphs_between
+from cc_pipeline.publish.changes import MOST, _page, in_words, paragraphs_between
+from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish.conftest import SITE
 from cc_pipeline_tests.world import NEW, OLD
@@ -63,7 +64,7 @@ def test_a_page_at_another_address_is_moved() -> None:
         ('gone', 'a.example', '/5', 'W', NULL, NULL, NULL, '5'), ('new', 'a.example', '/6', NULL, NULL, NULL, NULL, '6'),
         ('changed', 'a.example', '/7', 'V', 'X', 'before', 'after', '7')"""  # fmt: skip  # noqa: E501
     others = "1.0 AS likeness, '' AS before_title, '' AS after_title, now() AS before_time, now() AS after_time"
-    query = _with_moves(f"SELECT *, {others} FROM (VALUES {rows}) AS given({columns})")
+    query = with_moves(f"SELECT *, {others} FROM (VALUES {rows}) AS given({columns})")
     with duckdb.connect() as connection:
         found = connection.execute(f"SELECT change, url, new_url, before_text, after_text FROM ({query})").fetchall()
     assert sorted(found) == [

@@ -16,12 +16,13 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.defs.assets.warehouse import report
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.publish import report as writing
+from cc_pipeline.publish.changes import in_words
 from cc_pipeline.publish.findings import MOST, Findings, find
-from cc_pipeline.publish.report import page_of, write_report
+from cc_pipeline.publish.report import month_of, page_of, write_report
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
-from cc_pipeline_tests.world import NEW, OLD, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
 
 pytestmark = pytest.mark.xdist_group("questions")
 #: What a page is made of.
@@ -64,6 +65,13 @@ def test_its_figures_are_those_of_the_tables(
     newest = {row["change"]: row["pages"] for row in found.changes if (row["before"], row["after"]) == (OLD, NEW)}
     assert newest == {kind: changes.count(kind) for kind in set(changes)}
     assert sum(row["captures"] for row in found.statuses) <= sum(not oracle.counts(row) for row in captures)
+    [told] = [text for text in texts(page, ".lede") if "can be compared" in text]
+    for crawl in (OLD, NEW):
+        day = min(row["fetch_time"] for row in captures if row["crawl"] == crawl)
+        assert f"{crawl} ({day:%B %Y})" in told, "the date of its captures, not of the crawl's week"
+    [counts] = found.changed_domains
+    assert counts["changed"] == changes.count("changed")
+    assert counts["gone"] + counts["moved"] == changes.count("gone")
     assert {row["feed"] for row in found.advertised} <= {
         feed
         for row in oracle.rows(in_views, "page_metadata")
@@ -94,6 +102,39 @@ def test_a_set_is_its_members_and_nothing_else(
     page = (tmp_path / "both.html").read_text("utf-8")
     assert "Members of the set" in texts(page, "h2")
     assert texts(page, "h1") == ["both"]
+    assert texts(page, "h3")[:2] == ["By member", "In words"]
+    assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
+    said = "\n".join(in_words(asked_home, "set-both", OLD, NEW))
+    for row in found.changed_pages:
+        assert f"{row['change']}: {row['url']}" in said
+    differing = texts(page, ".was, .is")
+    assert differing
+    assert {" ".join(line.split())[:100] in " ".join(said.split()) for line in differing if line[0] in "+-"} == {True}
+
+
+def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
+    found = write_report(asked_home, SITE, tmp_path / "one.html", between=(ARC, OLD))
+    assert found.between == (ARC, OLD)
+    assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
+    with pytest.raises(UserInputError, match="was not located in 'CC-MAIN-2011-01'"):
+        write_report(asked_home, SITE, tmp_path / "two.html", between=("CC-MAIN-2011-01", NEW))
+    assert not (tmp_path / "two.html").exists()
+
+
+def test_a_crawl_is_of_the_month_of_its_captures() -> None:
+    day = datetime(2018, 1, 16, tzinfo=UTC)
+    assert month_of("CC-MAIN-2018-05", day, long=True) == "January 2018"
+    assert month_of("CC-MAIN-2018-05", day.replace(year=2036)) == "Feb 2018", "a wrong clock"
+    assert [month_of(crawl, None) for crawl in ("CC-MAIN-2018-05", "CC-MAIN-2012")] == ["Feb 2018", "2012"]
+    assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
+
+
+def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
+    [counts] = found.changed_domains
+    row = {**found.changed_pages[0], "change": "not compared"}
+    page = page_of(replace(found, changed_domains=[{**counts, "not compared": 7}], changed_pages=[row]))
+    assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
+    assert texts(page, ".was, .is") == []
 
 
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +34,8 @@ from cc_pipeline.upkeep import moved_records, upkeep
 from cc_pipeline.upkeep import moved_records as moving
 from cc_pipeline.upkeep import purge as purging
 from cc_pipeline.upkeep.purge import PurgeReport, purge
-from cc_pipeline.upkeep.purge_plan import SLICED, begun, plan_purge
+from cc_pipeline.upkeep.purge_plan import SLICED, PurgePlan, begun, plan_purge
+from cc_pipeline.upkeep.receipts import look_for_rest, receipts, sentences
 from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -153,6 +156,10 @@ def test_nothing_is_left_and_others_are_as_before(
         return vacuum_now(lake, table)
 
     monkeypatch.setattr(purging, "vacuum_now", behind_a_checkpoint)
+    stored = next(one.file for own in plan.files.values() for one in own if one.records)
+    parts = (home / "lake" / "tables" / "page_text").rglob("*.parquet")
+    part = next(path for path in parts if GOES in pq.read_table(path, columns=["target"])["target"].to_pylist())
+    back = {path: path.read_bytes() for path in (home / "lake" / stored, part)}
     report = purge(workspace, plan, now=True)
     assert (report.waiting, report.gone_after) == (0, None)
     assert traces(home, wanted) == []
@@ -166,10 +173,36 @@ def test_nothing_is_left_and_others_are_as_before(
     assert (done.records, done.whole) == (0, True)
     assert [path.name for path in (home / "lake" / "exports" / NEW).iterdir() if any(path.iterdir())] == [STAYS]
     assert begun(workspace.place) == []
+    told_by_the_receipt(workspace, plan)
+    [receipt] = receipts(workspace, GOES)
+    for path, data in back.items():
+        path.write_bytes(data)
+        found = look_for_rest(workspace, receipt)
+        assert (found.files, found.superseded, found.nothing) == (1, int(path == part), False)
+    assert sentences(workspace, receipt, found)[2:4] == [
+        "LEFT: 1 stored or exported files that the receipt names",
+        "LEFT: 1 superseded files of tables with its rows; readers may have them open",
+    ]
+    for path in back:
+        path.unlink()
     # and it can be asked for again
     reports = extract(workspace, GOES)
     assert reports[0].rows > 0
     assert sum(int(one["fetched"]) for one in reports[1].per_target.values()) > 0
+    assert look_for_rest(workspace, receipt).rows["records"] > 0
+
+
+def told_by_the_receipt(workspace: Workspace, plan: PurgePlan) -> None:
+    """Asserts that one receipt tells of all that was held, that nothing is left, and of nobody else's matters."""
+    [receipt] = receipts(workspace, plan.slug)
+    assert receipt.held[0].rows == {table: count for table, count in plan.rows.items() if count}
+    assert (receipt.held[0].records, receipt.held[0].kept) == (plan.records, plan.kept)
+    names = {one.file for own in plan.files.values() for one in own if one.records} | {*plan.exports}
+    assert {hashlib.sha256(name.encode()).hexdigest() for name in names} <= {*receipt.files}
+    assert receipt.ended and receipt.left and receipt.left.nothing
+    assert receipt.left.names and receipt.left.tables == len(SLICED) - 1, "it looked; nobody asked for facts of hosts"
+    text = workspace.place.read_all(receipt.key).data.decode()
+    assert text.count(plan.slug) == 2 and re.findall(r"http|www\.|records/", text) == []
 
 
 def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
@@ -208,6 +241,7 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
 #: What is stopped, in the order of the steps, and whether behind its first call or before it.
 STEPS: list[tuple[object, str, bool]] = [
     (purging, "write_note", True),
+    (purging, "hold", True),
     (purging, "empty_slices", True),
     (purging.Stage, "empty", True),
     (purging.targets, "forget", False),
@@ -215,6 +249,7 @@ STEPS: list[tuple[object, str, bool]] = [
     (moved_records, "write_again", True),
     (moved_records, "_follow", True),
     (purging, "vacuum_now", False),
+    (purging, "end_note", False),
 ]
 
 
@@ -223,7 +258,7 @@ STEPS: list[tuple[object, str, bool]] = [
 def test_stopped_at_any_step_it_finishes_the_next_time(
     small: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: object, step: str, behind: bool
 ) -> None:
-    workspace, wanted = small, needles(small)
+    workspace, wanted, plan = small, needles(small), plan_purge(small, GOES, GOES)
     before = views(workspace, tmp_path / "before.duckdb")
     real: Callable[..., object] = getattr(room, step)
 
@@ -241,11 +276,12 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
     assert begun(workspace.place) == []
+    told_by_the_receipt(workspace, plan)
 
 
 @pytest.mark.process
 def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Path) -> None:
-    workspace, wanted = small, needles(small)
+    workspace, wanted, plan = small, needles(small), plan_purge(small, GOES, GOES)
     before = views(workspace, tmp_path / "before.duckdb")
     settings = workspace.settings
     for tenth in (2, 6):
@@ -256,7 +292,7 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
             "from cc_pipeline.upkeep.purge import purge\n"
             "from cc_pipeline.upkeep.purge_plan import plan_purge\n"
             f"with open_workspace(load_settings({{}}, source={settings.source!r}, home={home!r})) as one:\n"
-            "    plan = plan_purge(one, 'example.com', ''); print('now', flush=True); purge(one, plan, now=True)\n"
+            "    plan = plan_purge(one, 'example.com', 'example.com'); print('now', flush=True); purge(one, plan, now=True)\n"
         )
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
@@ -267,6 +303,7 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
     assert traces(settings.home, wanted) == []
     assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
+    told_by_the_receipt(workspace, plan)
 
 
 def test_what_a_killed_fetch_left_goes_too(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,8 +382,14 @@ def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucke
         with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
             [rows, texts] = reader.execute(count).fetchone() or (0, 0)
             assert bool(rows and texts) is shows
+    [receipt] = receipts(other, GOES)
+    seen = look_for_rest(other, receipt)
+    assert (seen.published > 0, seen.superseded > 0, seen.rows, seen.nothing) == (True, True, {}, False)
+    assert any("cc.duckdb of 1 other homes" in text for text in sentences(mine, receipt, seen))
     publish(other)
     assert purged(other, now=True).waiting == 0, "begun by one home, ended by another"
+    for workspace in (mine, other):
+        assert look_for_rest(workspace, receipt).nothing
     left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
     assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 

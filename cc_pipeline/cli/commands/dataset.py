@@ -160,6 +160,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
     ] = None,
+    before: Annotated[
+        str | None, typer.Option("--from", help="With --to: the earlier crawl of what changed (default: the last two).")
+    ] = None,
+    after: Annotated[str | None, typer.Option("--to", help="With --from: the later crawl.")] = None,
     home: options.Home = None,
 ) -> None:
     """Write a page about a target: one HTML file with everything in it, from what was published last.
@@ -173,12 +177,15 @@ def report(
 
       cc-pipeline report -d example.com --out example.html
 
-      cc-pipeline report -d set:press
+      cc-pipeline report -d set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
 
       cc-pipeline report -d @sites.txt          (a page for each line)
     """
     from cc_pipeline.publish.report import report_path, write_report
 
+    if (before is None) != (after is None):
+        raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
+    between = (before, after) if before is not None and after is not None else None
     meant = {slug_meant(text): text for text in meaning.lines_meant(targets)}
     slugs = [*meant]
     if out is not None and len(slugs) > 1:
@@ -186,7 +193,7 @@ def report(
     settings = load_settings(home=home)
     for slug in slugs:
         path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=meant[slug])
+        write_report(settings, slug, path, named=meant[slug], between=between)
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")

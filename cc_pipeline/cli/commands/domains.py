@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,6 +79,28 @@ def remove_targets(
             gone = watch_list.remove(settings.watch_list_path, [slug])
             said = f"removed from the watch list: {plan.definition}" if gone else f"not on the watch list: {slug}"
             _say(f"{said}; what was extracted stays. To delete that: cc-pipeline domains remove {slug} --purge")
+
+
+def verify_purges(settings: Settings, texts: Sequence[str], listed: Collection[str]) -> None:
+    """Looks for what is left of targets that were purged, by their newest receipts. Ends with status 1 where anything
+    is."""
+    from cc_pipeline.automation.known_keys import which_target
+    from cc_pipeline.upkeep.receipts import look_for_rest, receipts, sentences
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with open_workspace(settings) as workspace:
+        newest = {one.slug: one for one in receipts(workspace)}
+        if not newest:
+            raise UserInputError("nothing was purged here: the lake has no receipt, and so nothing to look for")
+        slugs = list(dict.fromkeys(which_target(text, newest) for text in texts))
+        left = {slug: look_for_rest(workspace, newest[slug]) for slug in slugs}
+        for slug, found in left.items():
+            for text in sentences(workspace, newest[slug], found):
+                _say(text)
+            if slug in listed:
+                _say("it is on the watch list again")
+    if not all(found.nothing for found in left.values()):
+        raise typer.Exit(1)
 
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
@@ -164,6 +186,7 @@ def _show(plan: PurgePlan) -> None:
 
 def _say_done(report: PurgeReport) -> None:
     slug = report.plan.slug
+    _say(f"its receipt lies in the lake; to look for what is left: cc-pipeline domains remove {slug} --verify")
     if report.gone_after is None:
         _say(f"purged: {slug}; its rows and bytes are deleted, but for the copies named above")
         return
@@ -223,6 +246,9 @@ def remove(
         typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Look for what is left of purged targets; status 1 where anything is.")
+    ] = False,
     subset: Annotated[
         str | None, typer.Option("--subset", help="Delete what this subset has of them, and nothing else.")
     ] = None,
@@ -242,8 +268,12 @@ def remove(
 
       cc-pipeline domains remove example.com --purge
 
+      cc-pipeline domains remove example.com --verify       (after a purge, from any home of the lake)
+
       cc-pipeline domains remove example.com --subset robotstxt
     """
+    if verify and (purge or subset is not None):
+        raise UserInputError("--verify looks and changes nothing: give it without --purge and --subset")
     if not purge and (now or dry_run):
         raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
     if subset is not None and (purge or subset not in SUBSETS):
@@ -251,6 +281,9 @@ def remove(
     settings = load_settings(home=home)
     targets = meaning.lines_meant(targets)
     listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
+    if verify:
+        verify_purges(settings, targets, listed)
+        return
     if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
         from cc_pipeline.automation.known_keys import which_target

@@ -21,10 +21,11 @@ from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extraction import fetch, plan
+from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import TABLES, current
+from cc_pipeline.extraction.run import TABLES, current, look
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
@@ -203,6 +204,23 @@ def test_what_another_target_has_is_not_fetched_again(
     assert nothing.error is None
     assert not context.tasks
     assert not made(mine, ["absent.example"], LOCAL)["absent.example"].reports["records"].fresh_slices
+
+
+def test_a_blocked_site_is_left_out_as_the_local_engine_does(bucket: Bucket, tmp_path: Path) -> None:
+    targets = ["example.com", "set:duo = example.com, example.org"]
+    theirs, mine = twins(bucket[0], tmp_path, targets)
+    slugs = slugs_of(targets)
+    for workspace, by in ((theirs, LOCAL), (mine, spark())):
+        block(workspace, [parse_target("example.com")])
+        # what was located before the block is not fetched by anybody
+        with pytest.raises(EnvironmentFault, match="was blocked"):
+            fetch_captures(workspace, NEW, slugs, engine=by)
+        errors = {slug: one.error for slug, one in made(workspace, slugs, by).items() if one.error is not None}
+        assert "was blocked" in str(errors.pop("example.com"))
+        assert errors == {}
+        assert look(workspace, NEW, slugs).plan.todos == (), "whoever asks the plan does not ask for it"
+    same(theirs, mine, ["set-duo"])
+    assert {*mine.lake.read("records", columns=["domain"]).column(0).to_pylist()} == {"example.org"}
 
 
 def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
