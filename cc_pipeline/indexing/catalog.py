@@ -75,17 +75,26 @@ def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[
     return {names[name]: digest for name, digest in _noted(lake, names).items()}
 
 
-def is_imported(reason: str | None) -> bool:
-    """Whether rows were imported and not harvested, by the ``reason`` that their coverage has."""
-    return reason is not None and reason.startswith(IMPORTED)
+def imported_subsets(lake: Lake, crawl: str, subsets: Collection[str]) -> set[str]:
+    """Those of ``subsets`` whose rows were imported and not harvested."""
+    names = {_imported_name(crawl, subset): subset for subset in subsets}
+    return {names[name] for name in _noted(lake, names)}
 
 
-def notes_beside(crawl: str, versions: Mapping[str, str], footers: Mapping[str, str]) -> dict[str, str]:
+def notes_beside(
+    crawl: str, versions: Mapping[str, str], footers: Mapping[str, str], *, imported: bool = False
+) -> dict[str, str]:
     """The digests to commit with the rows of ``row_groups``: ``versions`` of all subsets that the crawl has there then,
-    ``footers`` of those that were made now. Subsets that are in neither are taken as never harvested."""
+    ``footers`` of those that were made now, or were ``imported``: then digests of the file. Subsets that are in neither
+    are taken as never harvested."""
     noted = {version_name(crawl, subset): versions.get(subset, GONE) for subset in {*SUBSETS, *versions}}
     made_now = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
-    return noted | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in made_now}
+    came = {_imported_name(crawl, subset): footers.get(subset, GONE) if imported else GONE for subset in made_now}
+    return noted | came | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in made_now}
+
+
+def _imported_name(crawl: str, subset: str) -> str:
+    return f"imported:{crawl}:{subset}"
 
 
 def _footers_name(crawl: str, subset: str) -> str:

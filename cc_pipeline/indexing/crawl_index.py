@@ -28,7 +28,7 @@ from cc_pipeline.indexing.catalog import (
     catalog_has,
     follow_catalog,
     footers_made_from,
-    is_imported,
+    imported_subsets,
     notes_beside,
     rebuild_catalog,
     versions_of,
@@ -143,8 +143,9 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     if settings.lake_is_apart:
         wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
     made_from = footers_made_from(lake, crawl, wanted)
+    imported = imported_subsets(lake, crawl, wanted)
     return made_from == {
-        subset: made_from[subset] if is_imported(covered[subset]["reason"]) else _footers_of(crawl, own, store)
+        subset: made_from[subset] if subset in imported else _footers_of(crawl, own, store)
         for subset, own in wanted.items()
     }
 
@@ -294,8 +295,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     wanted = _wanted(workspace, crawl)
     here = HARVEST.made_from(lake, [slice_])[slice_]
-    reasons = {row["subset"]: row["reason"] for row in lake.read("coverage", slice_.where).to_pylist()}
-    before = [*reasons]
+    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
     known = footers_made_from(lake, crawl, {*before, *wanted})
     footers = store.read(crawl)
     if not known or here is None:
@@ -304,10 +304,11 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         every = _listed_files(workspace, crawl, before)
         wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
     # rows of an imported subset stay until all footers are here to make them of
+    imported = imported_subsets(lake, crawl, before)
     wanted = {
         subset: own
         for subset, own in wanted.items()
-        if here is None or not is_imported(reasons.get(subset)) or all(path in footers.entries for path in own)
+        if here is None or subset not in imported or all(path in footers.entries for path in own)
     }
     paths = [path for own in wanted.values() for path in own]
     made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}

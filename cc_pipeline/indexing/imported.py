@@ -253,6 +253,6 @@ def _commit(
     versions = versions_of(whole.row_groups, whole.coverage)
     digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in before})
     rows = {table: getattr(whole, table) for table in HARVEST.tables}
-    beside = notes_beside(slice_.crawl, versions, made_from)
+    beside = notes_beside(slice_.crawl, versions, made_from, imported=True)
     HARVEST.commit(workspace.lake, {slice_: digest}, rows, {"row_groups": beside})
     rebuild_catalog(workspace, only=slice_.crawl)

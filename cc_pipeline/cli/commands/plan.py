@@ -142,7 +142,6 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.indexing.catalog import is_imported
 
     settings = question.settings
     if price.index != "parquet":
@@ -150,7 +149,8 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
     with open_catalog(settings.catalog_path) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
-        from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if is_imported(row["reason"])}
+        # of a subset with files the reason says which catalog file its rows came from
+        from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
     notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
     told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
     return [*notes, *([f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else [])]
