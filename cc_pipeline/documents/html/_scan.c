@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "../../_module.h"
 #include "_lexbor.h"
 
 enum { TAGS = 256, MOST_KEYS = 2, NAMES = 512, MOST_RULES = 64, LONGEST_RULE = 32 };
@@ -549,32 +550,15 @@ static int read_plans(PyObject *list) {
 
 static PyObject *set_up(PyObject *self, PyObject *arguments) {
     (void)self;
-    const char *path, *expected;
-    unsigned long long text, template, content;
-    Py_ssize_t length;
-    PyObject *list;
+    PyObject *known, *list;
     ready = 0;
-    if (!PyArg_ParseTuple(arguments, "sKy#KKO!", &path, &text, &expected, &length, &template, &content, &PyList_Type, &list))
-        return NULL;
-    if (read_plans(list)) return NULL;
-    const char *missing = lexbor_open(path, (Node)(uintptr_t)text, expected, (size_t)length, (Node)(uintptr_t)template,
-                                      (Node)(uintptr_t)content);
-    if (missing != NULL) return PyErr_Format(PyExc_ImportError, "selectolax is another than the scan knows: %s", missing);
+    if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &known, &PyList_Type, &list)) return NULL;
+    if (read_plans(list) || lexbor_found(known)) return NULL;
     ready = 1;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
-    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
-    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
-    {"selected", selected, METH_VARARGS, "The elements that a selection means."},
-    {"body_text", body_text, METH_VARARGS, "All text that is the page's."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_scan", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__scan(void) {
+static int prepare(void) {
     for (int character = 0; character < 256; character++) {
         space[character] = character < 128 && Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
         maybe_space[character] = space[character] || character == 0xc2 || (character >= 0xe1 && character <= 0xe3);
@@ -583,6 +567,12 @@ PyMODINIT_FUNC PyInit__scan(void) {
     empty = PyUnicode_FromString("");
     srcset = PyUnicode_InternFromString("srcset");
     type_name = PyUnicode_InternFromString("type");
-    if (empty == NULL || srcset == NULL || type_name == NULL || PyType_Ready(&Held_Type)) return NULL;
-    return PyModule_Create(&module);
+    if (empty == NULL || srcset == NULL || type_name == NULL || PyType_Ready(&Held_Type)) return -1;
+    return 0;
 }
+
+MODULE(_scan, prepare,
+    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
+    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
+    {"selected", selected, METH_VARARGS, "The elements that a selection means."},
+    {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

@@ -51,6 +51,16 @@ _ANCESTORS = 4
 #: Prose, links, size, number and closed blocks of an element, by their places in its look.
 _OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = np.array([2, 5, 12])
+#: What ``_model.c`` is to know of these: by tag whether it is a heading, a unit, named for content, for furniture.
+NUMBERS = (
+    (np.stack((_HEADINGS, _UNITS, _NAMED, _UNNAMED), 1) @ (1, 2, 4, 8)).astype(np.uint8),
+    _KINDS.astype(np.uint8),
+    _ABOVE.astype(np.uint32),
+    _INSIDE.astype(np.uint32),
+    _OWN_HINTS.astype(np.uint32),
+    _BESIDE,
+    _COMMENT,
+)
 _BESIDE_IT = (-3, -2, -1, 1, 2, 3)
 
 

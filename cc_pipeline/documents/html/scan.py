@@ -120,7 +120,7 @@ def _check() -> bool:
     if _set_up is None:
         return False
     try:
-        _set_up(*_PAGE.known, _plans())
+        _set_up(_PAGE.known, _plans())
     except ImportError:
         return False
     ours, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
