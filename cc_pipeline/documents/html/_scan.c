@@ -18,7 +18,7 @@ typedef struct {
 
 static Plan plans[TAGS];
 static int ready;
-static PyObject *names[NAMES], *empty, *srcset, *type_name;
+static PyObject *names[NAMES], *empty, *srcset, *type_name, *rel_name;
 static uint8_t space[256], lower[256];
 /* Bytes with which white space may begin. */
 static uint8_t maybe_space[256];
@@ -524,6 +524,77 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     return NULL;
 }
 
+/* What links are made with: their type; a dict of what is known of references, and who says it of others. */
+typedef struct {
+    PyTypeObject *type;
+    PyObject *made, *places, *place, *item;
+} Linking;
+
+/* Adds a link; takes over the text, which may be NULL where that failed. */
+static int add_row(const Linking *linking, PyObject *tag, PyObject *key, PyObject *href, PyObject *attributes, PyObject *text) {
+    PyObject *place = Py_XNewRef(PyDict_GetItemWithError(linking->places, href)), *rel = NULL, *row = NULL;
+    if (place == NULL && !PyErr_Occurred()) place = PyObject_CallOneArg(linking->place, href);
+    if (place != NULL && !(PyTuple_Check(place) && PyTuple_GET_SIZE(place) == 4)) PyErr_SetString(PyExc_TypeError, "a place is a tuple of four");
+    else if (place != NULL && text != NULL) rel = Py_XNewRef(PyDict_GetItemWithError(attributes, rel_name));
+    if (!PyErr_Occurred()) row = linking->type->tp_alloc(linking->type, 11);
+    if (row != NULL) {
+        PyObject *of[] = {tag, href, PyTuple_GET_ITEM(place, 0), text, rel ? rel : Py_None, attributes, PyTuple_GET_ITEM(place, 1),
+                          PyTuple_GET_ITEM(place, 2), linking->item, key, PyTuple_GET_ITEM(place, 3)};
+        for (int at = 0; at < 11; at++) PyTuple_SET_ITEM(row, at, Py_NewRef(of[at]));
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(rel);
+    Py_XDECREF(text);
+    return append(linking->made, row);
+}
+
+/* Adds the pictures of a srcset, each with no attributes; 1 where it failed. */
+static int add_pictures(const Linking *linking, PyObject *tag, PyObject *key, PyObject *pictures) {
+    int failed = pictures == NULL || !PyList_Check(pictures);
+    for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(pictures); at++) {
+        PyObject *none = PyDict_New();
+        failed = none == NULL || add_row(linking, tag, key, PyList_GET_ITEM(pictures, at), none, Py_NewRef(empty));
+        Py_XDECREF(none);
+    }
+    Py_XDECREF(pictures);
+    return failed;
+}
+
+/* links(raw, type, places, place, pictures, item, most, bound): links as rows, whether there were more, and whether one had
+   more text than the bound. */
+static PyObject *links_of(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Linking linking;
+    PyObject *raw, *pictures;
+    Py_ssize_t most, bound;
+    int failed = 0, more = 0, cut = 0;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
+                          &linking.place, &pictures, &linking.item, &most, &bound)) return NULL;
+    if (!PyType_IsSubtype(linking.type, &PyTuple_Type)) return PyErr_Format(PyExc_TypeError, "links are tuples");
+    if ((linking.made = PyList_New(0)) == NULL) return NULL;
+    for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(raw); at++) {
+        PyObject *tag, *key, *href, *attributes, *text;
+        const Py_ssize_t room = most - PyList_GET_SIZE(linking.made);
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(raw, at), "OOUOO", &tag, &key, &href, &attributes, &text)) failed = 1;
+        else if (attributes == Py_None) failed = add_pictures(&linking, tag, key, PyObject_CallFunction(pictures, "On", href, room));
+        else if (room <= 0) {
+            more = 1;
+            break;
+        } else if (text == Py_None || !PyUnicode_Check(text)) cut = 1, failed = add_row(&linking, tag, key, href, attributes, Py_NewRef(empty));
+        else {
+            /* links can nest by way of other elements, each with the text of all inside it */
+            cut |= PyUnicode_GET_LENGTH(text) > bound;
+            failed = add_row(&linking, tag, key, href, attributes, PyUnicode_Substring(text, 0, bound));
+        }
+    }
+    if (failed) {
+        Py_DECREF(linking.made);
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "pictures are a list");
+        return NULL;
+    }
+    return Py_BuildValue("(NOO)", linking.made, more ? Py_True : Py_False, cut ? Py_True : Py_False);
+}
+
 /* Of each of Lexbor's small numbers of tags: None, or our name of it, the attributes that hold links, and its flags. */
 static int read_plans(PyObject *list) {
     if (PyList_GET_SIZE(list) != TAGS) {
@@ -567,12 +638,14 @@ static int prepare(void) {
     empty = PyUnicode_FromString("");
     srcset = PyUnicode_InternFromString("srcset");
     type_name = PyUnicode_InternFromString("type");
-    if (empty == NULL || srcset == NULL || type_name == NULL || PyType_Ready(&Held_Type)) return -1;
+    rel_name = PyUnicode_InternFromString("rel");
+    if (empty == NULL || srcset == NULL || type_name == NULL || rel_name == NULL || PyType_Ready(&Held_Type)) return -1;
     return 0;
 }
 
 MODULE(_scan, prepare,
     {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
     {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
+    {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."},
     {"selected", selected, METH_VARARGS, "The elements that a selection means."},
     {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

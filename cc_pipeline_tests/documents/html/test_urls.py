@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
+import can_ada
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,31 @@ def test_never_raises_and_hosts_agree(base: str, value: str) -> None:
         assert host == host_of(url)
     if host is not None:
         assert domain_of(host)
+
+
+_PIECES = (
+    *"http:// https:// HTTP:// // / /a /.. /. /%2e /%2E%2e / ? # a.b EXAMPLE.com example.com 1.2 0x7".split(),
+    *"xn--a :80 u@ ' | [ % %zz ; \\ .. ../ \u6f22 \xe9".split(),
+    *" \t",
+)
+
+
+@given(
+    st.sampled_from((BASE, "https://example.com", "http://u@e.org:80/a/b?c#d", "mailto:x", "file:///a/b", "x")),
+    st.lists(st.lists(st.sampled_from(_PIECES), max_size=8).map("".join), max_size=6),
+)
+def test_what_needs_no_parser_is_what_the_parser_says(base: str, values: list[str]) -> None:
+    resolve = browser_resolver(base)
+    for value in [*values, *values]:
+        try:
+            try:
+                expected = (can_ada.parse(base) + value).href
+            except ValueError:
+                expected = can_ada.parse(value).href
+        except ValueError:
+            expected = None
+        assert resolve(value)[0] == expected
+        assert resolve(value) == browser_resolver(base)(value)
 
 
 @pytest.mark.parametrize(
