@@ -22,6 +22,8 @@ static PyObject *names[NAMES], *empty, *srcset, *type_name, *rel_name;
 static uint8_t space[256], lower[256];
 /* Bytes with which white space may begin. */
 static uint8_t maybe_space[256];
+/* What a host of small letters is made of, and what no part of a URL has to escape. */
+static uint8_t in_host[256], in_url[256];
 
 static const Plan *plan_of(Node node) {
     static const Plan other;
@@ -524,24 +526,66 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     return NULL;
 }
 
-/* What links are made with: their type; a dict of what is known of references, and who says it of others. */
+/* What links are made with: their type; a dict of what is known of references, and who says it of others; and one of roots:
+   by scheme and host as browsers write them what is known of these, and under no name the page's own. */
 typedef struct {
     PyTypeObject *type;
-    PyObject *made, *places, *place, *item;
+    PyObject *made, *places, *place, *roots, *item;
 } Linking;
+
+/* The root that a reference lies under, if nothing else has to be known of it: a path without empty or dotted segments, a
+   query, a fragment, all of characters that none of them escapes. Its absolute URL too then. Both are new. */
+static PyObject *root_of(const Linking *linking, PyObject *href, PyObject **absolute) {
+    if (!PyUnicode_IS_ASCII(href)) return NULL;
+    const Py_ssize_t length = PyUnicode_GET_LENGTH(href);
+    const char *text = (const char *)PyUnicode_1BYTE_DATA(href); /* ends with a zero */
+    Py_ssize_t root = 0;
+    if (strncmp(text, "http", 4) == 0) {
+        root = text[4] == 's' ? 5 : 4;
+        if (strncmp(text + root, "://", 3) != 0) return NULL;
+        for (root += 3; in_host[(uint8_t)text[root]];) root++;
+    }
+    char part = '/';
+    for (Py_ssize_t at = root; at < length; at++) {
+        const char here = text[at];
+        if (here == '#' && part != '#') part = '#';
+        else if (here == '?' && part == '/') part = '?';
+        else if (here == '/' && part == '/') {
+            if (text[at + 1] == '/' || text[at + 1] == '.' || text[at + 1] == '%') return NULL;
+        } else if (!in_url[(uint8_t)here] && !(part != '/' && (here == '/' || here == '?'))) return NULL;
+    }
+    if (text[root] != '/') return NULL;
+    PyObject *name = PyUnicode_Substring(href, 0, root);
+    PyObject *place = name == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(linking->roots, name));
+    Py_XDECREF(name);
+    if (place != NULL) *absolute = root ? Py_NewRef(href) : PyUnicode_Concat(PyTuple_GET_ITEM(place, 0), href);
+    return place;
+}
+
+static PyObject *place_of(const Linking *linking, PyObject *href, PyObject **absolute) {
+    PyObject *place = root_of(linking, href, absolute);
+    if (place != NULL || PyErr_Occurred()) return place;
+    place = Py_XNewRef(PyDict_GetItemWithError(linking->places, href));
+    if (place == NULL && !PyErr_Occurred()) place = PyObject_CallOneArg(linking->place, href);
+    if (place != NULL && !(PyTuple_Check(place) && PyTuple_GET_SIZE(place) == 4)) {
+        PyErr_SetString(PyExc_TypeError, "a place is a tuple of four");
+        Py_CLEAR(place);
+    }
+    if (place != NULL) *absolute = Py_NewRef(PyTuple_GET_ITEM(place, 0));
+    return place;
+}
 
 /* Adds a link; takes over the text, which may be NULL where that failed. */
 static int add_row(const Linking *linking, PyObject *tag, PyObject *key, PyObject *href, PyObject *attributes, PyObject *text) {
-    PyObject *place = Py_XNewRef(PyDict_GetItemWithError(linking->places, href)), *rel = NULL, *row = NULL;
-    if (place == NULL && !PyErr_Occurred()) place = PyObject_CallOneArg(linking->place, href);
-    if (place != NULL && !(PyTuple_Check(place) && PyTuple_GET_SIZE(place) == 4)) PyErr_SetString(PyExc_TypeError, "a place is a tuple of four");
-    else if (place != NULL && text != NULL) rel = Py_XNewRef(PyDict_GetItemWithError(attributes, rel_name));
-    if (!PyErr_Occurred()) row = linking->type->tp_alloc(linking->type, 11);
+    PyObject *absolute = NULL, *place = text == NULL ? NULL : place_of(linking, href, &absolute), *rel = NULL, *row = NULL;
+    if (absolute != NULL) rel = Py_XNewRef(PyDict_GetItemWithError(attributes, rel_name));
+    if (absolute != NULL && !PyErr_Occurred()) row = linking->type->tp_alloc(linking->type, 11);
     if (row != NULL) {
-        PyObject *of[] = {tag, href, PyTuple_GET_ITEM(place, 0), text, rel ? rel : Py_None, attributes, PyTuple_GET_ITEM(place, 1),
+        PyObject *of[] = {tag, href, absolute, text, rel ? rel : Py_None, attributes, PyTuple_GET_ITEM(place, 1),
                           PyTuple_GET_ITEM(place, 2), linking->item, key, PyTuple_GET_ITEM(place, 3)};
         for (int at = 0; at < 11; at++) PyTuple_SET_ITEM(row, at, Py_NewRef(of[at]));
     }
+    Py_XDECREF(absolute);
     Py_XDECREF(place);
     Py_XDECREF(rel);
     Py_XDECREF(text);
@@ -560,7 +604,7 @@ static int add_pictures(const Linking *linking, PyObject *tag, PyObject *key, Py
     return failed;
 }
 
-/* links(raw, type, places, place, pictures, item, most, bound): links as rows, whether there were more, and whether one had
+/* links(raw, type, places, place, roots, pictures, item, most, bound): links as rows, whether there were more, and whether one had
    more text than the bound. */
 static PyObject *links_of(PyObject *self, PyObject *arguments) {
     (void)self;
@@ -568,8 +612,8 @@ static PyObject *links_of(PyObject *self, PyObject *arguments) {
     PyObject *raw, *pictures;
     Py_ssize_t most, bound;
     int failed = 0, more = 0, cut = 0;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
-                          &linking.place, &pictures, &linking.item, &most, &bound)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OO!OOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
+                          &linking.place, &PyDict_Type, &linking.roots, &pictures, &linking.item, &most, &bound)) return NULL;
     if (!PyType_IsSubtype(linking.type, &PyTuple_Type)) return PyErr_Format(PyExc_TypeError, "links are tuples");
     if ((linking.made = PyList_New(0)) == NULL) return NULL;
     for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(raw); at++) {
@@ -634,6 +678,9 @@ static int prepare(void) {
         space[character] = character < 128 && Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
         maybe_space[character] = space[character] || character == 0xc2 || (character >= 0xe1 && character <= 0xe3);
         lower[character] = (uint8_t)(character >= 'A' && character <= 'Z' ? character + 32 : character);
+        int letter = (lower[character] >= 'a' && lower[character] <= 'z') || (character >= '0' && character <= '9');
+        in_host[character] = (letter && lower[character] == character) || character == '-' || character == '.';
+        in_url[character] = letter || (character != 0 && strchr("._~!$&()*+,;=:@%-", character) != NULL);
     }
     empty = PyUnicode_FromString("");
     srcset = PyUnicode_InternFromString("srcset");

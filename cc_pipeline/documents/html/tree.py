@@ -37,6 +37,8 @@ _BASE_CHARS = 2_048
 #: An address in a srcset, with the commas around it.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _MOST_CANDIDATES = 64
+#: A scheme and a host, in small letters, and that a path follows.
+_ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
@@ -201,15 +203,21 @@ def _finish_links(
         else:
             document.flags.add("base_unusable")
     places: dict[str, Place] = {}
+    roots: dict[str, Place] = {}
 
     def place(href: str) -> Place:
         absolute, host = resolve(href)
         domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
         places[href] = found = absolute, host, domain, shown
+        if absolute == href and (root := _ROOT.match(href)):
+            roots[root[0]] = found
         return found
 
+    own, *about = place("/")
+    if own and _ROOT.match(own):
+        roots[""] = (own.removesuffix("/"), *about)
     most = (limits.links, limits.attribute_chars)
-    document.links, more, text_cut = links_of(found.links, places, place, _of_srcset, item_index, *most)
+    document.links, more, text_cut = links_of(found.links, places, place, roots, _of_srcset, item_index, *most)
     if text_cut:
         document.flags.add("text_cut")
     if links and (more or found.links_cut):

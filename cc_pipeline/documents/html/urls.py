@@ -20,12 +20,6 @@ _PARTS = re.compile(r"([^/?#]*)([^?#]*)(\?[^#]*)?")
 _NOISE = re.compile(r"[\t\r\n]")
 _TRIM = "".join(map(chr, range(0x21)))
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
-#: What stays as it is written: a path without empty or dotted segments, a query, a fragment, of characters that none of
-#: them escapes; before it a host, maybe, that browsers may write in another way.
-_PLAIN = re.compile(
-    r"(https?://[a-z0-9.-]++)?(?:/(?![./%])[a-zA-Z0-9._~!$&()*+,;=:@%-]*+)++"
-    r"(?:\?[a-zA-Z0-9._~!$&()*+,;=:@%/?-]*+)?(?:#[a-zA-Z0-9._~!$&()*+,;=:@%/?-]*+)?"
-)
 _HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
 
 
@@ -46,22 +40,10 @@ def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolve
         here = None
     parse = can_ada.parse if here is None else here.__add__
     hosts: dict[str, str | None] = {}
-    # schemes and hosts that stay as they are written; of most links nothing else is to be asked
-    kept: dict[str, str | None] = {}
-    root, own = None, None
-    if here is not None and here.protocol in ("http:", "https:"):
-        root, own = (here + "/").href[:-1], _bare(here.hostname)
-    plainly = _PLAIN.fullmatch
     unicode = codec.startswith("utf-")
 
     def resolve(value: str) -> Resolved:
-        if plain := plainly(value):
-            there = plain[1]
-            if there in kept:
-                return value, kept[there]
-            if there is None and root is not None:
-                return root + value, own
-        elif not unicode and not value.isascii() and "?" in value:
+        if not unicode and not value.isascii() and "?" in value:
             value = _with_query(value, codec)
         try:
             found = parse(value)
@@ -70,10 +52,7 @@ def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolve
         name = found.hostname
         if name not in hosts:
             hosts[name] = _bare(name)
-        href = found.href
-        if plain and there is not None and href == value:
-            kept[there] = hosts[name]
-        return href, hosts[name]
+        return found.href, hosts[name]
 
     return resolve
 

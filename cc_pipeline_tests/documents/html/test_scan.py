@@ -50,8 +50,9 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
         collected = scan.collected(ours, most, shortened)
         assert collected == collected_plainly(plain, most, shortened), (markup, most)
         for rows in (most.links, 3, 0):
-            asked = (collected.links, {"x": PLACE}, place, lambda value, most: value.split(",")[:most], 7, rows, 4)
-            assert scan.links_of(*asked) == links_plainly(*asked), (markup, rows)
+            asked = (lambda value, most: value.split(",")[:most], 7, rows, 4)
+            made = scan.links_of(collected.links, {"x": PLACE}, place, {}, *asked)
+            assert made == links_plainly(collected.links, {"x": PLACE}, place, *asked), (markup, rows)
         for selection in (author._WANTED, marks._WANTED):
             found, expected = scan.selected(ours, selection), plain.css(selection.css)
             assert [way_up(node) for node in found] == [way_up(node) for node in expected], (markup, selection.css)
