@@ -213,9 +213,9 @@ def _finish_links(
             roots[root[0]] = found
         return found
 
-    own, *about = place("/")
+    own, host, domain, shown = place("/")
     if own and _ROOT.match(own):
-        roots[""] = (own.removesuffix("/"), *about)
+        roots[""] = (own.removesuffix("/"), host, domain, shown)
     most = (limits.links, limits.attribute_chars)
     document.links, more, text_cut = links_of(found.links, places, place, roots, _of_srcset, item_index, *most)
     if text_cut:
