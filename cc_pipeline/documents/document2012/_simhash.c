@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../_module.h"
+
 enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, BLOCK = 1024 };
 enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 18 };
 
@@ -53,7 +55,7 @@ static uint64_t fingerprint_step(const uint64_t *table, uint64_t value, uint8_t 
     return (value >> 8) ^ table[(uint8_t)(value ^ byte)];
 }
 
-static void prepare(void) {
+static int prepare(void) {
     uint64_t table[256];
     for (int byte = 0; byte < 256; byte++) {
         uint64_t value = (uint64_t)byte;
@@ -72,6 +74,7 @@ static void prepare(void) {
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     multiplier = (0x9E3779B97F4A7C15ULL ^ ((uint64_t)now.tv_nsec << 20) ^ ((uint64_t)(uintptr_t)&now >> 4)) | 1;
+    return 0;
 }
 
 static void empty_octets(Tally *tally) {
@@ -297,14 +300,5 @@ static PyObject *text_simhash(PyObject *self, PyObject *text) {
     return PyLong_FromLongLong((long long)(int64_t)result);
 }
 
-static PyMethodDef methods[] = {
-    {"text_simhash", text_simhash, METH_O, "The signed 64-bit simhash of a text."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_simhash", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__simhash(void) {
-    prepare();
-    return PyModule_Create(&module);
-}
+MODULE(_simhash, prepare,
+    {"text_simhash", text_simhash, METH_O, "The signed 64-bit simhash of a text."})

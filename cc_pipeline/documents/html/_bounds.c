@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../_module.h"
+
 enum { ATTRIBUTES = 1, NESTING = 2, ELEMENTS = 4 };
 enum { VOID = 1, FLAT = 2, RAW = 4, FORMATTING = 8, FOREIGN = 16, MERGED = 32, OPTION = 64 };
 enum { NAMES = 4096, PROBES = 64, MOST_FORMATTING = 24, SAME = 3, FREE_FORMATTING = 8, LONGEST_NAME = 16 };
@@ -296,14 +298,7 @@ done:
     return result;
 }
 
-static PyMethodDef methods[] = {
-    {"scanned", scanned, METH_VARARGS, "The places to cut, and which bounds were reached (see html/bounds.py)."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_bounds", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__bounds(void) {
+static int prepare(void) {
     for (int byte = 0; byte < 256; byte++) {
         lower[byte] = (uint8_t)(byte >= 'A' && byte <= 'Z' ? byte + 32 : byte);
         blank[byte] = byte == ' ' || byte == '\t' || byte == '\n' || byte == '\f' || byte == '\r';
@@ -318,5 +313,8 @@ PyMODINIT_FUNC PyInit__bounds(void) {
         slot_kind[slot] = known[each].kind;
     }
     body_name = hashed((const uint8_t *)"body", 0, 4);
-    return PyModule_Create(&module);
+    return 0;
 }
+
+MODULE(_bounds, prepare,
+    {"scanned", scanned, METH_VARARGS, "The places to cut, and which bounds were reached (see html/bounds.py)."})

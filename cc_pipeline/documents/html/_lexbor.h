@@ -80,4 +80,16 @@ static const char *lexbor_open(const char *path, Node text, const char *expected
     return "the content of a template";
 }
 
+/* The same by what lexbor.py knows, `Known`; -1 and ImportError where something is missing. */
+static int lexbor_found(PyObject *known) {
+    const char *path, *expected;
+    unsigned long long text, template, content;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(known, "sKy#KK", &path, &text, &expected, &length, &template, &content)) return -1;
+    const char *missing = lexbor_open(path, (Node)(uintptr_t)text, expected, (size_t)length, (Node)(uintptr_t)template,
+                                      (Node)(uintptr_t)content);
+    if (missing != NULL) PyErr_Format(PyExc_ImportError, "selectolax is another than is known here: %s", missing);
+    return missing == NULL ? 0 : -1;
+}
+
 #endif

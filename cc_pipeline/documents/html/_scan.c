@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "../../_module.h"
 #include "_lexbor.h"
 
 enum { TAGS = 256, MOST_KEYS = 2, NAMES = 512, MOST_RULES = 64, LONGEST_RULE = 32 };
@@ -17,10 +18,12 @@ typedef struct {
 
 static Plan plans[TAGS];
 static int ready;
-static PyObject *names[NAMES], *empty, *srcset, *type_name;
+static PyObject *names[NAMES], *empty, *srcset, *type_name, *rel_name;
 static uint8_t space[256], lower[256];
 /* Bytes with which white space may begin. */
 static uint8_t maybe_space[256];
+/* What a host of small letters is made of, and what no part of a URL has to escape. */
+static uint8_t in_host[256], in_url[256];
 
 static const Plan *plan_of(Node node) {
     static const Plan other;
@@ -523,6 +526,119 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     return NULL;
 }
 
+/* What links are made with: their type; a dict of what is known of references, and who says it of others; and one of roots:
+   by scheme and host as browsers write them what is known of these, and under no name the page's own. */
+typedef struct {
+    PyTypeObject *type;
+    PyObject *made, *places, *place, *roots, *item;
+} Linking;
+
+/* The root that a reference lies under, if nothing else has to be known of it: a path without empty or dotted segments, a
+   query, a fragment, all of characters that none of them escapes. Its absolute URL too then. Both are new. */
+static PyObject *root_of(const Linking *linking, PyObject *href, PyObject **absolute) {
+    if (!PyUnicode_IS_ASCII(href)) return NULL;
+    const Py_ssize_t length = PyUnicode_GET_LENGTH(href);
+    const char *text = (const char *)PyUnicode_1BYTE_DATA(href); /* ends with a zero */
+    Py_ssize_t root = 0;
+    if (strncmp(text, "http", 4) == 0) {
+        root = text[4] == 's' ? 5 : 4;
+        if (strncmp(text + root, "://", 3) != 0) return NULL;
+        for (root += 3; in_host[(uint8_t)text[root]];) root++;
+    }
+    char part = '/';
+    for (Py_ssize_t at = root; at < length; at++) {
+        const char here = text[at];
+        if (here == '#' && part != '#') part = '#';
+        else if (here == '?' && part == '/') part = '?';
+        else if (here == '/' && part == '/') {
+            if (text[at + 1] == '/' || text[at + 1] == '.' || text[at + 1] == '%') return NULL;
+        } else if (!in_url[(uint8_t)here] && !(part != '/' && (here == '/' || here == '?'))) return NULL;
+    }
+    if (text[root] != '/') return NULL;
+    PyObject *name = PyUnicode_Substring(href, 0, root);
+    PyObject *place = name == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(linking->roots, name));
+    Py_XDECREF(name);
+    if (place != NULL) *absolute = root ? Py_NewRef(href) : PyUnicode_Concat(PyTuple_GET_ITEM(place, 0), href);
+    return place;
+}
+
+static PyObject *place_of(const Linking *linking, PyObject *href, PyObject **absolute) {
+    PyObject *place = root_of(linking, href, absolute);
+    if (place != NULL || PyErr_Occurred()) return place;
+    place = Py_XNewRef(PyDict_GetItemWithError(linking->places, href));
+    if (place == NULL && !PyErr_Occurred()) place = PyObject_CallOneArg(linking->place, href);
+    if (place != NULL && !(PyTuple_Check(place) && PyTuple_GET_SIZE(place) == 4)) {
+        PyErr_SetString(PyExc_TypeError, "a place is a tuple of four");
+        Py_CLEAR(place);
+    }
+    if (place != NULL) *absolute = Py_NewRef(PyTuple_GET_ITEM(place, 0));
+    return place;
+}
+
+/* Adds a link; takes over the text, which may be NULL where that failed. */
+static int add_row(const Linking *linking, PyObject *tag, PyObject *key, PyObject *href, PyObject *attributes, PyObject *text) {
+    PyObject *absolute = NULL, *place = text == NULL ? NULL : place_of(linking, href, &absolute), *rel = NULL, *row = NULL;
+    if (absolute != NULL) rel = Py_XNewRef(PyDict_GetItemWithError(attributes, rel_name));
+    if (absolute != NULL && !PyErr_Occurred()) row = linking->type->tp_alloc(linking->type, 11);
+    if (row != NULL) {
+        PyObject *of[] = {tag, href, absolute, text, rel ? rel : Py_None, attributes, PyTuple_GET_ITEM(place, 1),
+                          PyTuple_GET_ITEM(place, 2), linking->item, key, PyTuple_GET_ITEM(place, 3)};
+        for (int at = 0; at < 11; at++) PyTuple_SET_ITEM(row, at, Py_NewRef(of[at]));
+    }
+    Py_XDECREF(absolute);
+    Py_XDECREF(place);
+    Py_XDECREF(rel);
+    Py_XDECREF(text);
+    return append(linking->made, row);
+}
+
+/* Adds the pictures of a srcset, each with no attributes; 1 where it failed. */
+static int add_pictures(const Linking *linking, PyObject *tag, PyObject *key, PyObject *pictures) {
+    int failed = pictures == NULL || !PyList_Check(pictures);
+    for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(pictures); at++) {
+        PyObject *none = PyDict_New();
+        failed = none == NULL || add_row(linking, tag, key, PyList_GET_ITEM(pictures, at), none, Py_NewRef(empty));
+        Py_XDECREF(none);
+    }
+    Py_XDECREF(pictures);
+    return failed;
+}
+
+/* links(raw, type, places, place, roots, pictures, item, most, bound): links as rows, whether there were more, and whether one had
+   more text than the bound. */
+static PyObject *links_of(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Linking linking;
+    PyObject *raw, *pictures;
+    Py_ssize_t most, bound;
+    int failed = 0, more = 0, cut = 0;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OO!OOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
+                          &linking.place, &PyDict_Type, &linking.roots, &pictures, &linking.item, &most, &bound)) return NULL;
+    if (!PyType_IsSubtype(linking.type, &PyTuple_Type)) return PyErr_Format(PyExc_TypeError, "links are tuples");
+    if ((linking.made = PyList_New(0)) == NULL) return NULL;
+    for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(raw); at++) {
+        PyObject *tag, *key, *href, *attributes, *text;
+        const Py_ssize_t room = most - PyList_GET_SIZE(linking.made);
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(raw, at), "OOUOO", &tag, &key, &href, &attributes, &text)) failed = 1;
+        else if (attributes == Py_None) failed = add_pictures(&linking, tag, key, PyObject_CallFunction(pictures, "On", href, room));
+        else if (room <= 0) {
+            more = 1;
+            break;
+        } else if (text == Py_None || !PyUnicode_Check(text)) cut = 1, failed = add_row(&linking, tag, key, href, attributes, Py_NewRef(empty));
+        else {
+            /* links can nest by way of other elements, each with the text of all inside it */
+            cut |= PyUnicode_GET_LENGTH(text) > bound;
+            failed = add_row(&linking, tag, key, href, attributes, PyUnicode_Substring(text, 0, bound));
+        }
+    }
+    if (failed) {
+        Py_DECREF(linking.made);
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "pictures are a list");
+        return NULL;
+    }
+    return Py_BuildValue("(NOO)", linking.made, more ? Py_True : Py_False, cut ? Py_True : Py_False);
+}
+
 /* Of each of Lexbor's small numbers of tags: None, or our name of it, the attributes that hold links, and its flags. */
 static int read_plans(PyObject *list) {
     if (PyList_GET_SIZE(list) != TAGS) {
@@ -549,40 +665,34 @@ static int read_plans(PyObject *list) {
 
 static PyObject *set_up(PyObject *self, PyObject *arguments) {
     (void)self;
-    const char *path, *expected;
-    unsigned long long text, template, content;
-    Py_ssize_t length;
-    PyObject *list;
+    PyObject *known, *list;
     ready = 0;
-    if (!PyArg_ParseTuple(arguments, "sKy#KKO!", &path, &text, &expected, &length, &template, &content, &PyList_Type, &list))
-        return NULL;
-    if (read_plans(list)) return NULL;
-    const char *missing = lexbor_open(path, (Node)(uintptr_t)text, expected, (size_t)length, (Node)(uintptr_t)template,
-                                      (Node)(uintptr_t)content);
-    if (missing != NULL) return PyErr_Format(PyExc_ImportError, "selectolax is another than the scan knows: %s", missing);
+    if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &known, &PyList_Type, &list)) return NULL;
+    if (read_plans(list) || lexbor_found(known)) return NULL;
     ready = 1;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
-    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
-    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
-    {"selected", selected, METH_VARARGS, "The elements that a selection means."},
-    {"body_text", body_text, METH_VARARGS, "All text that is the page's."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_scan", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__scan(void) {
+static int prepare(void) {
     for (int character = 0; character < 256; character++) {
         space[character] = character < 128 && Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
         maybe_space[character] = space[character] || character == 0xc2 || (character >= 0xe1 && character <= 0xe3);
         lower[character] = (uint8_t)(character >= 'A' && character <= 'Z' ? character + 32 : character);
+        int letter = (lower[character] >= 'a' && lower[character] <= 'z') || (character >= '0' && character <= '9');
+        in_host[character] = (letter && lower[character] == character) || character == '-' || character == '.';
+        in_url[character] = letter || (character != 0 && strchr("._~!$&()*+,;=:@%-", character) != NULL);
     }
     empty = PyUnicode_FromString("");
     srcset = PyUnicode_InternFromString("srcset");
     type_name = PyUnicode_InternFromString("type");
-    if (empty == NULL || srcset == NULL || type_name == NULL || PyType_Ready(&Held_Type)) return NULL;
-    return PyModule_Create(&module);
+    rel_name = PyUnicode_InternFromString("rel");
+    if (empty == NULL || srcset == NULL || type_name == NULL || rel_name == NULL || PyType_Ready(&Held_Type)) return -1;
+    return 0;
 }
+
+MODULE(_scan, prepare,
+    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
+    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
+    {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."},
+    {"selected", selected, METH_VARARGS, "The elements that a selection means."},
+    {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

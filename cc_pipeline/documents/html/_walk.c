@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "../../_module.h"
 #include "_lexbor.h"
 
 enum { TAGS = 256, MOST_WORDS = 256, LONGEST_WORD = 24, VALUE = 512 };
@@ -446,6 +447,10 @@ static int walk_from(Walk *walk, Node root) {
         if (type == TEXT_NODE && read_text(walk, row(&walk->elements, (size_t)element), node)) return -1;
         if (type == ELEMENT_NODE && enter(walk, node, element)) return -1;
     }
+    for (size_t at = 0; at < walk->elements.used; at++) { /* one may have shared a block that came to nothing */
+        int32_t *column = ((Element *)row(&walk->elements, at))->column;
+        if (column[LAST] > (int32_t)walk->blocks.used) column[LAST] = (int32_t)walk->blocks.used;
+    }
     return 0;
 }
 
@@ -531,14 +536,11 @@ static int read_words(PyObject *list, Word *into) {
 
 static PyObject *set_up(PyObject *self, PyObject *arguments) {
     (void)self;
-    const char *path, *expected;
-    unsigned long long text, template, content;
-    Py_ssize_t length;
     Py_buffer numbers, classes, insides;
-    PyObject *name_list, *word_list, *role_list;
+    PyObject *known, *name_list, *word_list, *role_list;
     ready = 0;
-    if (!PyArg_ParseTuple(arguments, "sKy#KKy*O!y*y*O!O!", &path, &text, &expected, &length, &template, &content, &numbers,
-                          &PyList_Type, &name_list, &classes, &insides, &PyList_Type, &word_list, &PyList_Type, &role_list)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!y*O!y*y*O!O!", &PyTuple_Type, &known, &numbers, &PyList_Type, &name_list,
+                          &classes, &insides, &PyList_Type, &word_list, &PyList_Type, &role_list)) return NULL;
     if (numbers.len != sizeof(number_of) || classes.len > (Py_ssize_t)sizeof(class_of) ||
         insides.len > (Py_ssize_t)sizeof(inside_of)) {
         PyErr_SetString(PyExc_ValueError, "tables of tags do not fit");
@@ -557,22 +559,12 @@ static PyObject *set_up(PyObject *self, PyObject *arguments) {
         while (at < word_count && words[at].letters[0] < 'a' + letter) at++;
         words_from[letter] = at;
     }
-    const char *missing = lexbor_open(path, (Node)(uintptr_t)text, expected, (size_t)length, (Node)(uintptr_t)template,
-                                      (Node)(uintptr_t)content);
-    if (missing != NULL) return PyErr_Format(PyExc_ImportError, "selectolax is another than the walk knows: %s", missing);
+    if (lexbor_found(known)) return NULL;
     ready = 1;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
-    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the tables of tags and words. Before all else."},
-    {"walked", walked, METH_VARARGS, "Text, columns of elements and of blocks, paths, addresses, and whether cut."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_walk", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__walk(void) {
+static int prepare(void) {
     for (int character = 0; character < 128; character++) {
         ascii[character] = (uint8_t)(
             (character == ',' || character == ';') * COMMA | (character == '.' || character == '!' || character == '?') * END |
@@ -580,5 +572,9 @@ PyMODINIT_FUNC PyInit__walk(void) {
             (character >= 'A' && character <= 'Z') * UPPER | (Py_UNICODE_ISSPACE((Py_UCS4)character) != 0) * SPACE |
             (character != 0 && strchr(".!?\"')]:;", character) != NULL) * CLOSING);
     }
-    return PyModule_Create(&module);
+    return 0;
 }
+
+MODULE(_walk, prepare,
+    {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the tables of tags and words. Before all else."},
+    {"walked", walked, METH_VARARGS, "Text, columns of elements and of blocks, paths, addresses, and whether cut."})

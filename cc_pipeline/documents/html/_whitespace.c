@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../_module.h"
+
 enum { NEAR = 128 };
 
 /* Of the characters below 256, which nearly all are. */
@@ -56,16 +58,12 @@ static PyObject *collapsed(PyObject *self, PyObject *text) {
     return result;
 }
 
-static PyMethodDef methods[] = {
-    {"collapsed", collapsed, METH_O, "A text with each run of white space made one space, and none at either end."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_whitespace", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__whitespace(void) {
+static int prepare(void) {
     for (int character = 0; character < 256; character++) {
         is_space[character] = Py_UNICODE_ISSPACE((Py_UCS4)character) != 0;
     }
-    return PyModule_Create(&module);
+    return 0;
 }
+
+MODULE(_whitespace, prepare,
+    {"collapsed", collapsed, METH_O, "A text with each run of white space made one space, and none at either end."})

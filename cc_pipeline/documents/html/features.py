@@ -34,15 +34,15 @@ FURNITURE = _BESIDE | _COMMENT
 _GOOD = _bits("content article main", HINT)
 
 
-def _among(names: str) -> NDArray[np.bool_]:
+def among(names: str) -> NDArray[np.bool_]:
     """By number of a tag whether it is one of these."""
     marks = np.zeros(max(NUMBER.values()) + 1, np.bool_)
     marks[[NUMBER[name] for name in names.split()]] = True
     return marks
 
 
-_HEADINGS, _UNITS = _among("h1 h2 h3 h4 h5 h6"), _among("ul ol dl table menu")
-_NAMED, _UNNAMED = _among("main article"), _among("nav aside footer")
+_HEADINGS, _UNITS = among("h1 h2 h3 h4 h5 h6"), among("ul ol dl table menu")
+_NAMED, _UNNAMED = among("main article"), among("nav aside footer")
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
 _ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
 _INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
@@ -51,6 +51,16 @@ _ANCESTORS = 4
 #: Prose, links, size, number and closed blocks of an element, by their places in its look.
 _OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = np.array([2, 5, 12])
+#: What ``_model.c`` is to know of these: by tag whether it is a heading, a unit, named for content, for furniture.
+NUMBERS = (
+    (np.stack((_HEADINGS, _UNITS, _NAMED, _UNNAMED), 1) @ (1, 2, 4, 8)).astype(np.uint8),
+    _KINDS.astype(np.uint8),
+    _ABOVE.astype(np.uint32),
+    _INSIDE.astype(np.uint32),
+    _OWN_HINTS.astype(np.uint32),
+    _BESIDE,
+    _COMMENT,
+)
 _BESIDE_IT = (-3, -2, -1, 1, 2, 3)
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cc_pipeline.documents.html.features import FURNITURE, covered, nearest
+from cc_pipeline.documents.html.features import FURNITURE, among, covered, nearest
 from cc_pipeline.documents.html.tables import Walk
-from cc_pipeline.documents.html.tags import HINT, NUMBER
+from cc_pipeline.documents.html.tags import HINT
 
 Likely = NDArray[np.float32]
 #: Gives the text that another extractor finds.
@@ -26,12 +26,12 @@ _FEW_CHARS = 200
 _DOUBT = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: What stays within an article where it is not mostly links, and is not as good as surely none of it.
-_UNITS = [NUMBER[tag] for tag in "ul ol dl table pre blockquote figcaption menu".split()]
+_UNITS = among("ul ol dl table pre blockquote figcaption menu")
 #: Lists, of notes often, that follow the last of the text in the same element, or end behind it, are to be likelier.
-_NOTES = [NUMBER["ol"], NUMBER["ul"]]
+_NOTES = among("ol ul")
 _UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.01
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
-_BOILERPLATE_TAGS = [NUMBER[tag] for tag in "nav aside footer form button".split()]
+_BOILERPLATE_TAGS = among("nav aside footer form button")
 #: What is taken out where it stands within an article, and is less than this share of it.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL = 0.2
@@ -125,11 +125,11 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     begins, ends = int(sure[0]), int(sure[-1]) + 1
     stands = element.holder == np.arange(len(element.tag))
     around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
-    bad = ((element.hints & _BOILERPLATE) != 0) | np.isin(element.tag, _BOILERPLATE_TAGS)
+    bad = ((element.hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
     inside_bad = nearest(walk, bad & stands) > around
     between = (element.first >= begins) & (element.last <= ends)
-    notes = np.isin(element.tag, _NOTES) & (element.first >= begins) & (element.last <= element.last[around])
-    units = np.isin(element.tag, _UNITS) & stands & ~inside_bad & (between | notes)
+    notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[around])
+    units = _UNITS[element.tag] & stands & ~inside_bad & (between | notes)
     size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)

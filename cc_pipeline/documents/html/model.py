@@ -3,7 +3,6 @@ made of the neighbours and of what holds a block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
 from typing import IO, Any, NamedTuple
@@ -12,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cc_pipeline import compiled
-from cc_pipeline.documents.html.features import Array, beside, features, holders, side_by_side, units_of, windows
+from cc_pipeline.documents.html.features import (
+    NUMBERS,
+    Array,
+    beside,
+    features,
+    holders,
+    side_by_side,
+    units_of,
+    windows,
+)
 from cc_pipeline.documents.html.tables import Walk
 
 #: A page of more blocks than this is no article, and is kept as it is: a block takes some two kilobytes while it is
@@ -49,28 +57,16 @@ def fitted() -> tuple[Trees, Trees]:
         return read_trees(file), read_trees(file)
 
 
-def summed_plainly(rows: Array, columns: int, nodes: NDArray[np.void], roots: NDArray[np.int32]) -> bytes:
-    """For each row the sum of its leaves' values, as doubles. For builds without the compiled one: far slower."""
-    total = np.zeros(len(rows))
-    every = np.arange(len(rows))
-    for root in roots.tolist():
+def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
+    """The likelihoods that trees give rows."""
+    nodes, total, every = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
+    for root in trees.roots.tolist():
         at = np.full(len(rows), root)
         while (inner := nodes["feature"][at] >= 0).any():
             node = nodes[at]
             low = rows[every, node["feature"]] <= node["value"]
             at = np.where(inner, np.where(low, node["left"], node["right"]), at)
         total += nodes["value"][at]
-    return total.tobytes()
-
-
-_summed: Callable[..., bytes] = compiled("documents.html._model", "summed") or summed_plainly
-#: Whether the compiled one is in use.
-COMPILED = _summed is not summed_plainly
-
-
-def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
-    """The likelihoods that trees give rows."""
-    total = np.frombuffer(_summed(rows, rows.shape[1], trees.nodes, trees.roots))
     return np.asarray(1 / (1 + np.exp(-total)), np.float32)
 
 
@@ -113,6 +109,25 @@ def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None 
     count = len(walk.blocks.chars)
     if not 0 < count <= MOST_BLOCKS:
         return np.ones(count, np.float32)
-    first, second = stages or fitted()
+    return (likelihoods_compiled if COMPILED else likelihoods_plainly)(walk, title, *(stages or fitted()))[0]
+
+
+def likelihoods_plainly(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
+    """The likelihoods of one block or more, and the rows that the second stage goes by."""
     rows = features(walk, title)
-    return scored(second_features(walk, rows, scored(rows, first)), second)
+    wider = second_features(walk, rows, scored(rows, first))
+    return scored(wider, second), wider
+
+
+def likelihoods_compiled(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
+    """The same in one pass, for where that was built: a thirtieth of the time."""
+    stages = (first.nodes, first.roots, second.nodes, second.roots)
+    likely, rows = _likelihoods(walk.text, walk.elements, walk.blocks, walk.path, title.strip(), *stages)
+    return np.frombuffer(likely, np.float32), np.frombuffer(rows, np.float32).reshape(len(likely) // 4, -1)
+
+
+_set_up, _likelihoods = compiled("documents.html._model", "set_up"), compiled("documents.html._model", "likelihoods")
+#: Whether the compiled one is in use.
+COMPILED = _set_up is not None and _likelihoods is not None
+if COMPILED:
+    _set_up(*NUMBERS)

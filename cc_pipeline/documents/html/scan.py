@@ -3,6 +3,7 @@ Compiled, over selectolax's tree as it lies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from selectolax.lexbor import LexborHTMLParser
@@ -19,10 +20,14 @@ from cc_pipeline.documents.html.scan_py import (
     Bounded,
     Collected,
     Most,
+    Place,
+    RawLink,
     body_text_plainly,
     collected_plainly,
+    links_plainly,
 )
 from cc_pipeline.documents.html.tags import TAGS
+from cc_pipeline.documents.page import Link
 
 # what a tag is to the scan; the same numbers in _scan.c
 _FLAGS = (
@@ -83,6 +88,27 @@ def collected(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected
     return Collected(*_collected(tree.root.mem_id, *most, bounded))
 
 
+def links_of(
+    raw: list[RawLink],
+    places: dict[str, Place],
+    place: Callable[[str], Place],
+    roots: dict[str, Place],
+    pictures: Callable[[str, int], list[str]],
+    item_index: int | None,
+    most: int,
+    bound: int,
+) -> tuple[list[Link], bool, bool]:
+    """Links of what was collected, whether there were more than ``most``, and whether one had more text than ``bound``.
+    ``places`` has what is known of references, ``place`` says it of another; ``pictures`` are those of a srcset.
+
+    ``roots`` are URLs without a path that stay as they are written, ``""`` for the page's own, whose absolute URL has
+    no slash at its end: of plain paths under them nothing else is asked."""
+    if not COMPILED:
+        return links_plainly(raw, places, place, pictures, item_index, most, bound)
+    made: tuple[list[Link], bool, bool] = _links(raw, Link, places, place, roots, pictures, item_index, most, bound)
+    return made
+
+
 def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
     """The elements of a selection in document order, each a ``Node``, none within scripts; after ``collected``."""
     if not COMPILED or tree.root is None:
@@ -120,7 +146,7 @@ def _check() -> bool:
     if _set_up is None:
         return False
     try:
-        _set_up(*_PAGE.known, _plans())
+        _set_up(_PAGE.known, _plans())
     except ImportError:
         return False
     ours, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
@@ -137,5 +163,6 @@ def _check() -> bool:
 _PAGE = Page()
 _set_up, _collected = compiled("documents.html._scan", "set_up"), compiled("documents.html._scan", "collected")
 _selected, _body_text = compiled("documents.html._scan", "selected"), compiled("documents.html._scan", "body_text")
+_links = compiled("documents.html._scan", "links")
 #: Whether the compiled one is in use.
 COMPILED = _check()

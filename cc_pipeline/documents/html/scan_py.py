@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.html.whitespace import collapsed
-from cc_pipeline.documents.page import LINK_ATTRIBUTE
+from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link
 
 #: The attributes that hold links, by tag.
 LINK_KEYS: dict[str, tuple[str, ...]] = {
@@ -32,6 +32,8 @@ WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
 #: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.
 RawLink = tuple[str, str, str, dict[str, str] | None, str | None]
+#: Absolute URL, host, domain, and host as it is shown.
+Place = tuple[str | None, str | None, str | None, str | None]
 Bounded = Callable[[dict[str, Any]], dict[str, str]]
 
 
@@ -112,6 +114,34 @@ def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> C
             room -= len(text or "")
         found.links.append((tag, key, href, rest, text))
     return found
+
+
+def links_plainly(
+    raw: list[RawLink],
+    places: dict[str, Place],
+    place: Callable[[str], Place],
+    pictures: Callable[[str, int], list[str]],
+    item_index: int | None,
+    most: int,
+    bound: int,
+) -> tuple[list[Link], bool, bool]:
+    """``scan.links_of`` in Python."""
+    made: list[Link] = []
+    text_cut = False
+    for tag, key, href, attributes, text in raw:
+        if attributes is None:
+            for picture in pictures(href, most - len(made)):
+                absolute, host, domain, shown = places.get(picture) or place(picture)
+                made.append(Link(tag, picture, absolute, "", None, {}, host, domain, item_index, key, shown))
+            continue
+        if len(made) >= most:
+            return made, True, text_cut
+        # links can nest by way of other elements, each with the text of all inside it
+        text_cut |= text is None or len(text) > bound
+        absolute, host, domain, shown = places.get(href) or place(href)
+        cut, rel = (text or "")[:bound], attributes.get("rel")
+        made.append(Link(tag, href, absolute, cut, rel, attributes, host, domain, item_index, key, shown))
+    return made, False, text_cut
 
 
 def _within(attributes: dict[str, Any], most: Most, bounded: Bounded) -> dict[str, str]:

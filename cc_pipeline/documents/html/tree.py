@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.scan import body_text, collected
-from cc_pipeline.documents.html.scan_py import Collected, Most
+from cc_pipeline.documents.html.scan import body_text, collected, links_of
+from cc_pipeline.documents.html.scan_py import Collected, Most, Place
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
 from cc_pipeline.documents.page import Limits, Link
 
@@ -38,6 +37,8 @@ _BASE_CHARS = 2_048
 #: An address in a srcset, with the commas around it.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _MOST_CANDIDATES = 64
+#: A scheme and a host, in small letters, and that a path follows.
+_ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
@@ -153,13 +154,14 @@ def _finish_tags(found: Collected, document: HtmlDocument) -> None:
     document.json_ld = [text for kind, text in found.scripts if kind.strip().lower() == _JSON_LD]
 
 
-def _of_srcset(value: str) -> Iterator[str]:
-    """Every picture of a srcset: an address, then what it is good for up to a comma. Addresses may have commas."""
+def _of_srcset(value: str, most: int) -> list[str]:
+    """The pictures of a srcset: an address, then what it is good for up to a comma. Addresses may have commas."""
+    found: list[str] = []
     at = 0
     for _ in range(_MOST_CANDIDATES):
         candidate = _CANDIDATE.match(value, at)
-        if candidate is None:
-            return
+        if candidate is None or len(found) >= most:
+            break
         href = candidate.group(1)
         at = candidate.end()
         if href[-1] == ",":
@@ -167,9 +169,10 @@ def _of_srcset(value: str) -> Iterator[str]:
         else:
             at = value.find(",", at)
         if href:
-            yield href
+            found.append(href)
         if at < 0:
-            return
+            break
+    return found
 
 
 def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dict[str, str]:
@@ -199,44 +202,24 @@ def _finish_links(
             resolve = resolver(base)
         else:
             document.flags.add("base_unusable")
-    bound = limits.attribute_chars
-    made = document.links
-    append = made.append
-    as_link = tuple.__new__  # what Link(...) comes to, in two thirds of the time
-    places: dict[str, _Place] = {}
-    cut = found.links_cut
-    for tag, key, href, attributes, text in found.links:
-        if attributes is None:
-            for picture in islice(_of_srcset(href), limits.links - len(made)):
-                absolute, host, domain, shown = _place(picture, resolve, places)
-                append(as_link(Link, (tag, picture, absolute, "", None, {}, host, domain, item_index, key, shown)))
-            continue
-        if len(made) >= limits.links:
-            cut = True
-            break
-        if text is None or len(text) > bound:
-            # links can nest by way of other elements, each with the text of all inside it
-            document.flags.add("text_cut")
-        place = places.get(href) or _place(href, resolve, places)
-        absolute, host, domain, shown = place
-        rel = attributes.get("rel")
-        append(
-            as_link(
-                Link, (tag, href, absolute, (text or "")[:bound], rel, attributes, host, domain, item_index, key, shown)
-            )
-        )
-    if cut and links:
-        document.flags.add("links_cut")
-    return resolve
+    places: dict[str, Place] = {}
+    roots: dict[str, Place] = {}
 
-
-_Place = tuple[str | None, str | None, str | None, str | None]
-
-
-def _place(href: str, resolve: Callable[[str], Resolved], places: dict[str, _Place]) -> _Place:
-    """Absolute URL, host, domain and host as it is shown; ``places`` keeps what was asked before."""
-    if href not in places:
+    def place(href: str) -> Place:
         absolute, host = resolve(href)
         domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
-        places[href] = absolute, host, domain, shown
-    return places[href]
+        places[href] = found = absolute, host, domain, shown
+        if absolute == href and (root := _ROOT.match(href)):
+            roots[root[0]] = found
+        return found
+
+    own, host, domain, shown = place("/")
+    if own and _ROOT.match(own):
+        roots[""] = (own.removesuffix("/"), host, domain, shown)
+    most = (limits.links, limits.attribute_chars)
+    document.links, more, text_cut = links_of(found.links, places, place, roots, _of_srcset, item_index, *most)
+    if text_cut:
+        document.flags.add("text_cut")
+    if links and (more or found.links_cut):
+        document.flags.add("links_cut")
+    return resolve

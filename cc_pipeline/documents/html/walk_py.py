@@ -280,6 +280,8 @@ def walked_plainly(root: LexborNode, chars: int, elements: int) -> Raw:
         elif node.is_element_node:
             state.enter(node, element, stack)
     made = state.elements
+    for each in made:  # it may have shared a block that came to nothing
+        each.column["last"] = min(each.column["last"], len(state.blocks))
     return (
         "\n".join(state.texts),
         b"".join(array("i", _signed([each.column[name] for each in made])) for name in Elements._fields),

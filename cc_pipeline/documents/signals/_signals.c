@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../_module.h"
+
 enum { VALUES = 64, SHINGLE = 5, TOP_FROM = 2, TOP_TO = 4, TWICE_FROM = 5, TWICE_TO = 10, FIRST_ROOM = 1024 };
 
 static const uint64_t GOLDEN = 0x9E3779B97F4A7C15ULL;
@@ -277,24 +279,20 @@ static PyObject *sentences(PyObject *self, PyObject *text) {
     return PyLong_FromSsize_t(count);
 }
 
-static PyMethodDef methods[] = {
-    {"minhash", minhash, METH_O, "64 least values of a text's shingles, None where it has no word."},
-    {"repetition", repetition, METH_O, "Words, characters, words with a letter, and characters in repeated runs."},
-    {"sentences", sentences, METH_O, "How many sentences end in a text."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_signals", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__signals(void) {
+static int prepare(void) {
     uint64_t state = 0;
     for (int value = 0; value < VALUES; value++) {
         factors[value] = mixed(state += GOLDEN) | 1;
         terms[value] = mixed(state += GOLDEN);
     }
     PyObject *name = PyUnicode_FromString("cc_pipeline.documents.signals");
-    if (name == NULL) return NULL;
+    if (name == NULL) return -1;
     slot_factor = mixed((uint64_t)PyObject_Hash(name)) | 1;
     Py_DECREF(name);
-    return PyModule_Create(&module);
+    return 0;
 }
+
+MODULE(_signals, prepare,
+    {"minhash", minhash, METH_O, "64 least values of a text's shingles, None where it has no word."},
+    {"repetition", repetition, METH_O, "Words, characters, words with a letter, and characters in repeated runs."},
+    {"sentences", sentences, METH_O, "How many sentences end in a text."})

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../_module.h"
+
 enum { T_STOP, T_TRUE, T_FALSE, T_I8, T_I16, T_I32, T_I64, T_DOUBLE, T_BINARY, T_LIST, T_SET, T_MAP, T_STRUCT, T_UUID };
 
 enum { MAX_DEPTH = 32, MAX_FIELD = 32767, VARINT_BYTES = 10, MAX_ROW_GROUPS = 32767, MAX_NAMES = 256, MAX_COLUMNS = 256 };
@@ -715,10 +717,5 @@ done:
     return found;
 }
 
-static PyMethodDef methods[] = {
-    {"walk", py_walk, METH_VARARGS, "walk(metadata, names, stat_count, limit): see footer_walk_py.walk"},
-    {NULL, NULL, 0, NULL}};
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_footerwalk", NULL, 0, methods, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit__footerwalk(void) { return PyModule_Create(&module); }
+MODULE(_footerwalk, NOTHING_FIRST,
+    {"walk", py_walk, METH_VARARGS, "walk(metadata, names, stat_count, limit): see footer_walk_py.walk"})

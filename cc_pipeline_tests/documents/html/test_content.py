@@ -22,8 +22,7 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
-from cc_pipeline.documents.html.features import beside, features, holders, nearest, nearest_plainly, windows
-from cc_pipeline.documents.html.tags import NUMBER
+from cc_pipeline.documents.html.features import beside, holders, windows
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -117,19 +116,6 @@ def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -
         assert "Tweet" not in found
     assert name != "ruby" or "\u6f22\u5b57, and" in found
     assert name != "code" or "first = 1\n\n  second = 2" in found
-
-
-@pytest.mark.parametrize("markup", [f"{UNITS['list']}<br>", ARTICLE, LIST, "<p>x"])
-def test_compiled_and_plain_trees_say_the_same(markup: str) -> None:
-    tree = LexborHTMLParser(markup)
-    assert tree.body
-    seen = walk(tree.body, chars=10**6, elements=10**5)
-    wanted = seen.elements.tag == NUMBER["ul"]
-    assert nearest(seen, wanted).tobytes() == nearest_plainly(seen.elements.parent, wanted)
-    rows = features(seen)
-    first, _ = model.fitted()
-    plain = np.frombuffer(model.summed_plainly(rows, rows.shape[1], first.nodes, first.roots))
-    assert np.array_equal(model.scored(rows, first), np.asarray(1 / (1 + np.exp(-plain)), np.float32))
 
 
 @pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])

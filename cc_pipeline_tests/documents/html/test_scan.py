@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about import author, marks
 from cc_pipeline.documents.html import scan
-from cc_pipeline.documents.html.scan_py import Most, body_text_plainly, collected_plainly
+from cc_pipeline.documents.html.scan_py import Most, Place, body_text_plainly, collected_plainly, links_plainly
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits
 
@@ -32,6 +32,13 @@ TOKENS = (
 MOST = (Most(100, 50, 50, 1_000, 10_000), Most(2, 1, 1, 10, 5), Most(0, 0, 0, 0, 0))
 
 
+PLACE: Place = ("http://x/", "x", None, "shown")
+
+
+def place(href: str) -> Place:
+    return (href * 2, None, href, None)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
     assert scan.COMPILED, "every machine that runs the tests has a compiler, and the selectolax that is wanted"
@@ -40,7 +47,12 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
         markup = "".join(chance.choices(TOKENS, k=chance.randint(1, 50)))
         most = chance.choice(MOST)
         ours, plain = LexborHTMLParser(markup), LexborHTMLParser(markup)
-        assert scan.collected(ours, most, shortened) == collected_plainly(plain, most, shortened), (markup, most)
+        collected = scan.collected(ours, most, shortened)
+        assert collected == collected_plainly(plain, most, shortened), (markup, most)
+        for rows in (most.links, 3, 0):
+            asked = (lambda value, most: value.split(",")[:most], 7, rows, 4)
+            made = scan.links_of(collected.links, {"x": PLACE}, place, {}, *asked)
+            assert made == links_plainly(collected.links, {"x": PLACE}, place, *asked), (markup, rows)
         for selection in (author._WANTED, marks._WANTED):
             found, expected = scan.selected(ours, selection), plain.css(selection.css)
             assert [way_up(node) for node in found] == [way_up(node) for node in expected], (markup, selection.css)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from urllib.parse import urljoin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolver, shown_host
+from cc_pipeline.documents.page import Limits
 
 BASE = "http://User@Example.com:8080/a/b/c.html?q=1#f"
 
@@ -61,6 +64,37 @@ def test_never_raises_and_hosts_agree(base: str, value: str) -> None:
         assert host == host_of(url)
     if host is not None:
         assert domain_of(host)
+
+
+_PIECES = (
+    *"http:// https:// HTTP:// // / /a /.. /. /%2e /%2E%2e / ? # a.b EXAMPLE.com example.com 1.2 0x7".split(),
+    *"xn--a :80 u@ ' | [ % %zz ; \\ .. ../ \u6f22 \xe9".split(),
+    *" \t",
+)
+
+
+@given(
+    st.sampled_from(
+        (
+            BASE,
+            "https://example.com",
+            "https://example.com./x",
+            "http://1.2/",
+            "http://u@e.org:80/a/b?c#d",
+            "mailto:x",
+            "file:///a/b",
+            "x",
+        )
+    ),
+    st.lists(st.lists(st.sampled_from(_PIECES), max_size=8).map("".join), max_size=6),
+)
+def test_links_that_need_no_parser_are_what_the_parser_says(base: str, values: list[str]) -> None:
+    markup = "".join(f"<a href='{html.escape(value)}'>" for value in [*values, *values])
+    for as_written in (False, True):
+        resolve = (resolver if as_written else browser_resolver)(base)
+        links = parse_html(markup, base, Limits(), as_written=as_written).links
+        assert [(link.url, link.host) for link in links] == [resolve(link.href or "") for link in links]
+        assert [link.href for link in links] == [value for value in [*values, *values] if value and value[0] != "#"]
 
 
 @pytest.mark.parametrize(
