@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 import dagster as dg
@@ -138,9 +137,8 @@ def table_metadata(name: str, schema: pa.Schema, at: Placement, *, lineage: bool
     return found | {"dagster/table_name": ".".join((*at.prefix, name))}
 
 
-@cache
-def in_events(name: str, schema: pa.Schema, prefix: tuple[str, ...]) -> Mapping[str, Any]:
-    """The same for each materialization, as OpenLineage's integration reads it, and as short as can be: names and types
+def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+    """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
     without notes, and of the place of a record's bytes, which is three columns, the first."""
     columns = [dg.TableColumn(field.name, _type(field.type)) for field in schema]
     short = {
@@ -148,7 +146,7 @@ def in_events(name: str, schema: pa.Schema, prefix: tuple[str, ...]) -> Mapping[
     }
     return {
         "dagster/column_schema": dg.TableSchema(columns),
-        "dagster/column_lineage": _column_lineage(short, Placement(prefix, alone=False)),
+        "dagster/column_lineage": _column_lineage(short, at),
     }
 
 

@@ -150,6 +150,7 @@ class _Previews:
         self._workspace = workspace
         self._at = at
         self._shown = shown
+        self._told: set[str] = set()
         self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
         self._counted: dict[str, tuple[StageReport, int]] = {}
 
@@ -158,8 +159,9 @@ class _Previews:
         report = made.reports[table]
         own = report.per_target[made.slug]
         metadata = own_figures(report, made.slug, table, self._table_rows(report, table)) | self._engine(table)
-        if self._workspace.settings.column_events:
-            metadata |= in_events(table, EXTRACTED[table], self._at.prefix)
+        if self._workspace.settings.column_events and table not in self._told:
+            self._told.add(table)
+            metadata |= in_events(table, EXTRACTED[table], self._at)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
             for pictures in (partition_pictures, partition_links):

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cc_pipeline.dagster import build_defs
+from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
@@ -17,7 +17,7 @@ from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.partitions import KEYS_TAG
 from cc_pipeline.defs.placement import JOBS, OURS, Placement
 from cc_pipeline.errors import UserInputError
-from cc_pipeline_tests.world import NEW
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -133,3 +133,76 @@ def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -
     assert instance.get_materialized_partitions(books.key("records")) == {f"{NEW}|example.com"}
     assert instance.get_materialized_partitions(other.key("records")) == set()
     assert list(books.domains(instance)) == ["example.com"]
+
+
+def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:
+    """A run of a job of theirs, with the resources that they have."""
+    done = of.resolve_job_def(job).execute_in_process(instance=instance, run_config=QUIET, **given)
+    assert done.success
+    return done
+
+
+def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harvest(workspace_of(bucket[0], tmp_path / "cc_home"))
+    harvest(workspace_of(bucket[0], tmp_path / "other"))
+    monkeypatch.chdir(tmp_path)
+    page: dict[str, Any] = {}
+    for text in snippets():
+        exec(compile(text, "dagster.md", "exec", dont_inherit=True), page)
+    other = build_defs(home=tmp_path / "other", key_prefix="news", settings={"column_events": True})
+    defs = dg.Definitions.merge(page["defs"], other)
+    for home in (page["books"], names("news")):
+        instance.add_dynamic_partitions(home.of("crawl"), [NEW])
+        instance.add_dynamic_partitions(home.of("domain"), ["example.com", "example.org"])
+    both = {KEYS_TAG: f'{{"{NEW}": ["example.com", "example.org"]}}'}
+    books = run(defs, instance, "books_extract_domain", tags=both)
+    news = run(defs, instance, "news_extract_domain", tags=both)
+    columns_in_events(defs, news)
+    for event in books.get_asset_materialization_events():
+        assert "dagster/column_schema" not in event.materialization.metadata
+
+    def own(asset: str, key: str) -> dict[str, Any]:
+        job = defs.resolve_implicit_global_asset_job_def()
+        done = job.execute_in_process(
+            instance=instance, run_config=QUIET, partition_key=key, asset_selection=[dg.AssetKey(asset)]
+        )
+        [made] = done.asset_materializations_for_node(asset)
+        return {name: value.value for name, value in made.metadata.items()}
+
+    lake = workspace_of(bucket[0], tmp_path / "cc_home").lake
+    rows = lake.read("page_text", {"crawl": NEW, "target": "example.com"}).num_rows
+    found = own("words", f"{NEW}|example.com")
+    assert found["pages"] == rows and found["words"] > rows
+    assert sum(own("languages", NEW)["languages"].values()) > rows
+    assert instance.get_materialized_partitions(dg.AssetKey(["books", "page_text"])) == {
+        f"{NEW}|example.com",
+        f"{NEW}|example.org",
+    }
+    publications = instance.fetch_materializations(dg.AssetKey(["news", "warehouse"]), limit=5).records
+    assert len(publications) == 1, "a run publishes its own home, and no other"
+
+
+def columns_in_events(defs: dg.Definitions, done: dg.ExecuteInProcessResult) -> None:
+    """Columns and lineage are there once a table, as OpenLineage's integration takes them: objects of these classes,
+    names by the whole key, and each input a column of an asset that is there."""
+    specs = {spec.key: spec.metadata for spec in defs.resolve_all_asset_specs()}
+    said: list[dg.AssetMaterialization] = [
+        event.materialization
+        for event in done.get_asset_materialization_events()
+        if "dagster/column_schema" in event.materialization.metadata
+    ]
+    tables = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+    assert sorted(one.asset_key.path for one in said) == sorted(["news", table] for table in tables)
+    for one in said:
+        schema, lineage = (one.metadata[f"dagster/column_{what}"].value for what in ("schema", "lineage"))
+        assert isinstance(schema, dg.TableSchema) and isinstance(lineage, dg.TableColumnLineage)
+        whole = specs[one.asset_key]["dagster/column_schema"]
+        assert [(column.name, column.type) for column in schema.columns] == [(c.name, c.type) for c in whole.columns]
+        assert lineage.deps_by_column.keys() == specs[one.asset_key]["dagster/column_lineage"].deps_by_column.keys()
+        for deps in lineage.deps_by_column.values():
+            for dep in deps:
+                there = {column.name for column in specs[dep.asset_key]["dagster/column_schema"].columns}
+                assert dep.asset_key.path[0] == "news" and dep.column_name in there
+        assert len(dg.serialize_value(one)) < 32_000
