@@ -27,7 +27,6 @@ from typing import Any
 
 import dagster as dg
 
-import cc_pipeline.defs
 from benchmarks.many_partitions import fill
 from benchmarks.operate_servers import bench_servers
 from benchmarks.report import Report, percentile, sized
@@ -35,8 +34,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
 from cc_pipeline.defs.automation.history import forget
 from cc_pipeline.defs.automation.schedules import backfill_missing
+from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
@@ -116,7 +115,7 @@ class Bench:
         """Processor and wall seconds of runs of the job with these tags, one after the other."""
         with open_workspace(settings) as workspace:
             instance = open_instance(settings)
-            job = definitions_in(Path(cc_pipeline.defs.__path__[0])).resolve_job_def("extract_domain")
+            job = everything().resolve_job_def("extract_domain")
 
             def act() -> None:
                 for tags in all_tags:

@@ -1,13 +1,11 @@
-"""The Dagster code location: everything under ``defs/``."""
-
-from pathlib import Path
+"""The Dagster code location of one home."""
 
 import dagster as dg
 
-from cc_pipeline.defs.internals import definitions_in
+from cc_pipeline.defs.declared.build import everything
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """All assets, checks, jobs, sensors, schedules and resources of cc_pipeline."""
-    return definitions_in(Path(__file__).parent / "defs")
+    return everything()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, has, index_is_built
 from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, Filter, Node, parse_filter
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS
 from cc_pipeline.errors import UserInputError, no_such
 
 #: What the column ``meant`` of captures and pages says, where their target has a condition. Of captures, and of their
@@ -39,24 +39,7 @@ _SIGNS: Final = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=
 _COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 #: The columns of a condition, and those of a capture that each is made of.
-COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "mime": ("content_mime_detected", "content_mime_type"),
-    "mime_claimed": ("content_mime_type",),
-    "lang": ("content_languages",),
-    "charset": ("content_charset",),
-    "status": ("fetch_status",),
-    "time": ("fetch_time",),
-    "url": ("url",),
-    "protocol": ("url_protocol",),
-    "host": ("url_host_name",),
-    "domain": ("domain",),
-    "tld": ("url_host_tld",),
-    "path": ("url_path",),
-    "query": ("url_query",),
-    "subset": ("subset",),
-    "length": ("warc_record_length",),
-    "digest": ("content_digest",),
-}
+COLUMNS: Final = CONDITION_COLUMNS
 _NUMBERS: Final = frozenset({"status", "time", "length"})
 #: Made of the URL: where that is known, nothing is missing.
 _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})

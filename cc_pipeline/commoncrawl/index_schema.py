@@ -5,6 +5,9 @@ Source: ``cc-index-schema-flat.json`` of commoncrawl/cc-index-table and its hist
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import TIMESTAMP
@@ -72,3 +75,23 @@ CAPTURE_SCHEMA = pa.schema(
 )
 #: Captures with the slug of the target that they were asked for.
 NAMED_CAPTURES = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+
+#: The columns of a condition, and those of a capture that each is made of.
+CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mime": ("content_mime_detected", "content_mime_type"),
+    "mime_claimed": ("content_mime_type",),
+    "lang": ("content_languages",),
+    "charset": ("content_charset",),
+    "status": ("fetch_status",),
+    "time": ("fetch_time",),
+    "url": ("url",),
+    "protocol": ("url_protocol",),
+    "host": ("url_host_name",),
+    "domain": ("domain",),
+    "tld": ("url_host_tld",),
+    "path": ("url_path",),
+    "query": ("url_query",),
+    "subset": ("subset",),
+    "length": ("warc_record_length",),
+    "digest": ("content_digest",),
+}

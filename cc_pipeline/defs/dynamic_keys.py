@@ -10,8 +10,10 @@ import dagster as dg
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
+from cc_pipeline.defs.declared.assets import PARTITIONED
 from cc_pipeline.defs.internals_history import forget_partitions
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, too_many
+from cc_pipeline.defs.partitions import partition_key, too_many
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 
@@ -29,7 +31,7 @@ class StrangeKeys:
 def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
     """Raises ``UserInputError`` where these keys beside those registered would be more partitions than Dagster copes
     with. Keys that are there already are always let through."""
-    known_crawls, known_domains = _keys(instance, CRAWL), _keys(instance, DOMAIN)
+    known_crawls, known_domains = {*OURS.crawls(instance)}, {*OURS.domains(instance)}
     every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
     if every_crawl == known_crawls and every_domain == known_domains:
         return
@@ -39,15 +41,18 @@ def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = ()
 
 
 def unfinished_runs_of(
-    instance: dg.DagsterInstance, domains: Collection[str], ordered: tuple[Sequence[str], Sequence[str]] | None = None
+    instance: dg.DagsterInstance,
+    domains: Collection[str],
+    ordered: tuple[Sequence[str], Sequence[str]] | None = None,
+    at: Placement = OURS,
 ) -> dict[str, list[str]]:
     """Ids of runs that have not ended, by which of these domains they have (those without any are left out).
 
     ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
     """
     found: dict[str, list[str]] = {}
-    runs = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
-    for run_id, pairs in run_partitions(instance, runs, ordered).items():
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if at.owns(run)]
+    for run_id, pairs in run_partitions(instance, runs, ordered, at).items():
         for domain in {domain for _, domain in pairs} & {*domains}:
             found.setdefault(domain, []).append(run_id)
     return found
@@ -55,10 +60,10 @@ def unfinished_runs_of(
 
 def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
     """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
-    strange = sorted(_keys(instance, DOMAIN) - known.domains)
+    strange = sorted({*OURS.domains(instance)} - known.domains)
     running = unfinished_runs_of(instance, strange)
     # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
-    unknown = {crawl for crawl in _keys(instance, CRAWL) - known.crawls if not index_is_built(crawl)}
+    unknown = {crawl for crawl in {*OURS.crawls(instance)} - known.crawls if not index_is_built(crawl)}
     crawls = sorted(unknown) if not known.unjudged else []
     return StrangeKeys(
         {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
@@ -67,17 +72,15 @@ def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
     )
 
 
-def delete_keys(instance: dg.DagsterInstance, *, domains: Collection[str] = (), crawls: Collection[str] = ()) -> int:
+def delete_keys(
+    instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
+) -> int:
     """Takes keys away, with all that was recorded of their partitions; gives how many events that were."""
-    every_crawl, every_domain = _keys(instance, CRAWL) | {*crawls}, _keys(instance, DOMAIN) | {*domains}
+    every_crawl, every_domain = {*at.crawls(instance)} | {*crawls}, {*at.domains(instance)} | {*domains}
     gone = {partition_key(crawl, domain) for domain in domains for crawl in every_crawl}
     gone |= {partition_key(crawl, domain) for crawl in crawls for domain in every_domain} | {*crawls}
     for name, keys in (("domain", domains), ("crawl", crawls)):
         for key in keys:
-            instance.delete_dynamic_partition(name, key)
-    return forget_partitions(instance, gone)
-
-
-def _keys(instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition) -> set[str]:
-    assert definition.name is not None
-    return set(instance.get_dynamic_partitions(definition.name))
+            instance.delete_dynamic_partition(at.of(name), key)
+    # others may have partitions of the same name in an instance that is not of this home alone
+    return forget_partitions(instance, gone, None if at.alone else [at.key(name) for name in PARTITIONED])

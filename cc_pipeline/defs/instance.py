@@ -26,6 +26,7 @@ from cc_pipeline.defs.partitions import (
     PROCESS_TAG_BEFORE,
     partition_key,
 )
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
@@ -188,7 +189,7 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
         ) from error
 
 
-def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> list[str]:
+def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at: Placement = OURS) -> list[str]:
     """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
 
     Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
@@ -198,7 +199,9 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
     # one that waits to be started has no process yet, but for those of a command
-    begun = [run for run in runs if run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run)]
+    begun = [
+        run for run in runs if at.owns(run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
+    ]
     workers = workers_of(instance, [run.run_id for run in begun])
     for run in begun:
         if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
@@ -207,12 +210,12 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
             why = f"its process {number} was killed" if of_a_command(run) else of_server
             end_run(instance, run, why)
             ended.append(run.run_id)
-    return ended + _cancel_phantoms(instance)
+    return ended + _cancel_phantoms(instance, at)
 
 
-def _cancel_phantoms(instance: dg.DagsterInstance) -> list[str]:
+def _cancel_phantoms(instance: dg.DagsterInstance, at: Placement) -> list[str]:
     """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
-    nobodys = [run for run in phantoms(instance) if not of_a_command(run)]
+    nobodys = [run for run in phantoms(instance) if at.owns(run) and not of_a_command(run)]
     # the daemon itself goes on with those of a backfill that it has not ended
     open_ones = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in nobodys) else set()
     nobodys = [run for run in nobodys if run.tags.get(_BACKFILL_TAG) not in open_ones]

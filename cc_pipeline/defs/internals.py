@@ -19,7 +19,6 @@ upgrade has moved.
 """
 
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -52,24 +51,6 @@ _NO_EVENT = "__source_asset_observation__"
 VERSION_TAG = "dagster/data_version"
 #: Above so many partitions all of an asset's are read, which is one simple question.
 ASKED_BY_NAME = 2_000
-
-
-def definitions_in(folder: Path) -> dg.Definitions:
-    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load, but for the
-    component types that are installed beside them. Those are for the UI's pages about components. Describing them loads
-    every package that offers some: it takes longer than all definitions of ours, and 40 MB.
-
-    That function looks for a ``pyproject.toml`` above the folder: an installed wheel has none there, or that of the
-    project whose virtual environment it was installed into.
-    """
-    package = folder.parent
-    module = import_module(f"{package.name}.{folder.name}")
-    with warnings.catch_warnings():
-        # as the public function does
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        tree = dg.ComponentTree.from_module(module, project_root=package.parent)
-        return tree.build_defs(tree.defs_module_path)
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
@@ -404,7 +385,7 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
-def without_record(asset: str) -> dg.MaterializeResult[None]:
+def without_record(asset: dg.AssetKey) -> dg.MaterializeResult[None]:
     """The output of ``asset`` whose partitions were recorded one by one.
 
     An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
@@ -429,20 +410,20 @@ def allow_lists_of_partitions() -> None:
     context.has_asset_partitions_for_input = has_partitions
 
 
-def plan_partition(context: dg.AssetExecutionContext, asset: str, key: str) -> None:
+def plan_partition(context: dg.AssetExecutionContext, asset: dg.AssetKey, key: str) -> None:
     """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
 
     Where Dagster knows the partitions of a run, it plans each when the run begins.
     """
     events = import_module("dagster._core.events")
-    planned = events.AssetMaterializationPlannedData(dg.AssetKey(asset), partition=key)
+    planned = events.AssetMaterializationPlannedData(asset, partition=key)
     event = events.DagsterEvent.build_asset_materialization_planned_event(
         context.job_name, str(context.op_execution_context.op_handle), planned
     )
     context.instance.report_dagster_event(event, context.run.run_id)
 
 
-def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -> set[str]:
+def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: dg.AssetKey) -> set[str]:
     """Partitions of ``asset`` that any of ``runs`` recorded.
 
     The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
@@ -451,7 +432,7 @@ def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -
         str(event.dagster_event.step_materialization_data.materialization.partition)
         for run in runs
         for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if event.dagster_event is not None and event.dagster_event.asset_key == dg.AssetKey(asset)
+        if event.dagster_event is not None and event.dagster_event.asset_key == asset
     }
 
 

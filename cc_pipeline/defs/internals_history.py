@@ -48,8 +48,11 @@ def _tables() -> Any:
     return import_module("dagster._core.storage.event_log.schema")
 
 
-def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> int:
-    """Deletes what the instance recorded of partitions, with all metadata and previews; gives how many events.
+def forget_partitions(
+    instance: dg.DagsterInstance, keys: Collection[str], of: Collection[dg.AssetKey] | None = None
+) -> int:
+    """Deletes what the instance recorded of partitions (``of`` these assets; ``None``: of all), with all metadata and
+    previews; gives how many events.
 
     The public way, ``instance.wipe_asset_partitions``, is not there for SQLite and PostgreSQL (1.13). An event is in
     the file of its run and in the index of all assets; the newest one of an asset stands with the asset too. SQLite
@@ -61,6 +64,8 @@ def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> in
     count = 0
     for some in _several(sorted(keys)):
         mine = events.c.partition.in_(some)
+        if of is not None:
+            mine &= events.c.asset_key.in_([key.to_string() for key in of])
         with _overwriting(storage.index_connection()) as index:
             chosen = events.select().with_only_columns(events.c.id, events.c.run_id, events.c.asset_key)
             found = index.execute(chosen.where(mine)).fetchall()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
@@ -15,6 +14,7 @@ from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.automation.history import is_trimmed
+from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import (
     end_runs_of_dead_processes,
@@ -22,19 +22,16 @@ from cc_pipeline.defs.instance import (
     open_instance,
     partitions_under_way,
 )
-from cc_pipeline.defs.internals import definitions_in, recorded_versions, shown_as_ours
+from cc_pipeline.defs.internals import recorded_versions, shown_as_ours
 from cc_pipeline.defs.partitions import (
-    CRAWL,
-    DOMAIN,
     PROCESS_TAG,
-    SOURCE_FILE,
     by_crawl,
     contiguous_ranges,
     partition_key,
     range_tags,
 )
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
-from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import CcPipelineError, Incomplete
@@ -121,7 +118,7 @@ class Launcher:
     @cached_property
     def _definitions(self) -> dg.Definitions:
         # half a second, which a command with nothing to do need not spend
-        return definitions_in(Path(__file__).parent)
+        return everything()
 
     @property
     def instance(self) -> dg.DagsterInstance:
@@ -158,7 +155,7 @@ class Launcher:
         because index files could not be read, the other crawls are harvested first.
         """
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
-        self._add(CRAWL, crawls)
+        self._add("crawl", crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
         config = {"ops": {"index_footers": {"config": {"refresh": refresh}}}}
         return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls), config))
@@ -208,18 +205,18 @@ class Launcher:
 
     def repair(self, crawl: str) -> LaunchedRun:
         """Materializes ``repaired_statistics`` of a harvested crawl."""
-        self._add(CRAWL, [crawl])
+        self._add("crawl", [crawl])
         return self._run("repair_statistics", crawl, partition_key=crawl)
 
     def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
         """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
-        self._add(CRAWL, [crawl])
+        self._add("crawl", [crawl])
         agreed = {"ops": {"built_index": {"config": {"yes": True, "most_files": most or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:
         """Materializes ``url_index`` of a crawl."""
-        self._add(CRAWL, [crawl])
+        self._add("crawl", [crawl])
         return self._run("build_url_index", crawl, partition_key=crawl)
 
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
@@ -269,25 +266,24 @@ class Launcher:
         """
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
-        self.new_targets |= {*self._add(DOMAIN, [target.slug for target in targets])}
-        self._add(CRAWL, crawls)
+        self.new_targets |= {*self._add("domain", [target.slug for target in targets])}
+        self._add("crawl", crawls)
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
         """Makes registered files partitions."""
-        self._add(SOURCE_FILE, slugs)
+        self._add("source_file", slugs)
 
-    def _add(self, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]) -> list[str]:
+    def _add(self, definition: str, keys: Sequence[str]) -> list[str]:
         """Makes those of ``keys`` partitions that are none yet, and gives them."""
-        assert definition.name is not None
-        known = set(self._instance.get_dynamic_partitions(definition.name))
+        known = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in known]
-        if definition is CRAWL:
+        if definition == "crawl":
             # Dagster lists keys as they were added; to take one away and add it again would mend that for those of
             # before, and change what ranges of runs and open backfills mean
             new.sort()
             refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):
-            self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
+            self._instance.add_dynamic_partitions(definition, new[start : start + _ADD_AT_ONCE])
         return new
 
     def _run_keys(

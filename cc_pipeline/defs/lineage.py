@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
-from cc_pipeline.commoncrawl.filters import COLUMNS as CONDITIONS
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
-from cc_pipeline.hostfacts.datasets import ready_made
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.publish.notes import COLUMN_NOTES
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.workspace.schemas import DEGREES_COLUMNS, GNEISSWEB_COLUMNS, HOST_INDEX_COLUMNS
 
 #: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])
@@ -26,8 +29,11 @@ WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
 HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
 GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
-#: Of which dataset each of these is.
-KEYED: Final[Mapping[dg.AssetKey, str]] = {HOST_INDEX: "host-index", DEGREES: "degrees", GNEISSWEB: "gneissweb-hosts"}
+#: What is taken of those that are keyed by host, under the column ``HOST_KEY``.
+KEYED: Final[Mapping[dg.AssetKey, Mapping[str, pa.DataType]]] = {
+    HOST_INDEX: HOST_INDEX_COLUMNS, DEGREES: DEGREES_COLUMNS, GNEISSWEB: GNEISSWEB_COLUMNS,
+}  # fmt: skip
+HOST_KEY: Final = "surt_host_name"
 
 #: What an asset is made of, beside assets of ours.
 FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
@@ -47,6 +53,7 @@ FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
     "source_faults": (WHOLE_FILES,),
 }
 
+_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
 #: The bytes of a record, as a column that stands for them, and where they are kept.
@@ -66,7 +73,7 @@ def _captures() -> Columns:
     of_index = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
     found: Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
     found["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
-    asked = dict.fromkeys(column for read in CONDITIONS.values() for column in read)
+    asked = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
     found["meant"] = tuple((COLUMNAR_INDEX, column) for column in asked if column in INDEX_COLUMN_NAMES)
     return found
 
@@ -95,11 +102,10 @@ def _pages(schema: pa.Schema) -> Columns:
 
 
 def _host_facts() -> Columns:
-    ready = ready_made()
-    found: Columns = {"surt_host_name": tuple((asset, ready[name].key) for asset, name in KEYED.items())}
-    found["host"] = found["domain"] = found["surt_host_name"]
-    for asset, name in KEYED.items():
-        found |= {column: ((asset, column),) for column in ready[name].columns or ()}
+    hosts = tuple((asset, HOST_KEY) for asset in KEYED)
+    found: Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
+    for asset, columns in KEYED.items():
+        found |= {column: ((asset, column),) for column in columns}
     return found
 
 
@@ -112,22 +118,77 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 }
 
 
-def column_lineage(table: str) -> dg.TableColumnLineage | None:
-    """The same as Dagster has it; ``None`` for a table whose columns are not followed."""
-    columns = COLUMNS.get(table)
-    if columns is None:
-        return None
-    return dg.TableColumnLineage(
-        {name: [dg.TableColumnDep(asset, of) for asset, of in found] for name, found in columns.items() if found}
-    )
-
-
 def made_of(table: str, column: str) -> str:
     """A column's sources in words, for people whose UI does not draw them; empty where there are none."""
     found = COLUMNS.get(table, {}).get(column, ())
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in found)
 
 
-def upstream(asset: str) -> list[dg.AssetKey]:
+def upstream(asset: str, at: Placement) -> list[dg.AssetKey]:
     """Common Crawl's data that an asset of ours is made of."""
-    return [*FROM_COMMON_CRAWL.get(asset, ())]
+    return [at.key(*key.path) for key in FROM_COMMON_CRAWL.get(asset, ())]
+
+
+def table_metadata(name: str, schema: pa.Schema, at: Placement, *, lineage: bool = True) -> dict[str, Any]:
+    """The name and columns of a table, and what these are made of: metadata that is known before it is materialized."""
+    found: dict[str, Any] = {"dagster/column_schema": _column_schema(schema, name if lineage else "")}
+    if lineage and name in COLUMNS:
+        found["dagster/column_lineage"] = _column_lineage(COLUMNS[name], at)
+    return found | {"dagster/table_name": ".".join((*at.prefix, name))}
+
+
+def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+    """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
+    without notes, and of the place of a record's bytes, which is three columns, the first."""
+    columns = [dg.TableColumn(field.name, _type(field.type)) for field in schema]
+    short = {
+        column: tuple(one for one in found if one[1] not in _STORED[1:]) for column, found in COLUMNS[name].items()
+    }
+    return {
+        "dagster/column_schema": dg.TableSchema(columns),
+        "dagster/column_lineage": _column_lineage(short, at),
+    }
+
+
+def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
+    return dg.TableColumnLineage(
+        {
+            name: [dg.TableColumnDep(at.key(*asset.path), of) for asset, of in found]
+            for name, found in columns.items()
+            if found
+        }
+    )
+
+
+def _column_schema(schema: pa.Schema, table: str) -> dg.TableSchema:
+    """An Arrow schema as the UI shows columns; of a ``table`` with what each is made of."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                field.name,
+                _type(field.type),
+                description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )
+
+
+def _type(of: pa.DataType) -> str:
+    """A type in a word or two: a column of the UI is as wide as the longest."""
+    if pa.types.is_list(of):
+        return f"list<{_type(of.value_type)}>"
+    return "struct" if pa.types.is_struct(of) else str(of)
+
+
+def _described(note: str | None, sources: str) -> str | None:
+    return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
+
+
+def checked_owners(named: Sequence[str]) -> list[str]:
+    """Owners as Dagster takes them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
+    for one in named:
+        if not _OWNER.fullmatch(one):
+            raise UserInputError(f"CC_PIPELINE_OWNERS names {one!r}: write mail addresses and team:NAME, with commas")
+    return list(named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
 import pyarrow as pa
@@ -12,27 +12,11 @@ import pyarrow as pa
 from cc_pipeline.checks.shapes import shapes
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_key
-from cc_pipeline.defs.lineage import column_lineage, made_of
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.lake.streaming import first_rows
-from cc_pipeline.publish.notes import COLUMN_NOTES
-from cc_pipeline.settings import owners
 from cc_pipeline.workspace.workspace import Workspace
 
-_OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
-
-
-def checked_owners(named: Sequence[str]) -> list[str]:
-    """Owners as Dagster takes them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
-    for one in named:
-        if not _OWNER.fullmatch(one):
-            raise UserInputError(f"CC_PIPELINE_OWNERS names {one!r}: write mail addresses and team:NAME, with commas")
-    return list(named)
-
-
-OWNERS = checked_owners(owners())
 #: How figures of several partitions together are named.
 GROUP: Final = "group "
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
@@ -45,41 +29,6 @@ _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
 #: Characters of the longest bar.
 _BAR = 24
-
-
-def column_schema(schema: pa.Schema, table: str = "") -> dg.TableSchema:
-    """An Arrow schema as the UI shows columns; of a ``table`` with what each is made of."""
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                field.name,
-                _type(field.type),
-                description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
-            )
-            for field in schema
-        ]
-    )
-
-
-def _type(of: pa.DataType) -> str:
-    """A type in a word or two: a column of the UI is as wide as the longest."""
-    if pa.types.is_list(of):
-        return f"list<{_type(of.value_type)}>"
-    return "struct" if pa.types.is_struct(of) else str(of)
-
-
-def table_metadata(name: str, schema: pa.Schema, *, lineage: bool = True) -> dict[str, Any]:
-    """The name and columns of a table, and what these are made of: metadata that is known before it is materialized."""
-    found: dict[str, Any] = {"dagster/column_schema": column_schema(schema, name if lineage else "")}
-    made_from = column_lineage(name) if lineage else None
-    if made_from is not None:
-        found["dagster/column_lineage"] = made_from
-    return found | {"dagster/table_name": name}
-
-
-def _described(note: str | None, sources: str) -> str | None:
-    return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
 
 
 def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
+from cc_pipeline.defs.declared.assets import EXTRACTED
+from cc_pipeline.defs.lineage import in_events
 from cc_pipeline.defs.metadata import (
     GROUP,
     PREVIEW_ROWS,
@@ -22,6 +24,7 @@ from cc_pipeline.defs.metadata import (
     row_counts,
 )
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
 from cc_pipeline.extraction.isolation import is_nobodys
@@ -33,8 +36,6 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
-#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
-BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 #: Parts of a large set of which rows are shown.
 _PARTS_LOOKED_AT = 4
 #: What a step over partitions yields: a record of each, then an output of each asset, or its checks.
@@ -61,18 +62,18 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
 
 
 def extract_partitions(
-    context: dg.AssetExecutionContext, workspace: Workspace, shown: Mapping[str, Sequence[str]]
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, shown: Mapping[str, Sequence[str]]
 ) -> Yielded:
     """Makes the selected tables of every partition of the run.
 
     ``shown`` maps each table (= asset) to the columns of its preview. Raises ``dg.Failure`` when partitions failed,
     after all others were recorded; what is no partition's fault at once.
     """
-    selected = {key.to_user_string() for key in context.selected_asset_keys}
+    selected = {at.asset(key) for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
-    run = PartitionRun(context, workspace, wanted_keys(context), tables)
-    previews = _Previews(workspace, shown)
-    publishing = PublishWhileRunning(context, workspace)
+    run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
+    previews = _Previews(workspace, at, shown)
+    publishing = PublishWhileRunning(context, workspace, at)
     with logged_progress(context.log), run.trying():
         for made in _made(context, workspace, run, tables):
             key = partition_key(made.crawl, made.slug)
@@ -145,9 +146,11 @@ def own_figures(report: StageReport, slug: str, table: str, table_rows: int) -> 
 class _Previews:
     """The first rows of partitions, read together for those that one report is about."""
 
-    def __init__(self, workspace: Workspace, shown: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, workspace: Workspace, at: Placement, shown: Mapping[str, Sequence[str]]) -> None:
         self._workspace = workspace
+        self._at = at
         self._shown = shown
+        self._told: set[str] = set()
         self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
         self._counted: dict[str, tuple[StageReport, int]] = {}
 
@@ -156,6 +159,9 @@ class _Previews:
         report = made.reports[table]
         own = report.per_target[made.slug]
         metadata = own_figures(report, made.slug, table, self._table_rows(report, table)) | self._engine(table)
+        if self._workspace.settings.column_events and table not in self._told:
+            self._told.add(table)
+            metadata |= in_events(table, EXTRACTED[table], self._at)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
             for pictures in (partition_pictures, partition_links):

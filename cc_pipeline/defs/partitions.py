@@ -1,4 +1,4 @@
-"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
+"""Keys of partitions, and the tags of runs over them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 import dagster as dg
-
-CRAWL = dg.DynamicPartitionsDefinition(name="crawl")
-DOMAIN = dg.DynamicPartitionsDefinition(name="domain")
-#: Keys read ``CRAWL|DOMAIN``: Dagster orders dimensions by name.
-CRAWL_AND_DOMAIN = dg.MultiPartitionsDefinition({"crawl": CRAWL, "domain": DOMAIN})
-#: Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline add-source`` adds both).
-SOURCE_FILE = dg.DynamicPartitionsDefinition(name="source_file")
 
 #: Tags of a run over one partition, and over a range of them (Dagster's names).
 PARTITION_TAG = "dagster/partition"
@@ -51,6 +44,8 @@ ENGINE_TAG = "cc_pipeline/engine"
 LOOK_TAG = "cc_pipeline/look"
 EVERYTHING = "everything"
 
+#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
 

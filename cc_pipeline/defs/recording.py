@@ -17,7 +17,8 @@ import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG
+from cc_pipeline.defs.partitions import KEYS_TAG
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys
@@ -79,11 +80,13 @@ class PartitionRun:
         self,
         context: dg.AssetExecutionContext,
         workspace: Workspace,
+        at: Placement,
         keys: Sequence[str],
         assets: Iterable[str],
     ) -> None:
         self._context = context
         self._workspace = workspace
+        self._at = at
         self._assets = list(assets)
         self._listed = KEYS_TAG in context.run.tags
         self._failed: list[FailedPartition] = []
@@ -127,7 +130,7 @@ class PartitionRun:
         partition, named = _named(key)
         for asset, (metadata, version) in made.items():
             tags = named | ({} if version is None else {"dagster/data_version": version})
-            yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(metadata), tags=tags)
+            yield dg.AssetMaterialization(self._at.key(asset), partition=partition, metadata=dict(metadata), tags=tags)
 
     def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
         """Notes that ``assets`` (default: all of the step) of a partition were not made, and says why on its page."""
@@ -139,16 +142,17 @@ class PartitionRun:
         partition, named = _named(key)
         for asset in self._assets if assets is None else assets:
             if self._listed and "|" in key:
-                plan_partition(self._context, asset, key)
+                plan_partition(self._context, self._at.key(asset), key)
             why = why_failed(self._failed[-1].reason, self._context.run.run_id)
-            self._context.log_event(dg.AssetObservation(asset, partition=partition, metadata=why, tags=named))
+            observed = dg.AssetObservation(self._at.key(asset), partition=partition, metadata=why, tags=named)
+            self._context.log_event(observed)
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         """The step's outputs. Raises ``dg.Failure`` with the list where partitions failed; the others were checked."""
         if self._failed:
             failed = {one.partition for one in self._failed}
             made = [key for key in self._asked if key not in failed]
-            yield from look_at_made(self._context, self._workspace, self._assets, made, failed)
+            yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
             raise dg.Failure(
                 said(self._failed, len(self._asked)),
                 {
@@ -159,7 +163,7 @@ class PartitionRun:
                 },
             )
         for asset in self._assets:
-            yield without_record(asset)
+            yield without_record(self._at.key(asset))
 
     def _done_before(self) -> set[str]:
         """Partitions of which this run, or those that it goes on from, recorded every asset of the step."""
@@ -173,12 +177,12 @@ class PartitionRun:
                 break
             runs.append(parent)
             parent = before.parent_run_id
-        found = [recorded_by(instance, runs, asset) for asset in self._assets] if runs else []
+        found = [recorded_by(instance, runs, self._at.key(asset)) for asset in self._assets] if runs else []
         return set.intersection(*found) if found else set()
 
     def _leave_out_unknown(self) -> None:
-        crawls = set(self._context.instance.get_dynamic_partitions(_name(CRAWL)))
-        domains = set(self._context.instance.get_dynamic_partitions(_name(DOMAIN)))
+        crawls = set(self._at.crawls(self._context.instance))
+        domains = set(self._at.domains(self._context.instance))
         for key in list(self.left):
             crawl, _, domain = key.partition("|")
             if crawl in crawls and domain in domains:
@@ -225,8 +229,3 @@ def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
         "what to do": dg.MetadataValue.text(advice or _MEND),
         "run": dg.MetadataValue.dagster_run(run_id),
     }
-
-
-def _name(definition: dg.DynamicPartitionsDefinition) -> str:
-    assert definition.name is not None
-    return definition.name

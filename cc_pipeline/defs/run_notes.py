@@ -22,6 +22,7 @@ import dagster as dg
 from cc_pipeline.defs.internals import note, noted
 from cc_pipeline.defs.internals_history import delete_notes, existing_runs, names_of_notes
 from cc_pipeline.defs.partitions import KEYS_TAG, between, by_crawl, partition_key, range_of
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.processes import this_process
 
 Pair = tuple[str, str]
@@ -67,6 +68,7 @@ def run_partitions(
     instance: dg.DagsterInstance,
     runs: Iterable[dg.DagsterRun],
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
+    at: Placement = OURS,
 ) -> dict[str, list[Pair]]:
     """The (crawl, domain) pairs of each run, by its id; none for a run with tags that cannot be read: it made nothing.
 
@@ -75,13 +77,13 @@ def run_partitions(
     tags = {run.run_id: run.tags for run in runs}
     if not tags:
         return {}
-    lists, (crawls, domains) = _lists(instance, tags.values()), ordered or ordered_keys(instance)
+    lists, (crawls, domains) = _lists(instance, tags.values()), ordered or ordered_keys(instance, at)
     return {run_id: _pairs(own, lists, crawls, domains) for run_id, own in tags.items()}
 
 
-def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+def ordered_keys(instance: dg.DagsterInstance, at: Placement = OURS) -> tuple[Sequence[str], Sequence[str]]:
     """Crawls and domains in the order in which ranges of runs go by."""
-    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    return at.crawls(instance), at.domains(instance)
 
 
 def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> Mapping[str, str]:

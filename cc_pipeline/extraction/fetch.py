@@ -42,7 +42,7 @@ from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.storage import STORED
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of records that say how slices stand.

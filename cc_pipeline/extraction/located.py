@@ -22,7 +22,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchPrice, price_of_all
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
 #: Rows whose URLs are Python's own texts at a time.
 _AS_TEXTS: Final = 8_192

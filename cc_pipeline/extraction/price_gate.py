@@ -18,7 +18,7 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of_all
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
 

@@ -23,7 +23,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import GIVEN, Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import define_given
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
 #: Whether a row is of the file (1), or was there before (0): of a place that both name, the row of before stays.
 _NEW: Final = pa.field("new", pa.int8(), nullable=False)

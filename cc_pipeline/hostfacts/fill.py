@@ -20,7 +20,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.slice import FACTS, Figures, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import definitions, parts_of
-from cc_pipeline.workspace.tables import HOST_FACTS_SCHEMA
+from cc_pipeline.workspace.schemas import HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Raised when the same inputs would give other rows.

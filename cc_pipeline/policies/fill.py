@@ -31,14 +31,13 @@ from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.lake.slice import FETCH, POLICIES, Figures, Slice, StageReport, spilled_batches
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.lake.target_definitions import parts_of
+from cc_pipeline.policies import VERSION
 from cc_pipeline.policies.robots import parse_robots
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.reading import Row, read_members
-from cc_pipeline.workspace.tables import SITE_POLICIES_SCHEMA
+from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Raised when the same records would give other rows.
-VERSION: Final = "1"
 SUBSET: Final = "robotstxt"
 #: Redirects that are followed (RFC 9309, 2.3.1.2).
 _MOST_REDIRECTS: Final = 5

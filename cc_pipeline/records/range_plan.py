@@ -1,4 +1,4 @@
-"""A request costs as much as half a MiB, and a fetch may cost more than somebody wants to pay: from captures to the ranges
+"""A request costs as much as half a MiB, and a fetch may cost more than somebody wants to pay: from captures to ranges
 to request, their price, and the gate that refuses it."""
 
 from __future__ import annotations

@@ -41,8 +41,10 @@ class Settings:
     subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most,
     ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
     ``publish_every`` are the minutes that ``cc.duckdb`` may be behind while runs go on. ``history_days`` is how long
-    Dagster's runs are kept, failed ones twice as long. ``webhook`` is where failures are told. ``publish`` says what
-    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none`` where another home
+    Dagster's runs are kept, failed ones twice as long. ``column_events`` says whether a run's first record of each
+    table has its columns and what they are made of, for OpenLineage. ``webhook`` is where failures are told.
+    ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none``
+    where another home
     publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on ``spark``;
     ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at the same
     time at most. ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
@@ -71,6 +73,7 @@ class Settings:
     backfill_hours: float = 1.0
     partitions_per_run: int = 200
     publish_every: float = 10.0
+    column_events: bool = False
     history_days: int = 90
     webhook: str = field(default="", repr=False)
     rate: float | None = None

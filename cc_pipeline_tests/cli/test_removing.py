@@ -14,17 +14,16 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
-from cc_pipeline.defs.automation.purging import purge_target_job
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals_history import forget_partitions
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
-from cc_pipeline_tests.defs.graph import keys_tags
+from cc_pipeline_tests.defs.graph import definitions, keys_tags
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -184,10 +183,14 @@ def test_the_job_says_what_would_go_and_does_it_when_told(
     for dry_run in (True, False):
         with open_workspace(settings) as workspace:
             config = {"target": "example.com", "dry_run": dry_run}
-            done = purge_target_job.execute_in_process(
-                run_config={"ops": {"purge_one_target": {"config": config}}},
-                resources={WORKSPACE: workspace},
-                instance=instance,
+            done = (
+                definitions()
+                .resolve_job_def("purge_target_job")
+                .execute_in_process(
+                    run_config={"ops": {"purge_one_target": {"config": config}}},
+                    resources={WORKSPACE: workspace},
+                    instance=instance,
+                )
             )
             assert done.success
             assert bool(workspace.lake.read("records", {"target": "example.com"}).num_rows) is dry_run

@@ -16,7 +16,7 @@ from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, partition_key
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
@@ -128,3 +128,21 @@ def state_of(home: Path) -> tuple[object, ...]:
     """What earlier results are: the published rows and the stored records."""
     stored = sorted(str(path) for path in (home / "lake" / "records").rglob("*") if path.is_file())
     return published_rows(home), stored
+
+
+def sensor(name: str) -> dg.SensorDefinition:
+    """A sensor of the code location, to be called with a context."""
+    return next(one for one in definitions().sensors or () if one.name == name)
+
+
+def schedule(name: str) -> dg.ScheduleDefinition:
+    """A schedule of the code location, to be called with a context."""
+    found = next(one for one in definitions().schedules or () if one.name == name)
+    assert isinstance(found, dg.ScheduleDefinition)
+    return found
+
+
+def asset(name: str, of: dg.Definitions | None = None) -> dg.AssetsDefinition:
+    """What makes the asset ``name``, for a run with any resources."""
+    every = [one for one in (of or definitions()).assets or () if isinstance(one, dg.AssetsDefinition)]
+    return next(one for one in every if dg.AssetKey(name) in one.keys)

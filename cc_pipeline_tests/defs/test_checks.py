@@ -10,9 +10,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs.checks import looks, of_tables
+from cc_pipeline.defs.checks import looks
+from cc_pipeline.defs.declared.checks import LEFT_FAILED, checks
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
@@ -20,7 +21,7 @@ from cc_pipeline_tests.defs.graph import definitions, keys_tags
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
-CHECKS = [one for one in vars(of_tables).values() if isinstance(one, dg.AssetChecksDefinition)]
+CHECKS = checks(OURS, ())
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 
 
@@ -209,5 +210,5 @@ def test_every_table_has_a_check_that_runs_alone_and_none_blocks() -> None:
     assert made - checked == {"repaired_statistics"}
     for check in CHECKS:
         # the check of runs looks at no table
-        assert check.can_subset or check is of_tables.partitions_left_failed
+        assert check.can_subset or {key.name for key in check.check_keys} == {LEFT_FAILED}
         assert all(spec.description and not spec.blocking for spec in check.check_specs)

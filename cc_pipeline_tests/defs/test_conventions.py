@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN, SOURCE_FILE
+from cc_pipeline.defs.placement import OURS
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
@@ -19,9 +19,9 @@ GROUPS = {
     "exports": {"text_sequencefile", "metadata_sequencefile"},
 }
 PARTITIONED = {
-    "catalog": CRAWL,
-    **dict.fromkeys(("extraction", "content", "exports"), CRAWL_AND_DOMAIN),
-    "sources": SOURCE_FILE,
+    "catalog": OURS.crawl,
+    **dict.fromkeys(("extraction", "content", "exports"), OURS.pairs),
+    "sources": OURS.source_file,
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -11,15 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import cc_pipeline.defs.assets.facts as assets
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.hostfacts.datasets import ready_made
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import add_dataset
 from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
 from cc_pipeline.lake.slice import FACTS, Slice
+from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of
 
@@ -31,7 +30,7 @@ def told(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 
 @pytest.fixture
-def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with an annotation, whose assets are loaded."""
     home = tmp_path / "home"
     (tmp_path / "list.csv").write_text("host,score\nexample.org,1\n")
@@ -40,17 +39,14 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                     "join_columns: {left: url_host_name, right: host}\n")  # fmt: skip
     add_dataset(workspace_of(tmp_path, home).settings, file)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
-    yield home
-    monkeypatch.delenv("CC_PIPELINE_HOME")
-    importlib.reload(assets)
+    return home
 
 
 def test_facts_are_filled_and_each_annotation_is_an_asset(
     instance: dg.DagsterInstance, told: tuple[Path, KeyedTruth], added: Path
 ) -> None:
-    module = importlib.reload(assets)
     workspace = workspace_of(told[0], added)
-    [annotation] = module.annotations
+    annotation, host_facts = asset("annotation_scores", everything()), asset("host_facts", everything())
     target = parse_target("example.org")
     workspace.register_targets([target])
     instance.add_dynamic_partitions("crawl", [NEW])
@@ -59,7 +55,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     made = dg.materialize([annotation], instance=instance, resources=resources)
     assert made.success
     filled = dg.materialize(
-        [module.host_facts, annotation],
+        [host_facts, annotation],
         selection=["host_facts"],
         instance=instance,
         resources=resources,
@@ -70,7 +66,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
     assert dict(rows["org,example"]["other_facts"]) == {"score": "1"}
-    assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in module.host_facts.specs for dep in spec.deps}
+    assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in host_facts.specs for dep in spec.deps}
     assert host_facts_verdict(workspace, Scope()).passed
     verdict = annotation_verdict(workspace, "scores")
     assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
@@ -92,8 +88,7 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
     workspace = workspace_of(told[0], home)
     add_dataset(workspace.settings, file)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
-    module = importlib.reload(assets)
-    [annotation] = module.annotations
+    annotation = asset("annotation_own", everything())
 
     def looked_at(*crawls: str) -> tuple[object, object, object]:
         config = {"ops": {annotation.key.to_python_identifier(): {"config": {"crawls": list(crawls)}}}}
@@ -101,21 +96,17 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
         [found] = made.asset_materializations_for_node(annotation.key.to_python_identifier())
         return found.metadata["files"].value, found.metadata["looked at"].value, found.tags["dagster/data_version"]
 
-    try:
-        assert annotation_verdict(workspace, "own").message.endswith("was not asked for yet")
-        newest = looked_at()
-        assert newest[:2] == (1, "CC-MAIN-2099-01")
-        harvest(workspace)
-        here = looked_at()
-        assert here[:2] == (1, NEW), "the newest that this home has, not the newest of the list"
-        assert annotation_verdict(workspace, "own").figures == {"files": 2, "unread": 0}
-        assert looked_at(OLD)[:2] == (2, OLD)
-        verdict = annotation_verdict(workspace, "own")
-        assert (verdict.severity, verdict.figures) == ("warn", {"files": 4, "unread": 1})
-        assert looked_at() == here and here[2] != newest[2]
-    finally:
-        monkeypatch.delenv("CC_PIPELINE_HOME")
-        importlib.reload(assets)
+    assert annotation_verdict(workspace, "own").message.endswith("was not asked for yet")
+    newest = looked_at()
+    assert newest[:2] == (1, "CC-MAIN-2099-01")
+    harvest(workspace)
+    here = looked_at()
+    assert here[:2] == (1, NEW), "the newest that this home has, not the newest of the list"
+    assert annotation_verdict(workspace, "own").figures == {"files": 2, "unread": 0}
+    assert looked_at(OLD)[:2] == (2, OLD)
+    verdict = annotation_verdict(workspace, "own")
+    assert (verdict.severity, verdict.figures) == ("warn", {"files": 4, "unread": 1})
+    assert looked_at() == here and here[2] != newest[2]
 
 
 def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:

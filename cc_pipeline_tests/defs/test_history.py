@@ -34,7 +34,7 @@ from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.forgetting import DAYS, forgotten
-from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute, settings_of
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute, schedule, settings_of
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW, Bucket, Killed
 
@@ -303,7 +303,7 @@ def test_time_ends_and_the_next_one_goes_on(settings: Settings) -> None:
 
 
 def tick(instance: dg.DagsterInstance) -> str:
-    said = history.history.evaluate_tick(dg.build_schedule_context(instance=instance))
+    said = schedule("history").evaluate_tick(dg.build_schedule_context(instance=instance))
     return said.skip_message or "asks"
 
 

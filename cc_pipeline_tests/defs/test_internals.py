@@ -12,9 +12,9 @@ from dagster._core.launcher.base import RunLauncher
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
+from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.internals import (
     allow_lists_of_partitions,
-    definitions_in,
     end_run,
     instance_in,
     last_evaluation,
@@ -34,7 +34,7 @@ def test_an_output_may_be_no_event_and_lets_checks_run() -> None:
     @dg.multi_asset(specs=[dg.AssetSpec("table", skippable=True)], partitions_def=_PARTITIONED, can_subset=True)
     def tables(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
         yield dg.AssetMaterialization("table", partition="a")
-        yield without_record("table")
+        yield without_record(dg.AssetKey("table"))
 
     @dg.asset_check(asset="table")
     def looks_at_it() -> dg.AssetCheckResult:
@@ -56,7 +56,7 @@ def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others
     @dg.multi_asset(specs=[dg.AssetSpec("table", deps=["above"], skippable=True)], partitions_def=_PARTITIONED)
     def tables() -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
         yield dg.AssetMaterialization("table", partition="a")
-        yield without_record("table")
+        yield without_record(dg.AssetKey("table"))
 
     job = dg.define_asset_job("job", selection=dg.AssetSelection.assets("table"))
     defined = dg.Definitions(assets=[above, tables], jobs=[job])
@@ -69,7 +69,7 @@ def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others
 def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.DagsterInstance) -> None:
     @dg.asset(partitions_def=_PARTITIONED)
     def table(context: dg.AssetExecutionContext) -> None:
-        plan_partition(context, "table", "b")
+        plan_partition(context, dg.AssetKey("table"), "b")
         raise dg.Failure("b failed")
 
     job = dg.Definitions(assets=[table]).resolve_implicit_global_asset_job_def()
@@ -78,7 +78,7 @@ def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.Dagst
     assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
         f"AssetMaterializationPlannedData: {_MOVED}"
     )
-    assert recorded_by(instance, [done.run_id], "table") == set()
+    assert recorded_by(instance, [done.run_id], dg.AssetKey("table")) == set()
 
 
 def test_what_a_run_recorded_is_read_back_by_run(instance: dg.DagsterInstance) -> None:
@@ -93,13 +93,12 @@ def test_what_a_run_recorded_is_read_back_by_run(instance: dg.DagsterInstance) -
         say_it()
 
     first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
-    assert recorded_by(instance, [first, second], "table") == {"a"}, f"all_logs: {_MOVED}"
-    assert recorded_by(instance, [], "table") == set()
+    assert recorded_by(instance, [first, second], dg.AssetKey("table")) == {"a"}, f"all_logs: {_MOVED}"
+    assert recorded_by(instance, [], dg.AssetKey("table")) == set()
 
 
 def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
-    assert hasattr(dg, "ComponentTree"), f"ComponentTree: {_MOVED}"
-    ours = definitions_in(Path(internals.__file__).parent).get_repository_def()
+    ours = everything().get_repository_def()
     shown = defs().get_repository_def()
     jobs = {job.name: job.get_job_snapshot_id() for job in ours.get_all_jobs()}
     assert jobs == {job.name: job.get_job_snapshot_id() for job in shown.get_all_jobs()}

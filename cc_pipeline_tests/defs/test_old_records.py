@@ -27,6 +27,7 @@ from cc_pipeline.defs.run_notes import keys_tags, note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.forgetting import DAYS, forgotten
+from cc_pipeline_tests.defs.graph import schedule
 from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
 
 
@@ -172,7 +173,7 @@ def test_ticks_go_and_what_they_logged_goes_before(tmp_path: Path) -> None:
         "dagster._core.storage.local_compute_log_manager, class: LocalComputeLogManager, "
         f"config: {{base_dir: {tmp_path / 'logs'}}}}}\n", "utf-8")  # fmt: skip
     with instance_in(tmp_path) as instance:
-        switch(instance, history.history, on=True)
+        switch(instance, schedule("history"), on=True)
         origin = origin_of("history")
         which = origin.get_id(), origin.get_selector().get_id()
         now = datetime.now(UTC)

@@ -18,7 +18,8 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, range_tags
+from cc_pipeline.defs.partitions import KEYS_TAG, range_tags
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
@@ -59,7 +60,7 @@ def instance(bucket: Bucket, instance: dg.DagsterInstance) -> dg.DagsterInstance
 
 
 def status(instance: dg.DagsterInstance, asset: str, key: str) -> str | None:
-    found = instance.get_status_by_partition(dg.AssetKey(asset), [key], CRAWL_AND_DOMAIN) or {}
+    found = instance.get_status_by_partition(dg.AssetKey(asset), [key], OURS.pairs) or {}
     shown = found[key]
     return None if shown is None else shown.value
 

@@ -21,18 +21,19 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import Flight, flight
-from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes
 from cc_pipeline.defs.internals import instance_in, note
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import keys_in, keys_tags, note_tried, run_partitions, tried_in
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import execute
+from cc_pipeline_tests.defs.graph import execute, schedule
 from cc_pipeline_tests.postgres import postgres_server
 from cc_pipeline_tests.world import NEW, OLD, Bucket
+
+backfill_missing = schedule("backfill_missing")
 
 _SLUGS = st.text("abz.-_~09é", min_size=1, max_size=60)
 #: PostgreSQL refuses a tag above some 2,700 bytes.

@@ -13,17 +13,22 @@ import dagster as dg
 import pytest
 
 import cc_pipeline.defs.automation.run_sensors as run_sensors
-from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
+from cc_pipeline.defs.automation.run_sensors import partitions_named
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
-from cc_pipeline.defs.resources import WORKSPACE, patience
+from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.resources import patience
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline_tests.defs.graph import keys_tags
+from cc_pipeline_tests.defs.graph import keys_tags, sensor
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
+
+failed_runs = sensor("failed_runs")
+publication = sensor("publication")
+source_breaker = sensor("source_breaker")
 
 
 @pytest.fixture

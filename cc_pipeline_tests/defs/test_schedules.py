@@ -13,10 +13,9 @@ import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, range_tags
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
@@ -35,8 +34,10 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import began, execute, keys_tags, listed
+from cc_pipeline_tests.defs.graph import began, execute, keys_tags, listed, schedule
 from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
+
+backfill_missing = schedule("backfill_missing")
 
 pytestmark = pytest.mark.xdist_group("schedules")
 

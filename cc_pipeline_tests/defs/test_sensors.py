@@ -15,11 +15,11 @@ import pytest
 import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.defs import partitions
-from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings, places
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.defs.graph import sensor
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
@@ -34,6 +34,10 @@ from cc_pipeline_tests.world import (
     replace_file,
     workspace_of,
 )
+
+new_crawls = sensor("new_crawls")
+path_lists = sensor("path_lists")
+watch_list = sensor("watch_list")
 
 
 class Ticks:

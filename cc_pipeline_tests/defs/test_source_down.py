@@ -12,16 +12,22 @@ import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
 import cc_pipeline.defs.automation.sensors as sensors
-from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
-from cc_pipeline.defs.automation.schedules import backfill_missing
-from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.checks.left_failed import left_failed_result
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import began, execute, listed
+from cc_pipeline_tests.defs.graph import began, execute, listed, schedule, sensor
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
+
+publication = sensor("publication")
+source_breaker = sensor("source_breaker")
+
+new_crawls = sensor("new_crawls")
+path_lists = sensor("path_lists")
+watch_list = sensor("watch_list")
+
+backfill_missing = schedule("backfill_missing")
 
 SITES = ["example.com", "example.org", "no-such.example"]
 

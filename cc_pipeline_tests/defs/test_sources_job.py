@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.publish.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
@@ -34,7 +34,7 @@ def export(workspace: Workspace, assets: list[str], config: dict[str, object]) -
         launcher.add_targets([parse_target(TARGET)])
         launcher.instance.add_dynamic_partitions("crawl", [CRAWL])
         return dg.materialize(
-            [export_sequencefiles],
+            [asset("text_sequencefile")],
             selection=assets,
             instance=launcher.instance,
             partition_key=f"{CRAWL}|{TARGET}",

@@ -19,7 +19,7 @@ from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records import range_plan
 from cc_pipeline.records.range_plan import price_of
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline_tests.world import NEW
 
 FIRST, SECOND = (Slice(NEW, target) for target in ("a.example", "b.example"))

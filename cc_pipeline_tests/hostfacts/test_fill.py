@@ -15,7 +15,7 @@ from cc_pipeline.hostfacts.host_facts import host_facts
 from cc_pipeline.lake.slice import FACTS, Slice
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.workspace.tables import FACT_COLUMNS, HOST_FACTS_SCHEMA
+from cc_pipeline.workspace.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.conftest import CRAWL
 from cc_pipeline_tests.minicrawl.keyed import KeyedTruth

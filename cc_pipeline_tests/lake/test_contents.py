@@ -12,7 +12,7 @@ import pytest
 from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.lake.digests import NOTHING, content_versions, together
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.workspace.tables import CAPTURES_SCHEMA
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
 TABLES = {**SCHEMAS, "captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA}
 ROWS = 24

@@ -13,13 +13,13 @@ import duckdb
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.defs.assets.warehouse import report
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.publish import report as writing
 from cc_pipeline.publish.changes import in_words
 from cc_pipeline.publish.findings import MOST, Findings, find
 from cc_pipeline.publish.report import month_of, page_of, write_report
 from cc_pipeline.settings import Settings
+from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
@@ -230,6 +230,8 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("domain", ["set-both"])
         workspace = workspace_of(asked_home.source, asked_home.home)
-        done = dg.materialize([report], instance=instance, partition_key="set-both", resources={"workspace": workspace})
+        done = dg.materialize(
+            [asset("report")], instance=instance, partition_key="set-both", resources={"workspace": workspace}
+        )
     assert done.success
     assert page.is_file()

@@ -1,27 +1,21 @@
 """From the list of crawls to the row-group catalog."""
 
-from datetime import timedelta
-
 import dagster as dg
 import pyarrow as pa
-from pydantic import Field
 
 from cc_pipeline.defs.checks.looks import look_at_made
-from cc_pipeline.defs.lineage import upstream
+from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
 from cc_pipeline.defs.metadata import (
-    OWNERS,
     as_list,
     crawl_links,
     figures,
     preview,
     row_counts,
     stage_metadata,
-    table_metadata,
 )
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.partitions import CRAWL
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.index.btree.build import UrlIndexReport
-from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
@@ -36,36 +30,14 @@ from cc_pipeline.indexing.crawl_index import (
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.indexing.url_index import build_url_index
-from cc_pipeline.workspace.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Assets that no schedule and no other asset asks for: they read gigabytes.
-_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
 #: Metadata of ``row_groups``: the picture, behind the digest of what it shows.
 _PICTURE = "key ranges"
-#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
-_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 
-class BuildConfig(dg.Config):
-    """Whether somebody agreed to the price, and how much is built."""
-
-    yes: bool = Field(default=False, description="I have seen the price (the run without this says it), and agree.")
-    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are left.")
-
-
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"parquet"},
-    code_version="1",
-    deps=upstream("built_index"),
-    tags={"asked": "on-request", "reads": "gigabytes"},
-    partitions_def=CRAWL,
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
-)
 def built_index(
-    context: dg.AssetExecutionContext, config: BuildConfig, workspace: dg.ResourceParam[Workspace]
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig
 ) -> dg.MaterializeResult[None]:
     """The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each of them.
 
@@ -81,19 +53,7 @@ def built_index(
     return dg.MaterializeResult()
 
 
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"json", "deltalake"},
-    code_version="1",
-    metadata=table_metadata("crawls", CRAWLS_SCHEMA),
-    # the list is read once a day
-    automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
-    deps=upstream("crawls"),
-    # a crawl comes every month or two, and the sensor new_crawls asks every few hours
-    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=60), warn_window=timedelta(days=14)),
-)
-def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+def crawls(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
@@ -104,18 +64,8 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     return dg.MaterializeResult(metadata=metadata | {"preview": preview(table)}, data_version=version)
 
 
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"deltalake"},
-    code_version="1",
-    deps=["crawls", *upstream("index_manifest")],
-    partitions_def=CRAWL,
-    backfill_policy=_BACKFILL,
-    metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
-)
 def index_manifest(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement
 ) -> dg.MaterializeResult[None]:
     """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
@@ -128,25 +78,8 @@ def index_manifest(
     return dg.MaterializeResult()
 
 
-class FootersConfig(dg.Config):
-    """What a harvest looks at again."""
-
-    refresh: bool = Field(
-        default=False, description="Ask of each file that is kept whether it is another one now; a request for each."
-    )
-
-
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"parquet"},
-    code_version="1",
-    deps=[index_manifest, built_index, *upstream("index_footers")],
-    partitions_def=CRAWL,
-    backfill_policy=_BACKFILL,
-)
 def index_footers(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], config: FootersConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FootersConfig
 ) -> dg.MaterializeResult[None]:
     """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
     each, and kept in the home."""
@@ -173,19 +106,7 @@ def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) 
     return {} if picture is None else {_PICTURE: dg.MetadataValue.md(picture)}
 
 
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"deltalake", "duckdb"},
-    code_version="1",
-    deps=[index_footers],
-    partitions_def=CRAWL,
-    backfill_policy=_BACKFILL,
-    pool="catalog",
-    metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
-    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=120), warn_window=timedelta(days=60)),
-)
-def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file.
 
     Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
@@ -203,29 +124,17 @@ def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     if refused:
         # the failure of one crawl is not that of the others in the run
         for crawl in sorted(set(context.partition_keys) - {gaps.crawl for gaps in refused}):
-            context.log_event(dg.AssetMaterialization("row_groups", partition=crawl))
+            context.log_event(dg.AssetMaterialization(at.key("row_groups"), partition=crawl))
         # what came of all of them is in the catalog
         of_index = ("index_manifest", "index_footers", "row_groups")
-        for found in look_at_made(context, workspace, of_index, context.partition_keys, ()):
+        for found in look_at_made(context, workspace, at, of_index, context.partition_keys, ()):
             context.log_event(found)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
 
 
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"deltalake", "duckdb"},
-    code_version="1",
-    deps=[row_groups, *upstream("repaired_statistics")],
-    tags=_ON_REQUEST,
-    partitions_def=CRAWL,
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
-    pool="catalog",
-    metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
-)
 def repaired_statistics(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement
 ) -> dg.MaterializeResult[None]:
     """Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones).
 
@@ -240,17 +149,7 @@ def repaired_statistics(
     return dg.MaterializeResult()
 
 
-@dg.asset(
-    group_name="catalog",
-    owners=OWNERS,
-    kinds={"file"},
-    code_version="1",
-    deps=["row_groups", *upstream("url_index")],
-    tags=_ON_REQUEST,
-    partitions_def=CRAWL,
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
-)
-def url_index(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+def url_index(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.
 
     Reads four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a crawl without one

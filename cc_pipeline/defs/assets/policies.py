@@ -2,31 +2,19 @@
 
 import dagster as dg
 
-from cc_pipeline.defs.metadata import OWNERS, preview, table_metadata
-from cc_pipeline.defs.partition_runs import BACKFILL, Yielded, each_alone, own_figures
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
+from cc_pipeline.defs.metadata import preview
+from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows
-from cc_pipeline.policies.fill import VERSION, fill_policies
-from cc_pipeline.workspace.tables import SITE_POLICIES_SCHEMA
+from cc_pipeline.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of a partition's preview.
 _SHOWN = ["scheme", "host", "port", "fetch_time", "fetch_status", "state", "content_digest"]
 
 
-@dg.asset(
-    group_name="content",
-    owners=OWNERS,
-    kinds={"deltalake"},
-    code_version=VERSION,
-    partitions_def=CRAWL_AND_DOMAIN,
-    backfill_policy=BACKFILL,
-    deps=["records"],
-    metadata=table_metadata("site_policies", SITE_POLICIES_SCHEMA),
-    output_required=False,
-)
-def site_policies(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> Yielded:
+def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
     """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
 
     def fill(key: str) -> dict[str, Described]:
@@ -39,4 +27,4 @@ def site_policies(context: dg.AssetExecutionContext, workspace: dg.ResourceParam
         version = report.per_target[slug].get("version:site_policies")
         return {"site_policies": (metadata, None if version is None else str(version))}
 
-    yield from each_alone(context, PartitionRun(context, workspace, wanted_keys(context), ["site_policies"]), fill)
+    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"]), fill)

@@ -1,28 +1,15 @@
 """Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
 
 import dagster as dg
-import pyarrow as pa
 
-from cc_pipeline.defs.lineage import upstream
-from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, row_counts, stage_metadata, table_metadata
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
-from cc_pipeline.defs.partitions import SOURCE_FILE
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.documents.schemas import (
-    FEED_ITEMS_SCHEMA,
-    PAGE_LINKS_SCHEMA,
-    PAGE_METADATA_SCHEMA,
-    PAGE_TEXT_SCHEMA,
-    PARSER_VERSION,
-)
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
-from cc_pipeline.workspace.tables import SOURCE_FAULTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
-
-#: Files take minutes each; more of them in one run save only the seconds a run costs.
-_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 #: Asset, the table it writes a slice of, and the columns of its preview.
 _WRITTEN = {
@@ -34,39 +21,7 @@ _WRITTEN = {
 }
 
 
-def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        name,
-        description=description,
-        group_name="sources",
-        deps=upstream(name),
-        owners=OWNERS,
-        kinds={"deltalake"},
-        code_version=PARSER_VERSION,
-        metadata=table_metadata(_WRITTEN[name][0], schema, lineage=False),
-        skippable=True,
-    )
-
-
-@dg.multi_asset(
-    name="read_files",
-    specs=[
-        _spec(
-            "source_metadata", PAGE_METADATA_SCHEMA, "Rows of page_metadata from SequenceFiles of 2012 and WAT files."
-        ),
-        _spec("source_text", PAGE_TEXT_SCHEMA, "Rows of page_text from SequenceFiles of 2012 and WET files."),
-        _spec("source_links", PAGE_LINKS_SCHEMA, "Rows of page_links from SequenceFiles of 2012 and WAT files."),
-        _spec("source_feed_items", FEED_ITEMS_SCHEMA, "Rows of feed_items from SequenceFiles of 2012."),
-        _spec(
-            "source_faults",
-            SOURCE_FAULTS_SCHEMA,
-            "One row per stretch of a file that could not be read, with place and reason.",
-        ),
-    ],
-    partitions_def=SOURCE_FILE,
-    backfill_policy=_BACKFILL,
-)
-def read_files(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> Yielded:
+def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
     """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
 
     def read(slug: str) -> dict[str, Described]:
@@ -84,4 +39,4 @@ def read_files(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
             made[asset] = counts | stage_metadata(report) | about | {"preview": preview(rows, shown)}, None
         return made
 
-    yield from each_alone(context, PartitionRun(context, workspace, context.partition_keys, _WRITTEN), read)
+    yield from each_alone(context, PartitionRun(context, workspace, at, context.partition_keys, _WRITTEN), read)

@@ -1,28 +1,15 @@
 """What analysts read: the published DuckDB file, and the report of a target."""
 
-from datetime import timedelta
-
 import dagster as dg
 
-from cc_pipeline.defs.automation.publication import CODE_VERSION, SHOWN, publication_metadata
-from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.defs.partition_runs import BACKFILL
-from cc_pipeline.defs.partitions import DOMAIN
+from cc_pipeline.defs.automation.publication import publication_metadata
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.publish.report import report_path, write_report
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
 
-@dg.asset(
-    group_name="analytics",
-    owners=OWNERS,
-    kinds={"html"},
-    code_version="1",
-    partitions_def=DOMAIN,
-    backfill_policy=BACKFILL,
-    deps=["warehouse"],
-)
-def report(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+def report(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """A page about a target, from what was published last: one HTML file in ``reports/`` of the home.
 
     It covers all crawls, so its partitions are targets alone.
@@ -42,17 +29,7 @@ def report(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Worksp
     )
 
 
-@dg.asset(
-    group_name="analytics",
-    owners=OWNERS,
-    kinds={"duckdb"},
-    code_version=CODE_VERSION,
-    deps=SHOWN,
-    pool="warehouse",
-    # weekly_upkeep publishes each week, automation behind every change
-    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=30), warn_window=timedelta(days=8)),
-)
-def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+def warehouse(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
 
     Open the file read-only at any time, also while it is published again.

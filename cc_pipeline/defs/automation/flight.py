@@ -13,6 +13,7 @@ import dagster as dg
 
 from cc_pipeline.defs.internals import ASKED_BY_NAME, open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
 
 #: The assets over crawl × domain, from what is made last to what is made first: a run has made a partition when it has
@@ -76,31 +77,32 @@ class Failed:
     unreached_last: datetime | None = None
 
 
-def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
+def flight(instance: dg.DagsterInstance, at: Placement = OURS, *, but_made: bool = False) -> Flight:
     """What is in flight now: what a process makes or a queue holds, but no :func:`phantoms`. ``but_made``: without runs
     that have made what they make (``MADE_TAG``), and what they were for."""
     pairs: set[Pair] = set()
     made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
-    unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run)]
+    unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run, at)]
     if any(run.status is dg.DagsterRunStatus.NOT_STARTED for run in unfinished):
         nobodys = {run.run_id for run in phantoms(instance)}
         unfinished = [run for run in unfinished if run.run_id not in nobodys]
-    of_run = run_partitions(instance, unfinished)
+    of_run = run_partitions(instance, unfinished, at=at)
     for run in unfinished:
         if but_made and run.tags.get(MADE_TAG) == run.run_id:
             made.update(of_run[run.run_id])
             continue
         pairs.update(of_run[run.run_id])
         runs[run.tags.get(KIND_TAG, "")] += 1
+    ours = {at.key(asset).to_user_string(): at.key(asset) for asset in EXTRACTED}
     for backfill in open_backfills(instance):
         left = {
             key
             for asset, keys in backfill.left.items()
-            if asset in EXTRACTED and keys
-            for key in keys - _recorded_since(instance, asset, keys, backfill.looked_at)
+            if asset in ours and keys
+            for key in keys - _recorded_since(instance, ours[asset], keys, backfill.looked_at)
         }
-        if backfill.job in _MADE_BY:
+        if backfill.job in map(at.of, _MADE_BY):
             left = set(backfill.partitions) - _ended_in(instance, backfill.id)
         # a backfill learns only later how a run ended
         pairs.update(pair for pair in _pairs(left) if pair not in made)
@@ -125,7 +127,9 @@ def is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return all(one.event_log_entry.timestamp < since for one in newest)
 
 
-def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) -> dict[Pair, Failed]:
+def left_failed(
+    instance: dg.DagsterInstance, at: Placement = OURS, *, now: datetime | None = None
+) -> dict[Pair, Failed]:
     """The partitions that failed in the time before ``now`` that is remembered and were not made since, whoever asked.
 
     A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
@@ -134,22 +138,22 @@ def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) ->
     """
     since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
-    records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
+    records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run, at)]
     if not records:
         return {}
     # one that goes on from another leaves out what that one recorded
     first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
     began = _places_of_runs(instance, {*first, *first.values()}, since)
-    of_run = run_partitions(instance, [one.dagster_run for one in records])
+    of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
     said = tried_in(instance, of_run)
-    latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
+    latest = _latest(instance, at, {made_by(one.dagster_run, at)[0] for one in records}, of_run.values())
     # newest run first
     found: dict[Pair, Failed] = {}
     missed: dict[Pair, Failed] = {}
     for one in records:
         run = one.dagster_run
-        done, place = latest[made_by(run)[0]], began.get(first[run.run_id], 0)
-        at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
+        done, place = latest[made_by(run, at)[0]], began.get(first[run.run_id], 0)
+        ended = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
         # what the daemon tried again by itself is the same failure: the process of its run was lost
         once = 0 if _RETRY_TAG in run.tags else 1
         tried = said.get(run.run_id)
@@ -162,8 +166,8 @@ def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) ->
             if not it_was and pair in found:
                 continue
             kind = found if it_was else missed
-            newest = kind.get(pair, Failed(0, at, at, run.run_id))
-            kind[pair] = replace(newest, times=newest.times + once, since=at)
+            newest = kind.get(pair, Failed(0, ended, ended, run.run_id))
+            kind[pair] = replace(newest, times=newest.times + once, since=ended)
     # of some, the run that was tried again is too old to be seen
     found = {pair: replace(failed, times=max(1, failed.times)) for pair, failed in found.items()}
     for pair, since_then in missed.items():
@@ -172,18 +176,18 @@ def left_failed(instance: dg.DagsterInstance, *, now: datetime | None = None) ->
     return found
 
 
-def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
+def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> dict[Pair, int]:
     """The partitions of ``asset`` that were ever recorded, with the place of the last record in the event log."""
-    places = instance.get_latest_storage_id_by_partition(dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION)
+    places = instance.get_latest_storage_id_by_partition(at.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION)
     split = ((key.partition("|"), place) for key, place in places.items())
     return {(crawl, domain): place for (crawl, _, domain), place in split}
 
 
-def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
+def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
-    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name="extract_domain")
+    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of("extract_domain"))
     records = instance.get_run_records(well, limit=_MEASURED)
-    of_run = run_partitions(instance, [one.dagster_run for one in records])
+    of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
     return [
         (one.end_time - one.start_time, len(of_run[one.dagster_run.run_id]))
         for one in records
@@ -191,12 +195,12 @@ def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
     ]
 
 
-def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
+def made_by(run: dg.DagsterRun, at: Placement = OURS) -> tuple[str, ...]:
     """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
     # runs of the command line have an empty one where others have none
     if not run.asset_selection:
-        return _MADE_BY.get(run.job_name, ())
-    selected = {key.to_user_string() for key in run.asset_selection}
+        return next((made for job, made in _MADE_BY.items() if at.of(job) == run.job_name), ())
+    selected = {at.asset(key) for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
 
 
@@ -208,13 +212,13 @@ def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
 
 
 def _recorded_since(
-    instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], looked_at: int | None
+    instance: dg.DagsterInstance, asset: dg.AssetKey, keys: AbstractSet[str], looked_at: int | None
 ) -> AbstractSet[str]:
     """What the daemon will find made when it looks again; before it looked at all, nothing was launched."""
     if looked_at is None:
         return frozenset()
     return instance.get_latest_storage_id_by_partition(
-        dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=looked_at
+        asset, dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=looked_at
     ).keys()
 
 
@@ -226,7 +230,7 @@ def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
 
 
 def _latest(
-    instance: dg.DagsterInstance, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
+    instance: dg.DagsterInstance, at: Placement, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
 ) -> dict[str, Mapping[str, int]]:
     """When the partitions were recorded last, as places in the event log, by asset."""
     keys = {"|".join(pair) for pairs in partitions for pair in pairs}
@@ -234,7 +238,7 @@ def _latest(
         return {asset: {} for asset in assets}
     return {
         asset: instance.get_latest_storage_id_by_partition(
-            dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
+            at.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
         )
         for asset in assets
     }

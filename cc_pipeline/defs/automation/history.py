@@ -28,6 +28,7 @@ from cc_pipeline.defs.internals_history import (
 )
 from cc_pipeline.defs.metadata import GROUP
 from cc_pipeline.defs.partition_runs import logged_progress
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import delete_strays
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -144,8 +145,7 @@ def shortened(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, dg.Metadata
     }
 
 
-@dg.op(pool="history")
-def forget_old_runs(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
+def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
     """Deletes runs, ticks and backfills that are older than CC_PIPELINE_HISTORY_DAYS."""
     with logged_progress(context.log):
         report = forget(context.instance, workspace.settings.history_days)
@@ -162,22 +162,10 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: dg.ResourceParam[
         context.log.info("more is left: the next run goes on")
 
 
-@dg.job(description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.")
-def trim_history() -> None:
-    """One op: the order of its steps matters."""
-    forget_old_runs()
-
-
-@dg.schedule(
-    job=trim_history,
-    cron_schedule="20 * * * *",
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Once a day deletes runs older than CC_PIPELINE_HISTORY_DAYS, ten minutes at a time.",
-)
-def history(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+def history(context: dg.ScheduleEvaluationContext, at: Placement) -> dg.RunRequest | dg.SkipReason:
     """One tick: asks for a run when the last one was a day ago, or left something."""
     instance = context.instance
-    if instance.get_runs(dg.RunsFilter(job_name=trim_history.name, statuses=list(UNFINISHED)), limit=1):
+    if instance.get_runs(dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED)), limit=1):
         return dg.SkipReason("old runs are being deleted")
     last = _last(instance)
     if last.get("done") and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _EVERY:

@@ -13,9 +13,11 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.checks.looks import look_at_publication
+from cc_pipeline.defs.declared.assets import SHOWN, WAREHOUSE_VERSION
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import Behind, behind
@@ -25,13 +27,6 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds between two looks at how old the publication is.
 _LOOK_EVERY = 30.0
 
-#: Of ``warehouse``, as Dagster keeps it with each materialization.
-CODE_VERSION: Final = "1"
-#: The assets whose tables the published file shows.
-SHOWN: Final = (
-    "crawls", "row_groups", "host_facts", "site_policies", "captures", "records", "page_metadata", "page_text",
-    "page_links", "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
-)  # fmt: skip
 #: Dagster's words for an input that was never made, and for one that was made without saying which version it is.
 _NONE: Final = "NULL"
 _UNNAMED: Final = "INITIAL"
@@ -40,8 +35,8 @@ _UNNAMED: Final = "INITIAL"
 class PublishWhileRunning:
     """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
 
-    def __init__(self, context: dg.AssetExecutionContext, workspace: Workspace) -> None:
-        self._context, self._workspace = context, workspace
+    def __init__(self, context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> None:
+        self._context, self._workspace, self._at = context, workspace, at
         self._looked = time.monotonic()
         self._early: Publication | None = None
 
@@ -77,31 +72,32 @@ class PublishWhileRunning:
         if at_end and of_a_command(self._context.run):
             return False
         old = found.longer_than(self._workspace.settings.publish_every)
-        return old or (at_end and not flight(self._context.instance, but_made=True).is_any)
+        return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
     def _record(self, publication: Publication, *, look: bool) -> None:
-        record(self._context.instance, publication)
+        record(self._context.instance, publication, self._at)
         if look:
             # once a run, since a check lists the files of the lake; and a look that fails is no failure of the run
             try:
-                look_at_publication(self._context, self._workspace)
+                look_at_publication(self._context, self._workspace, self._at)
             except Exception as error:
                 self._context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
-def record(instance: dg.DagsterInstance, publication: Publication) -> None:
+def record(instance: dg.DagsterInstance, publication: Publication, at: Placement) -> None:
     """Notes a publication that no run of ``warehouse`` made, with what it was made of."""
+    found = publication_metadata(publication)
     instance.report_runless_asset_event(
-        dg.AssetMaterialization("warehouse", metadata=publication_metadata(publication), tags=_made_of(instance))
+        dg.AssetMaterialization(at.key("warehouse"), metadata=found, tags=_made_of(instance, at))
     )
 
 
-def _made_of(instance: dg.DagsterInstance) -> dict[str, str]:
+def _made_of(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
     """The tags in which Dagster notes what an asset was made of, where a run makes it. Without them it takes each input
     for a new one, and calls the asset unsynced as soon as it is there."""
-    found = {"dagster/code_version": CODE_VERSION}
-    for asset in SHOWN:
-        newest = instance.fetch_materializations(dg.AssetKey(asset), limit=1).records
+    found = {"dagster/code_version": WAREHOUSE_VERSION}
+    for key in map(at.key, SHOWN):
+        newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
         made = newest[0].asset_materialization if newest else None
         found[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
         found[f"dagster/input_data_version/{asset}"] = (

@@ -4,15 +4,17 @@ and a job that does it from the UI."""
 from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
-from pydantic import Field
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
+from cc_pipeline.defs.automation.watched import refuse_watched
+from cc_pipeline.defs.declared.jobs import PurgeConfig
 from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
@@ -24,28 +26,34 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def purge_target(
-    workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, now: bool = False, own_run: str = ""
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    plan: PurgePlan,
+    at: Placement = OURS,
+    *,
+    now: bool = False,
+    own_run: str = "",
 ) -> PurgeReport:
     """Purges what ``plan`` says: nobody asks for the target any more, then its rows and bytes go (``stages``).
 
     ``own_run`` is the run that this is called in, if any. Raises ``EnvironmentFault`` where a run has the target, with
     ``now`` where any run has not ended (nothing was changed then), and when the lake cannot be read or written.
     """
-    keys = ordered_keys(instance)
-    _refuse_running(workspace, instance, plan.slug, keys, own_run, every=now)
+    keys = ordered_keys(instance, at)
+    _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
     refuse_fetching(workspace, plan)
-    _forget(workspace, instance, plan)
+    _forget(workspace, instance, plan, at)
     # a schedule's tick may have asked for it in between; from now on none does
-    _refuse_running(workspace, instance, plan.slug, keys, own_run, every=now)
+    _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
     return purge(workspace, plan, now=now)
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
     """Takes away a target that found nothing: key, definition, empty slices. Raises ``EnvironmentFault`` where a run
     has the target."""
-    _refuse_running(workspace, instance, plan.slug, ordered_keys(instance), "", every=False)
+    _refuse_running(workspace, instance, OURS, plan.slug, ordered_keys(instance), "", every=False)
     refuse_fetching(workspace, plan)
-    _forget(workspace, instance, plan)
+    _forget(workspace, instance, plan, OURS)
     remove_whole(workspace, {plan.slug}, plan.slices)
 
 
@@ -68,31 +76,33 @@ def forget_unfound(
     return gone
 
 
-def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
+def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, at: Placement) -> None:
     settings = workspace.settings
     watch_list.remove(settings.watch_list_path, [plan.slug])
     # what counts while the list cannot be read
     watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
-    delete_keys(instance, domains=[plan.slug])
+    delete_keys(instance, at, domains=[plan.slug])
 
 
 def _refuse_running(
     workspace: Workspace,
     instance: dg.DagsterInstance,
+    at: Placement,
     slug: str,
     keys: tuple[Sequence[str], Sequence[str]],
     own_run: str,
     *,
     every: bool,
 ) -> None:
-    end_runs_of_dead_processes(instance, workspace.settings.hosts)
-    runs = unfinished_runs_of(instance, [slug], keys).get(slug, [])
+    end_runs_of_dead_processes(instance, workspace.settings.hosts, at)
+    runs = unfinished_runs_of(instance, [slug], keys, at).get(slug, [])
     why = f"the target {slug} is in a run that has not ended"
     if every:
-        runs = [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))]
+        every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+        runs = [run.run_id for run in every_run if at.owns(run)]
         why = "deleting now takes files from runs that have not ended"
     runs = [run for run in runs if run != own_run]
-    if not runs and any(domain == slug for _, domain in flight(instance).pairs):
+    if not runs and any(domain == slug for _, domain in flight(instance, at).pairs):
         raise EnvironmentFault(
             f"a backfill that has not ended is to come to the target {slug}",
             "Wait for its end, or cancel it in the UI; then run this again.",
@@ -104,22 +114,12 @@ def _refuse_running(
         )
 
 
-class PurgeConfig(dg.Config):
-    """What to purge."""
-
-    target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
-    dry_run: bool = Field(default=True, description="Only say in the run's log what would go. False deletes it.")
-    now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
-
-
-@dg.op(pool="warehouse")
-def purge_one_target(
-    context: dg.OpExecutionContext, config: PurgeConfig, workspace: dg.ResourceParam[Workspace]
-) -> None:
+def purge_one_target(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PurgeConfig) -> None:
     """Says what would go; with ``dry_run`` false hides the target, and deletes its rows and bytes a week later."""
     begun = purges_begun(workspace)
-    known = {*defined(workspace.lake), *begun, *context.instance.get_dynamic_partitions("domain")}
+    known = {*defined(workspace.lake), *begun, *at.domains(context.instance)}
     slug = which_target(config.target, known)
+    refuse_watched(at, slug)
     written = {**begun, **definitions(workspace.lake, [slug])}
     plan = plan_purge(workspace, slug, written.get(slug, slug))
     context.add_output_metadata({f"rows of {table}": count for table, count in plan.rows.items() if count})
@@ -129,14 +129,8 @@ def purge_one_target(
         context.log.warning(f"nothing was changed; to purge {slug}, launch this with dry_run: false")
         return
     with logged_progress(context.log):
-        report = purge_target(workspace, context.instance, plan, now=config.now, own_run=context.run_id)
+        report = purge_target(workspace, context.instance, plan, at, now=config.now, own_run=context.run_id)
     gone = (
         "its rows and bytes are deleted" if report.gone_after is None else f"deleted after {report.gone_after:%Y-%m-%d}"
     )
     context.log.info(f"hidden: {slug}; {gone}")
-
-
-@dg.job(description="Deletes a target and what was extracted of it. First it only says what would go (dry_run).")
-def purge_target_job() -> None:
-    """One op: the order of its steps matters."""
-    purge_one_target()

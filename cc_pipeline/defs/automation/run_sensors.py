@@ -1,5 +1,4 @@
-"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship
-stopped."""
+"""What the sensors of failed runs, of a source that refuses and of a publication that is behind do in a tick."""
 
 import http.client
 import json
@@ -15,8 +14,8 @@ import dagster as dg
 from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
-from cc_pipeline.defs.jobs import publish
 from cc_pipeline.defs.partitions import KIND_TAG, STATE_TAG, range_of
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.publish.publish import behind
@@ -32,14 +31,6 @@ _REASON = 2_000
 _NAMED = 10
 #: Publications of one state of the tables that may fail.
 _MOST_FAILURES = 3
-#: For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
-#: conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it.
-conditions = dg.AutomationConditionSensorDefinition(
-    "default_automation_condition_sensor",
-    target=dg.AssetSelection.all(),
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    minimum_interval_seconds=300,
-)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -86,14 +77,11 @@ def _ask(address: str, what: Mapping[str, object]) -> str | None:
         return f"{host} could not be told ({type(error).__name__})"
 
 
-@dg.run_failure_sensor(
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    minimum_interval_seconds=60,
-    description="Says in the log, and to CC_PIPELINE_WEBHOOK, which run failed and why; once for each run.",
-)
-def failed_runs(context: dg.RunFailureSensorContext, workspace: dg.ResourceParam[Workspace]) -> None:
-    """One failed run of any job, whoever launched it."""
+def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
+    """One failed run of any job of this home, whoever launched it."""
     run = context.dagster_run
+    if not at.owns(run):
+        return
     partitions = partitions_named(context.instance, run.tags)
     said = {
         "event": "run failed",
@@ -120,13 +108,8 @@ def partitions_named(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> l
     return listed[:_NAMED] + more
 
 
-@dg.sensor(
-    minimum_interval_seconds=300,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.",
-)
 def source_breaker(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: how the circuit breaker of the source stands. What has changed is told once."""
     stopped = breaker(workspace)
@@ -146,14 +129,8 @@ def source_breaker(
     return dg.SensorResult(skip_reason=words, cursor=now)
 
 
-@dg.sensor(
-    job=publish,
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended.",
-)
 def publication(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.RunRequest | dg.SkipReason:
     """One tick: compares the tables with what the published file says that it shows."""
     try:
@@ -162,20 +139,18 @@ def publication(
         return dg.SkipReason(str(fault))
     if found is None:
         return dg.SkipReason("cc.duckdb shows all there is")
-    instance, minutes = context.instance, workspace.settings.publish_every
-    if instance.get_runs(dg.RunsFilter(job_name=publish.name, statuses=list(UNFINISHED)), limit=1):
+    instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
+    if instance.get_runs(dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1):
         return dg.SkipReason("cc.duckdb is being published")
-    if not found.longer_than(minutes) and flight(instance).is_any:
+    if not found.longer_than(minutes) and flight(instance, at).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
     # the same state of the tables is asked for again only after it failed, and not for ever
     state = {STATE_TAG: found.state}
     failed = instance.get_runs_count(
-        dg.RunsFilter(job_name=publish.name, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
+        dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
     )
     if failed >= _MOST_FAILURES:
-        return dg.SkipReason(
-            f"publishing failed {failed} times; see why in its runs, then launch {publish.name} by hand"
-        )
+        return dg.SkipReason(f"publishing failed {failed} times; see why in its runs, then launch {publish} by hand")
     return dg.RunRequest(run_key=f"{found.state}:{failed}", tags=state)
 
 

@@ -5,11 +5,9 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import dagster as dg
 
-from cc_pipeline.automation import watch_list as watch_list_file
 from cc_pipeline.automation.due import (
     MOST_FAILURES,
     AskedRun,
@@ -25,10 +23,12 @@ from cc_pipeline.automation.outlook import Outlook, outlook
 from cc_pipeline.automation.reparse import is_agreed, price_in_words
 from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
+from cc_pipeline.defs.automation.watched import watched_targets
+from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.internals import Instigator, definitions_in, is_on, last_tick, next_tick, switch
-from cc_pipeline.defs.jobs import extract_domain
+from cc_pipeline.defs.internals import Instigator, is_on, last_tick, next_tick, switch
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, partition_key
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import Pair, keys_tags
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.workspace.workspace import Workspace, limits_of
@@ -56,7 +56,7 @@ class Standing:
 
 def hands_off() -> list[Instigator]:
     """All sensors and schedules, by name."""
-    repository = definitions_in(Path(__file__).parents[1]).get_repository_def()
+    repository = everything().get_repository_def()
     every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
     return sorted(every, key=lambda one: one.name)
 
@@ -98,49 +98,45 @@ def _next(one: Instigator, last: datetime | None) -> datetime:
     return next_tick(one)
 
 
-@dg.schedule(
-    job=extract_domain,
-    cron_schedule="*/30 * * * *",
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Extracts watched targets from the chosen crawls where they are missing, an hour of work at a time.",
-)
 def backfill_missing(
-    context: dg.ScheduleEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """One tick: runs over lists of missing partitions, as many as the work under way leaves room for."""
     try:
-        return _tick(context, workspace)
+        return _tick(context, workspace, at)
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
 
 
-def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[dg.RunRequest] | dg.SkipReason:
+def _tick(
+    context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
+) -> list[dg.RunRequest] | dg.SkipReason:
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not watch runs of the command line: a killed one would count as going for ever
-    end_runs_of_dead_processes(instance, settings.hosts)
-    watched = watch_list_file.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
+    end_runs_of_dead_processes(instance, settings.hosts, at)
+    watched = watched_targets(workspace, at)
     # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
-    here = set(instance.get_dynamic_partitions("domain"))
+    here = set(at.domains(instance))
     targets = [target for target in watched.targets if target.slug in here]
-    harvested = instance.get_materialized_partitions(dg.AssetKey("row_groups"))
+    harvested = instance.get_materialized_partitions(at.key("row_groups"))
     # ids begin with the year, so this is the order of their age, in whatever order they became partitions
-    runnable = sorted(harvested.intersection(instance.get_dynamic_partitions("crawl")), reverse=True)
+    runnable = sorted(harvested.intersection(at.crawls(instance)), reverse=True)
     chosen = select_crawls(runnable, settings.crawls)
     said = [watched.note] if watched.note is not None else []
 
     fetches = workspace.lake.read("fetches", columns=["target", "planned"])
-    under_way = flight(instance)
-    failed = left_failed(instance, now=now)
+    under_way = flight(instance, at)
+    failed = left_failed(instance, at, now=now)
     found = outlook(workspace, runnable, [target.slug for target in targets], now)
-    wanted = _wanted(found, chosen, recorded(instance, "page_metadata"), failed)
+    wanted = _wanted(found, chosen, recorded(instance, "page_metadata", at), failed)
     if is_agreed(settings):
         wanted += sorted(((one.crawl, one.target) for one in found.older), reverse=True)
     elif found.older:
         said.append(price_in_words(settings, found.older) + ". Say yes with: cc-pipeline automation reparse --yes")
     every = [pair for pair in dict.fromkeys(wanted) if pair not in found.waiting]
     free = [pair for pair in every if pair not in under_way.pairs]
-    pace = pace_of(fetches, ended_runs(instance), limits_of(settings).rate)
+    pace = pace_of(fetches, ended_runs(instance, at), limits_of(settings).rate)
     busy = pace.total(under_way.pairs)
     failures = {pair: (one.times, one.last) for pair, one in failed.items() if one.times}
     unreached = {pair: (one.unreached, one.unreached_last) for pair, one in failed.items() if one.unreached_last}

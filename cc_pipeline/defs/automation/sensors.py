@@ -1,15 +1,16 @@
-"""Sensors: new crawls, changed path lists and the watch list. They ship stopped."""
+"""What the sensors of new crawls, changed path lists and the watch list do in a tick."""
 
 import json
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from cc_pipeline.automation import watch_list as watch_list_file
 from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.jobs import harvest_crawl
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
+from cc_pipeline.defs.automation.watched import watched_targets
+from cc_pipeline.defs.declared.automation import SIX_HOURS
+from cc_pipeline.defs.partitions import PARTITION_TAG, room_for_crawls, too_many
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
 from cc_pipeline.indexing.crawls import find_crawl
@@ -17,7 +18,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Partition keys that one tick adds at most; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
-_SIX_HOURS = 6 * 3600
 #: Harvests of a crawl that may fail in a row before a person has to look. The distance between them doubles.
 _MOST_FAILURES = 3
 #: How many of the sensor's newest runs are read to count a crawl's failures.
@@ -27,14 +27,8 @@ _RUNS_LOOKED_AT = 500
 _NEWEST = 2
 
 
-@dg.sensor(
-    job=harvest_crawl,
-    minimum_interval_seconds=_SIX_HOURS,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.",
-)
 def new_crawls(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
     what failed before. While the list cannot be read, its last good copy counts. What was known at release is no news:
@@ -57,10 +51,10 @@ def new_crawls(
             return False
 
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
-    failures, due = _failures_in_a_row(context.instance, _now())
+    failures, due = _failures_in_a_row(context.instance, at, _now())
     requested = [crawl for crawl in cursor["requested"] if crawl not in due]
-    registered = set(context.instance.get_dynamic_partitions("crawl"))
-    domains = len(context.instance.get_dynamic_partitions("domain"))
+    registered = set(at.crawls(context.instance))
+    domains = len(at.domains(context.instance))
     room = room_for_crawls(len(registered), domains)
     new = [crawl for crawl in there if crawl not in registered]
     if len(new) > room:
@@ -83,7 +77,7 @@ def new_crawls(
         return dg.SkipReason(f"no new crawl{waiting}{given_up}{note}")
     cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
-        dynamic_partitions_requests=[CRAWL.build_add_request(list(decision.register))] if decision.register else [],
+        dynamic_partitions_requests=[at.crawl.build_add_request(list(decision.register))] if decision.register else [],
         run_requests=[
             # a key that was used is not run again, so every attempt has its own
             dg.RunRequest(run_key=f"harvest:{crawl}{_attempt(failures.get(crawl, 0))}", partition_key=crawl)
@@ -116,10 +110,10 @@ def _attempt(failures: int) -> str:
     return f":{failures + 1}" if failures else ""
 
 
-def _failures_in_a_row(instance: dg.DagsterInstance, now: datetime) -> tuple[dict[str, int], set[str]]:
+def _failures_in_a_row(instance: dg.DagsterInstance, at: Placement, now: datetime) -> tuple[dict[str, int], set[str]]:
     """How often the harvest of each crawl failed since its last run that did not fail (other crawls are left out), and
     the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
-    ours = dg.RunsFilter(job_name=harvest_crawl.name, tags={"dagster/sensor_name": "new_crawls"})
+    ours = dg.RunsFilter(job_name=at.of("harvest_crawl"), tags={"dagster/sensor_name": at.of("new_crawls")})
     failures: dict[str, int] = {}
     settled: set[str] = set()
     last: dict[str, datetime] = {}
@@ -130,7 +124,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance, now: datetime) -> tuple[dic
         elif crawl not in settled:
             failures[crawl] = failures.get(crawl, 0) + 1
             last.setdefault(crawl, record.create_timestamp)
-    wait = timedelta(seconds=_SIX_HOURS)
+    wait = timedelta(seconds=SIX_HOURS)
     due = {
         crawl
         for crawl, count in failures.items()
@@ -140,47 +134,36 @@ def _failures_in_a_row(instance: dg.DagsterInstance, now: datetime) -> tuple[dic
     return failures, due
 
 
-@dg.sensor(
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Makes the targets of domains.txt partitions. The schedule backfill_missing extracts them.",
-)
 def watch_list(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: makes a partition of each target of the list that is not one yet."""
-    watched = watch_list_file.read_what_is_right(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    watched = watched_targets(workspace, at)
     targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
     try:
         # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
-    known = set(context.instance.get_dynamic_partitions("domain"))
+    known = set(at.domains(context.instance))
     new = [target.slug for target in targets if target.slug not in known][:_NEW_KEYS_PER_TICK]
     if not new:
         return dg.SkipReason(f"every target of the watch list is a partition already{note}")
-    refused = too_many(len(context.instance.get_dynamic_partitions("crawl")), len(known) + len(new))
+    refused = too_many(len(at.crawls(context.instance)), len(known) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
-    return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])
+    return dg.SensorResult(dynamic_partitions_requests=[at.domain.build_add_request(new)])
 
 
-@dg.sensor(
-    job=harvest_crawl,
-    minimum_interval_seconds=86_400,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Harvests the newest crawls again when their path lists name other files than when they were read.",
-)
 def path_lists(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: compares the lists of the newest harvested crawls by what they name, and asks once for each new
     content: a harvest that fails is the business of whoever looks at failed runs."""
     asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-    harvested = context.instance.get_materialized_partitions(dg.AssetKey("row_groups"))
+    harvested = context.instance.get_materialized_partitions(at.key("row_groups"))
     changed: dict[str, str] = {}
     try:
         # an index that is built here grows only for a person's yes

@@ -12,19 +12,20 @@ from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_failed
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair
 
 #: Partitions that the check names.
 _SHOWN = 50
-#: The name of the check that ``left_failed_result`` is.
-LEFT_FAILED = "partitions_left_failed"
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
-def none_left_failed(instance: dg.DagsterInstance, run_id: str, failing: Collection[str] = ()) -> CheckResult:
+def none_left_failed(
+    instance: dg.DagsterInstance, at: Placement, run_id: str, failing: Collection[str] = ()
+) -> CheckResult:
     """Warns of partitions that failed in whoever's run; those ``failing`` (keys) do it now, in the run ``run_id``."""
     name = "none_left_failed"
-    failed = {pair: one for pair, one in left_failed(instance).items() if one.times}
+    failed = {pair: one for pair, one in left_failed(instance, at).items() if one.times}
     for key in failing:
         _add(failed, key, run_id)
     if not failed:
@@ -47,11 +48,11 @@ def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
         failed[crawl, domain] = replace(before, times=before.times + 1, last=now, run_id=run_id)
 
 
-def left_failed_result(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
+def left_failed_result(instance: dg.DagsterInstance, at: Placement = OURS) -> dg.AssetCheckResult:
     """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
     Those that are in flight now are being tried."""
-    going_on = flight(instance).pairs
-    left = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
+    going_on = flight(instance, at).pairs
+    left = {pair: one for pair, one in left_failed(instance, at).items() if pair not in going_on}
     failed = {pair: one for pair, one in left.items() if one.times}
     waiting = {pair: one for pair, one in left.items() if not one.times}
     untried = len(waiting)

@@ -1,57 +1,33 @@
-"""How an asset check looks: at which partitions, what it notes for the next look, what of it the UI shows.
+"""How an asset check (``declared/checks.py``) looks: at which partitions, what it notes, what of it the UI shows.
 
 A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import dagster as dg
 
 from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.verdict import CheckResult
-from cc_pipeline.defs.checks.left_failed import LEFT_FAILED, left_failed_result, none_left_failed
+from cc_pipeline.defs.checks.left_failed import left_failed_result, none_left_failed
+from cc_pipeline.defs.declared.checks import LEFT_FAILED, Check, Unit, of_asset
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.metadata import plain
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
-from cc_pipeline.lake.slice import Slice, Stage
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
-#: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
-Unit = Literal["partition", "crawl", "file", "whole"]
-Verdict = Callable[[Workspace, Scope], CheckResult]
 Context: TypeAlias = dg.AssetCheckExecutionContext | dg.AssetExecutionContext
 #: Metadata of a result: the note for the next look.
 _NOTE = "looked at"
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check of ``asset``. ``watched`` are the tables whose logs say what changed, under the digest names of
-    ``stages``; without them every look of its own is at everything, and costs little. Without a ``verdict`` the
-    instance is asked for what was left failed, and not the lake."""
-
-    asset: str
-    name: str
-    description: str
-    verdict: Verdict | None
-    unit: Unit = "whole"
-    watched: tuple[str, ...] = ()
-    stages: tuple[Stage, ...] = ()
-
-    @property
-    def spec(self) -> dg.AssetCheckSpec:
-        return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
-
-
-#: Every check that :func:`definitions` was given, by its asset.
-_CHECKS: dict[str, list[Check]] = {}
 
 
 @dataclass(frozen=True)
@@ -62,34 +38,29 @@ class _Part:
     failed: Collection[str]
 
 
-def definitions(name: str, *group: Check) -> dg.AssetChecksDefinition:
-    """One step for ``group``: each step of a run costs more than most checks."""
+def results(
+    context: dg.AssetCheckExecutionContext, at: Placement, group: Iterable[Check]
+) -> Iterator[dg.AssetCheckResult]:
+    """The results of those of ``group`` that the run has."""
+    memo: dict[object, dict[object, object]] = {}
+    workspace = at.workspace(context)
     for check in group:
-        _CHECKS.setdefault(check.asset, []).append(check)
-
-    @dg.multi_asset_check(name=name, specs=[check.spec for check in group], can_subset=True)
-    def run_checks(
-        context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
-    ) -> Iterable[dg.AssetCheckResult]:
-        memo: dict[object, dict[object, object]] = {}
-        for check in group:
-            if check.spec.key in context.selected_asset_check_keys:
-                found = _evaluation(context, workspace, check, memo)
-                yield dg.AssetCheckResult(
-                    passed=found.passed,
-                    check_name=check.name,
-                    asset_key=check.asset,
-                    severity=found.severity,
-                    description=found.description,
-                    metadata=found.metadata,
-                )
-
-    return run_checks
+        if check.key(at) in context.selected_asset_check_keys:
+            found = _evaluation(context, workspace, at, check, memo)
+            yield dg.AssetCheckResult(
+                passed=found.passed,
+                check_name=check.name,
+                asset_key=found.asset_key,
+                severity=found.severity,
+                description=found.description,
+                metadata=found.metadata,
+            )
 
 
 def look_at_made(
     context: dg.AssetExecutionContext,
     workspace: Workspace,
+    at: Placement,
     assets: Iterable[str],
     made: Collection[str],
     failed: Collection[str],
@@ -99,20 +70,20 @@ def look_at_made(
     if not made:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
-    for check in (check for asset in assets for check in _CHECKS.get(asset, ())):
-        if selected is None or check.spec.key in selected:
-            yield _evaluation(context, workspace, check, memo, _Part(made, failed))
+    for check in (check for asset in assets for check in of_asset(asset)):
+        if selected is None or check.key(at) in selected:
+            yield _evaluation(context, workspace, at, check, memo, _Part(made, failed))
 
 
-def look_at_publication(context: dg.AssetExecutionContext, workspace: Workspace) -> None:
+def look_at_publication(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
     instance = context.instance
-    for check in _CHECKS.get("warehouse", ()):
-        instance.report_runless_asset_event(_evaluation(context, workspace, check, {}))
-    result = left_failed_result(instance)
+    for check in of_asset("warehouse"):
+        instance.report_runless_asset_event(_evaluation(context, workspace, at, check, {}))
+    result = left_failed_result(instance, at)
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
-            dg.AssetKey("warehouse"),
+            at.key("warehouse"),
             LEFT_FAILED,
             result.passed,
             result.metadata,
@@ -125,6 +96,7 @@ def look_at_publication(context: dg.AssetExecutionContext, workspace: Workspace)
 def _evaluation(
     context: Context,
     workspace: Workspace,
+    at: Placement,
     check: Check,
     memo: dict[object, dict[object, object]],
     part: _Part | None = None,
@@ -132,9 +104,9 @@ def _evaluation(
     slices, mine, before = None, False, None
     try:
         if check.watched:
-            before = read_note(last_evaluation(context.instance, check.spec.key, _NOTE))
+            before = read_note(last_evaluation(context.instance, check.key(at), _NOTE))
         now = versions_of(workspace.lake, check.watched)
-        slices = _of_run(context, workspace, check.unit) if part is None else _of_part(workspace, check.unit, part)
+        slices = _of_run(context, workspace, at, check.unit) if part is None else _of_part(workspace, check.unit, part)
         mine = slices is not None
         if mine:
             now = {}
@@ -145,7 +117,7 @@ def _evaluation(
         if check.verdict is not None:
             found = check.verdict(workspace, scope)
         else:
-            found = none_left_failed(context.instance, context.run.run_id, part.failed if part is not None else ())
+            found = none_left_failed(context.instance, at, context.run.run_id, part.failed if part is not None else ())
         if slices == [] and not mine and found.passed:
             found = replace(found, message="nothing was committed since this last looked")
         verdict, note = noted(found, scope, before, now)
@@ -155,7 +127,7 @@ def _evaluation(
         context.log.exception(f"{check.name} broke")
     what = "everything" if slices is None else f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
     return dg.AssetCheckEvaluation(
-        asset_key=dg.AssetKey(check.asset),
+        asset_key=at.key(check.asset),
         check_name=check.name,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN,
@@ -171,7 +143,7 @@ def _began(context: Context) -> datetime | None:
 
 
 def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
-    changed = changed_since(workspace.lake, before, now, check.stages)
+    changed = changed_since(workspace.lake, before, now, check.digests)
     if changed is None:
         return None
     wrong = [Slice(*key.split("|", 1)) for key in before.wrong]
@@ -179,18 +151,18 @@ def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, in
     return sorted({*changed, *again})
 
 
-def _of_run(context: Context, workspace: Workspace, unit: Unit) -> list[Slice] | None:
+def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -> list[Slice] | None:
     """The slices of the run's partitions; ``None`` for a run without any of this kind."""
     tags, instance = context.run.tags, context.instance
     first, last = range_of(tags)
     of_pairs = KEYS_TAG in tags or "|" in first
     if unit == "partition" and of_pairs:
-        pairs = run_partitions(instance, [context.run])[context.run.run_id]
+        pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
-        return [Slice(crawl) for crawl in between(instance.get_dynamic_partitions("crawl"), first, last)]
+        return [Slice(crawl) for crawl in between(at.crawls(instance), first, last)]
     if unit == "file" and first and not of_pairs:
-        return [Slice("", slug) for slug in between(instance.get_dynamic_partitions("source_file"), first, last)]
+        return [Slice("", slug) for slug in between(instance.get_dynamic_partitions(at.of("source_file")), first, last)]
     return None
 
 

@@ -1,0 +1,104 @@
+"""A home among other people's assets: :func:`build_defs`, and the component that a ``defs.yaml`` names.
+
+Dagster's tools load this module to list components, so it loads nothing else of the program.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.placement import Placement
+
+
+def build_defs(
+    *,
+    home: str | Path | None = None,
+    source: str | None = None,
+    key_prefix: str | Sequence[str] = (),
+    group: str | None = None,
+    targets: Sequence[str] = (),
+    automation: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> dg.Definitions:
+    """Everything of one home, to be merged with definitions of others: ``dg.Definitions.merge(build_defs(…), yours)``.
+
+    It has no executor, and its only resource has a key that starts with the prefix, so that nothing clashes. ``home``
+    is a folder, and ``source`` the root of a Common Crawl bucket (a folder, ``https://`` or ``s3://``); without them
+    the variables ``CC_PIPELINE_HOME`` and ``CC_PIPELINE_SOURCE`` count, and with a ``home`` the source is what it was
+    used with, or Common Crawl's own. ``key_prefix`` goes before the keys of assets and, with underlines, before the
+    names of jobs, sensors, schedules, pools, partition definitions and groups; homes in one code location need
+    different ones. ``group`` is one group for all assets. ``targets`` (docs/targets.md) are watched beside the home's
+    own list. With ``automation`` sensors and schedules are on from the start. ``settings`` are those of
+    docs/settings.md without ``CC_PIPELINE_``, such as ``{"crawls": "newest"}``; they win over the environment.
+
+    Raises ``cc_pipeline.errors.UserInputError`` for what cannot be used.
+    """
+    from cc_pipeline.defs.declared.build import definitions, placement  # noqa: PLC0415
+
+    chosen = {"home": home, "source": source}
+    return definitions(placement(_parts(key_prefix), group or "", automation, targets, chosen, settings or {}))
+
+
+def names(key_prefix: str | Sequence[str] = ()) -> "Placement":
+    """What everything of the home with this prefix is called, for assets of your own behind it: ``names("books")`` has
+    ``.key("page_text")``, an asset's key, and the partition definitions ``.pairs`` (crawl × domain), ``.crawl`` and
+    ``.domain``."""
+    from cc_pipeline.defs.placement import Placement  # noqa: PLC0415
+
+    return Placement(_parts(key_prefix), alone=False)
+
+
+def _parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
+    return (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
+
+
+class _Asked(BaseModel):
+    home: str = Field(default="cc_home", description="Folder of the home, from the project's folder.")
+    source: str | None = Field(default=None, description="Root of a Common Crawl bucket; Common Crawl's own if not.")
+    prefix: str | None = Field(default=None, description="Before every name; for a second home.")
+
+
+class CommonCrawlScaffolder(dg.Scaffolder[_Asked]):
+    """Writes the ``defs.yaml`` of a home."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[_Asked]:
+        """What ``dg scaffold defs`` takes."""
+        return _Asked
+
+    def scaffold(self, request: dg.ScaffoldRequest[_Asked]) -> None:
+        """Writes it, with the attributes that people change."""
+        asked = request.params
+        chosen = {"home": asked.home, "source": asked.source, "key_prefix": asked.prefix}
+        given = {name: value for name, value in chosen.items() if value}
+        dg.scaffold_component(request, {**given, "targets": [], "automation": False})
+
+
+@dg.scaffold_with(CommonCrawlScaffolder)
+class CommonCrawlHome(dg.Component, dg.Model, dg.Resolvable):
+    """A home of cc_pipeline: sites out of Common Crawl, as tables. The attributes are those of
+    ``cc_pipeline.dagster.build_defs``; a ``home`` that is no absolute path starts at the project's folder."""
+
+    home: str
+    source: str | None = None
+    key_prefix: str | list[str] = Field(default_factory=list)
+    group: str | None = None
+    targets: list[str] = Field(default_factory=list)
+    automation: bool = False
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of the home."""
+        return build_defs(
+            home=context.project_root / Path(self.home).expanduser(),
+            source=self.source,
+            key_prefix=self.key_prefix,
+            group=self.group,
+            targets=self.targets,
+            automation=self.automation,
+            settings=self.settings,
+        )

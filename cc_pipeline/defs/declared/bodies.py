@@ -1,0 +1,38 @@
+"""Bodies that are loaded when they run: declaring what there is must not load what it takes to make it."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import dagster as dg
+
+from cc_pipeline.defs.placement import Placement
+
+
+def later(place: str) -> Callable[..., Any]:
+    """The function ``room.module.name`` of this program, which is loaded with its first call."""
+    module, _, name = place.rpartition(".")
+
+    def call(*given: Any) -> Any:
+        return getattr(import_module(f"cc_pipeline.{module}"), name)(*given)
+
+    return call
+
+
+def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
+    """What an asset, op or tick does: the function at ``place`` of ``defs``, with the context, the open workspace, the
+    home's placement and, where there is one, the run's ``config``."""
+    call = later(f"defs.{place}")
+
+    if config is None:
+        return lambda context: call(context, at.workspace(context), at)
+    return lambda context: call(context, at.workspace(context), at, config(**_op(context).op_config))
+
+
+def _op(context: Any) -> Any:
+    return getattr(context, "op_execution_context", context)
+
+
+def schema_of(config: type[dg.Config] | None) -> Any:
+    """The configuration as an asset or op declares it."""
+    return config.to_fields_dict() if config is not None else None

@@ -1,0 +1,132 @@
+"""How one home stands in a code location: what everything of it is called there, and what was chosen for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import dagster as dg
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import PREFIX, Settings, load_settings
+
+#: The key under which our own code location has the workspace: people write it into the configuration of runs.
+WORKSPACE: Final = "workspace"
+#: Variables that say where everything of one home lies.
+_OF_A_HOME: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
+_PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A home in a code location.
+
+    ``prefix`` goes before every name that has to be the only one of its kind: keys of assets have it as parts, all
+    others as words. ``group`` takes the place of the groups. ``alone`` says that the code location, and its instance,
+    are of this home only. ``automation`` says whether sensors and schedules are on from the start. ``targets`` are
+    watched beside those of the home's watch list. ``places`` are its ``home`` and ``source`` where they were chosen,
+    and ``settings`` what was, as texts by their variables. Raises ``UserInputError`` for a prefix or group that Dagster
+    cannot take.
+    """
+
+    prefix: tuple[str, ...] = ()
+    group: str = ""
+    alone: bool = True
+    automation: bool = False
+    targets: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for word in (*self.prefix, *((self.group,) if self.group else ())):
+            if not _PART.fullmatch(word):
+                raise UserInputError(
+                    f"{word!r} can be no prefix or group of Dagster's; write letters, digits and _, a letter first"
+                )
+
+    def of(self, name: str) -> str:
+        """What ``name`` of a job, sensor, schedule, op, pool or partition definition is called here."""
+        return "_".join((*self.prefix, name))
+
+    def group_of(self, name: str) -> str:
+        """The group of assets that is called ``name`` where nothing was chosen."""
+        return self.group or self.of(name)
+
+    def key(self, *path: str) -> dg.AssetKey:
+        """The key of an asset."""
+        return dg.AssetKey([*self.prefix, *path])
+
+    def keys(self, paths: Iterable[Sequence[str]]) -> list[dg.AssetKey]:
+        """The keys of assets, by their paths."""
+        return [self.key(*path) for path in paths]
+
+    def asset(self, key: dg.AssetKey) -> str:
+        """The name of an asset of this home; empty for any other asset."""
+        own = len(self.prefix)
+        return key.path[own] if len(key.path) == own + 1 and tuple(key.path[:own]) == self.prefix else ""
+
+    def owns(self, run: dg.DagsterRun) -> bool:
+        """Whether a run is of this home: of one of its jobs, or of one of its assets."""
+        if self.alone or (not run.asset_selection and run.job_name in map(self.of, JOBS)):
+            return True
+        return any(self.asset(key) for key in run.asset_selection or ())
+
+    @property
+    def resource(self) -> str:
+        """The key of the resource that is the open workspace."""
+        if self.alone:
+            return WORKSPACE
+        return self.of(WORKSPACE) if self.prefix else f"cc_pipeline_{WORKSPACE}"
+
+    def load_settings(self, **overrides: Any) -> Settings:
+        """The settings of this home; ``overrides`` as for ``settings.load_settings``."""
+        # what names another home's places is not meant for one that was named here
+        env = {name: text for name, text in os.environ.items() if not (self.places.get("home") and name in _OF_A_HOME)}
+        return load_settings({**env, **self.settings}, **{**self.places, **overrides})
+
+    def workspace(self, context: Any) -> Any:
+        """The open workspace of a run or a tick."""
+        return getattr(context.resources, self.resource)
+
+    @property
+    def crawl(self) -> dg.DynamicPartitionsDefinition:
+        """The crawls of this home."""
+        return dg.DynamicPartitionsDefinition(name=self.of("crawl"))
+
+    @property
+    def domain(self) -> dg.DynamicPartitionsDefinition:
+        """The targets. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
+        return dg.DynamicPartitionsDefinition(name=self.of("domain"))
+
+    @property
+    def pairs(self) -> dg.MultiPartitionsDefinition:
+        """Crawl × domain. Keys read ``CRAWL|DOMAIN``: Dagster orders dimensions by name."""
+        return dg.MultiPartitionsDefinition({"crawl": self.crawl, "domain": self.domain})
+
+    @property
+    def source_file(self) -> dg.DynamicPartitionsDefinition:
+        """Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline add-source`` adds
+        both)."""
+        return dg.DynamicPartitionsDefinition(name=self.of("source_file"))
+
+    def crawls(self, instance: dg.DagsterInstance) -> Sequence[str]:
+        """The crawls that are partitions, in Dagster's order."""
+        return instance.get_dynamic_partitions(self.of("crawl"))
+
+    def domains(self, instance: dg.DagsterInstance) -> Sequence[str]:
+        """The targets that are partitions, in Dagster's order."""
+        return instance.get_dynamic_partitions(self.of("domain"))
+
+
+#: The home of our own code location, and of the command line.
+OURS: Final = Placement()
+
+#: The jobs of every home.
+JOBS: Final = (
+    "harvest_crawl", "extract_domain", "repair_statistics", "build_index", "build_url_index", "fetch_domain",
+    "parse_domain", "fill_facts", "read_policies", "list_crawls", "publish", "read_source_files", "check_everything",
+    "export_domain", "upkeep", "purge_target_job",
+)  # fmt: skip

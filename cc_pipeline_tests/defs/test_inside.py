@@ -1,0 +1,208 @@
+"""Homes inside somebody's own Dagster project: names, settings, own assets, and that nothing of others is touched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.dagster import build_defs, names
+from cc_pipeline.defs.automation.flight import flight
+from cc_pipeline.defs.automation.watched import refuse_watched
+from cc_pipeline.defs.declared.build import definitions, everything, placement
+from cc_pipeline.defs.dynamic_keys import delete_keys
+from cc_pipeline.defs.partitions import KEYS_TAG
+from cc_pipeline.defs.placement import JOBS, OURS, Placement
+from cc_pipeline.errors import UserInputError
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def snippets() -> list[str]:
+    """The boxes of the page that are Python."""
+    return re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def names_of(of: dg.Definitions) -> set[str]:
+    """Every name that has to be the only one of its kind in a code location."""
+    repository = of.get_repository_def()
+    graph = repository.asset_graph
+    found = {f"asset {key.to_user_string()}" for key in graph.get_all_asset_keys()}
+    found |= {f"op {one.node_def.name}" for one in graph.assets_defs if one.is_executable}
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        found |= {f"pool {pool}" for pool in node.pools or ()} | {f"group {node.group_name}"}
+        for one in (node.partitions_def, *getattr(node.partitions_def, "secondary_dimension", ())):
+            found |= {f"partitions {one.name}"} if isinstance(one, dg.DynamicPartitionsDefinition) else set()
+    found |= {f"job {name}" for name in repository.job_names if not name.startswith("__")}
+    found |= {f"ticks {one.name}" for one in (*repository.sensor_defs, *repository.schedule_defs)}
+    return found | {f"resource {key}" for key in of.resources or ()}
+
+
+def test_homes_share_no_name_and_clash_with_nothing_of_others(tmp_path: Path) -> None:
+    @dg.asset
+    def own() -> None: ...
+
+    homes = [
+        build_defs(home=tmp_path / "a", key_prefix="books"),
+        build_defs(home=tmp_path / "b", key_prefix=["team", "news"], group="news"),
+        build_defs(home=tmp_path / "c"),
+    ]
+    every = [names_of(one) for one in homes]
+    assert not every[0] & every[1] and not every[0] & every[2] and not every[1] & every[2]
+    assert len({len(found) for found in every[::2]}) == 1
+    others = dg.Definitions(assets=[own], resources={"workspace": object()}, executor=dg.multiprocess_executor)
+    merged = dg.Definitions.merge(*homes, others)
+    dg.Definitions.validate_loadable(merged)
+    assert merged.executor is dg.multiprocess_executor
+    graph = merged.get_repository_def().asset_graph
+    assert {graph.get(key).group_name for key in graph.get_all_asset_keys() if key.path[0] == "team"} == {"news"}
+    text = graph.get(dg.AssetKey(["books", "page_text"]))
+    assert dg.AssetKey(["books", "records"]) in text.parent_keys
+    lineage = text.metadata["dagster/column_lineage"].deps_by_column["url"]
+    assert lineage[0].asset_key == dg.AssetKey(["books", "records"])
+
+
+def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_alone() -> None:
+    ours, inside = names_of(everything()), names_of(definitions(Placement(alone=False)))
+    assert ours - inside == {"job trim_history", "ticks history", "resource workspace"} | {
+        name for name in ours if name.startswith("op forget")
+    }
+    assert inside - ours == {"resource cc_pipeline_workspace"}
+    assert {f"job {name}" for name in JOBS} == {name for name in inside if name.startswith("job ")}
+
+
+def test_settings_come_per_home_in_the_words_of_their_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "another"))
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("CC_PIPELINE_SUBSETS", "warc")
+    own = {"crawls": ["2024-22", "2018-05"], "Subsets": "robotstxt", "markdown": True, "rate": 3}
+    places = {"home": tmp_path / "one", "source": None}
+    settings = placement(("one",), "", False, [], places, own).load_settings()
+    assert (settings.home, settings.source) == (tmp_path / "one", "https://data.commoncrawl.org")
+    assert (settings.crawls, settings.subsets) == (("2024-22", "2018-05"), ("robotstxt",))
+    assert (settings.markdown, settings.rate) == (True, 3)
+    assert placement((), "", False, [], {}, {}).load_settings().home == tmp_path / "another"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key_prefix": "no-dash"}, "'no-dash' can be no prefix"),
+        ({"group": "two words"}, "'two words' can be no prefix or group"),
+        ({"settings": {"crawl": "newest"}}, "did you mean crawls"),
+        ({"settings": {"via": "telepathy"}}, "CC_PIPELINE_VIA"),
+        ({"targets": ["bad host!"]}, "bad host!"),
+    ],
+)
+def test_what_cannot_be_used_is_said_where_it_is_written(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match=re.escape(said)):
+        build_defs(home=tmp_path, **given)
+
+
+def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
+    at = Placement(("books",), alone=False, targets=("prefix:https://example.com/a/", "example.org"))
+    refuse_watched(at, "example.net")
+    with pytest.raises(UserInputError, match=r"watches 'example\.org'"):
+        refuse_watched(at, "example.org")
+
+
+def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
+    books, other = Placement(("books",), alone=False), Placement(alone=False)
+    tags = {KEYS_TAG: f'{{"{NEW}": ["example.com"]}}'}
+    instance.add_run(dg.DagsterRun("books_extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    selected = frozenset({dg.AssetKey(["news", "page_text"])})
+    theirs = dg.DagsterRun("__ASSET_JOB", status=dg.DagsterRunStatus.STARTED, tags=tags, asset_selection=selected)
+    instance.add_run(theirs)
+    assert flight(instance, books).pairs == {(NEW, "example.com")}
+    assert not flight(instance, other).is_any and not flight(instance, OURS).is_any
+    assert not books.owns(theirs)
+    for at in (books, other):
+        instance.add_dynamic_partitions(at.of("domain"), ["example.com"])
+        instance.add_dynamic_partitions(at.of("crawl"), [NEW])
+        made = dg.AssetMaterialization(at.key("records"), partition=f"{NEW}|example.com")
+        instance.report_runless_asset_event(made)
+    delete_keys(instance, other, domains=["example.com"])
+    assert instance.get_materialized_partitions(books.key("records")) == {f"{NEW}|example.com"}
+    assert instance.get_materialized_partitions(other.key("records")) == set()
+    assert list(books.domains(instance)) == ["example.com"]
+
+
+def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:
+    """A run of a job of theirs, with the resources that they have."""
+    done = of.resolve_job_def(job).execute_in_process(instance=instance, run_config=QUIET, **given)
+    assert done.success
+    return done
+
+
+def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harvest(workspace_of(bucket[0], tmp_path / "cc_home"))
+    harvest(workspace_of(bucket[0], tmp_path / "other"))
+    monkeypatch.chdir(tmp_path)
+    page: dict[str, Any] = {}
+    for text in snippets():
+        exec(compile(text, "dagster.md", "exec", dont_inherit=True), page)
+    other = build_defs(home=tmp_path / "other", key_prefix="news", settings={"column_events": True})
+    defs = dg.Definitions.merge(page["defs"], other)
+    for home in (page["books"], names("news")):
+        instance.add_dynamic_partitions(home.of("crawl"), [NEW])
+        instance.add_dynamic_partitions(home.of("domain"), ["example.com", "example.org"])
+    both = {KEYS_TAG: f'{{"{NEW}": ["example.com", "example.org"]}}'}
+    books = run(defs, instance, "books_extract_domain", tags=both)
+    news = run(defs, instance, "news_extract_domain", tags=both)
+    columns_in_events(defs, news)
+    for event in books.get_asset_materialization_events():
+        assert "dagster/column_schema" not in event.materialization.metadata
+
+    def own(asset: str, key: str) -> dict[str, Any]:
+        job = defs.resolve_implicit_global_asset_job_def()
+        done = job.execute_in_process(
+            instance=instance, run_config=QUIET, partition_key=key, asset_selection=[dg.AssetKey(asset)]
+        )
+        [made] = done.asset_materializations_for_node(asset)
+        return {name: value.value for name, value in made.metadata.items()}
+
+    lake = workspace_of(bucket[0], tmp_path / "cc_home").lake
+    rows = lake.read("page_text", {"crawl": NEW, "target": "example.com"}).num_rows
+    found = own("words", f"{NEW}|example.com")
+    assert found["pages"] == rows and found["words"] > rows
+    assert sum(own("languages", NEW)["languages"].values()) > rows
+    assert instance.get_materialized_partitions(dg.AssetKey(["books", "page_text"])) == {
+        f"{NEW}|example.com",
+        f"{NEW}|example.org",
+    }
+    publications = instance.fetch_materializations(dg.AssetKey(["news", "warehouse"]), limit=5).records
+    assert len(publications) == 1, "a run publishes its own home, and no other"
+
+
+def columns_in_events(defs: dg.Definitions, done: dg.ExecuteInProcessResult) -> None:
+    """Columns and lineage are there once a table, as OpenLineage's integration takes them: objects of these classes,
+    names by the whole key, and each input a column of an asset that is there."""
+    specs = {spec.key: spec.metadata for spec in defs.resolve_all_asset_specs()}
+    said: list[dg.AssetMaterialization] = [
+        event.materialization
+        for event in done.get_asset_materialization_events()
+        if "dagster/column_schema" in event.materialization.metadata
+    ]
+    tables = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+    assert sorted(one.asset_key.path for one in said) == sorted(["news", table] for table in tables)
+    for one in said:
+        schema, lineage = (one.metadata[f"dagster/column_{what}"].value for what in ("schema", "lineage"))
+        assert isinstance(schema, dg.TableSchema) and isinstance(lineage, dg.TableColumnLineage)
+        whole = specs[one.asset_key]["dagster/column_schema"]
+        assert [(column.name, column.type) for column in schema.columns] == [(c.name, c.type) for c in whole.columns]
+        assert lineage.deps_by_column.keys() == specs[one.asset_key]["dagster/column_lineage"].deps_by_column.keys()
+        for deps in lineage.deps_by_column.values():
+            for dep in deps:
+                there = {column.name for column in specs[dep.asset_key]["dagster/column_schema"].columns}
+                assert dep.asset_key.path[0] == "news" and dep.column_name in there
+        assert len(dg.serialize_value(one)) < 32_000
