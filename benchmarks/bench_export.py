@@ -42,8 +42,8 @@ from cc_pipeline_tests.peak import own_peak
 _TEXTS = sized(300, 100_000)
 _THRESHOLD = 0.8
 _BATCH = 2_048
-#: What an export may need, however many rows it has. Lines are made of 2,048 rows at a time, several times over.
-_MOST_MB = {"parquet": 500, "jsonl": 1_000}
+#: What an export may need, however many rows it has.
+_MOST_MB = {"parquet": 500, "jsonl": 500}
 
 
 def build(folder: Path, pages: int) -> Path:

@@ -26,8 +26,8 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.digests import digest_to_int, input_digest
-from cc_pipeline.lake.folding import fold
+from cc_pipeline.lake.digests.digest import digest_to_int, input_digest
+from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.lake import AFTER_COMMIT, WRITER
 from cc_pipeline.lake.layout import FILE_BYTES
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name

@@ -28,7 +28,7 @@ _COUNTED = {
     "lake_opens": [(_LAKE, "Lake.open")],
     "lake_reads": [(_LAKE, "Lake.read")],
     "digest_questions": [(_LAKE, "Lake.digests")],
-    "log_readings": [("lake/log.py", "TransactionLog.at")],
+    "log_readings": [("lake/digests/log.py", "TransactionLog.at")],
     "dagster_events": [("event_log/sqlite/sqlite_event_log.py", "SqliteEventLogStorage.store_event")],
 }
 

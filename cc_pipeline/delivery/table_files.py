@@ -29,6 +29,11 @@ MEMORY: Final = "2GB"
 #: What files of tables are written in, where rows are of usual size: DuckDB fills what it may hold with what it wrote.
 #: So a million pages of 12 kB take 454 MB as Parquet.
 _USUAL_MEMORY: Final = "400MB"
+#: The same for a file of DuckDB, which has more beside it.
+_USUAL_MEMORY_OF_DUCKDB: Final = "250MB"
+#: Rows of a row group in a file of DuckDB, which is held whole until it is written. Its usual 122,880 would be a
+#: gigabyte of pages.
+_GROUP_ROWS_OF_DUCKDB: Final = 8_192
 #: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
 #: did not fit into one.
 _GROUP_ROWS: Final = 2_048
@@ -102,8 +107,8 @@ def write_table(
     columns = _described(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     if format != "parquet":
-        # each thread would hold rows as text, several times
-        connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'")
+        # each thread would hold a piece of each column
+        connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'; SET streaming_buffer_size = '1MB'")
         with _explained(path), path.open("wb") as stream:
             return _handed(connection, selection, columns, write_text(connection, sql, format, stream))
     kv = quoted(f"{selection.name} of cc_pipeline; see the README")
@@ -128,13 +133,15 @@ def write_duckdb(
     Raises as :func:`write_table` does.
     """
     path.unlink(missing_ok=True)
-    connection.execute(f"ATTACH {quoted(str(path))} AS handed (READ_WRITE, STORAGE_VERSION '{STORED_AS}')")
+    options = f"READ_WRITE, STORAGE_VERSION '{STORED_AS}', ROW_GROUP_SIZE {_GROUP_ROWS_OF_DUCKDB}"
+    connection.execute(f"ATTACH {quoted(str(path))} AS handed ({options})")
     handed: list[Handed] = []
     try:
         for one in selections:
             columns = _described(connection, one.sql)
             name = quoted_name(one.name)
-            _run_slim(connection, f"CREATE TABLE handed.main.{name} AS {one.sql}", path)
+            made = f"CREATE TABLE handed.main.{name} AS {one.sql}"
+            _run_slim(connection, made, path, _USUAL_MEMORY_OF_DUCKDB)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
             _carry_comments(connection, one, name)
             handed.append(_handed(connection, one, columns, int(rows), f"handed.main.{name}"))
@@ -265,9 +272,11 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tu
         return connection.execute(sql).fetchall()
 
 
-def _run_slim(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
+def _run_slim(
+    connection: duckdb.DuckDBPyConnection, sql: str, path: Path, usual: str = _USUAL_MEMORY
+) -> list[tuple[Any, ...]]:
     """Runs what writes rows in the memory that usual rows need, and again in ``MEMORY`` where these are larger."""
-    connection.execute(f"SET threads = 1; SET memory_limit = '{_USUAL_MEMORY}'")  # each thread holds a row group
+    connection.execute(f"SET threads = 1; SET memory_limit = '{usual}'")  # each thread holds a row group
     with _explained(path):
         try:
             return connection.execute(sql).fetchall()

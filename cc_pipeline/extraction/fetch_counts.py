@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.lake.digests import NOTHING, content_versions, together
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.slice import Figures, Slice
 
 #: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.

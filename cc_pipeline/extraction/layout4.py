@@ -32,7 +32,7 @@ from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from,
 from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.indexing.catalog import version_name, versions_of_rows
-from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, Slice, Stage, content_name

@@ -39,7 +39,7 @@ from cc_pipeline.index.locator import GIVEN, UNION, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
 from cc_pipeline.indexing.crawls import has_cluster
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.lake.streaming import stream_rows

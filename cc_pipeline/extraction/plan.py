@@ -25,7 +25,7 @@ from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
 from cc_pipeline.index.locator import BOTH, GIVEN
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 

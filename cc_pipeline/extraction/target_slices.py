@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.blocked import Blocked, blocked
 from cc_pipeline.extraction.plan import Wanted
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.digests import together
+from cc_pipeline.lake.digests.digest import together
 from cc_pipeline.lake.slice import (
     FETCH,
     GIVEN,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target, version_of
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import GIVEN, Slice

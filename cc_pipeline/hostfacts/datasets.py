@@ -18,7 +18,7 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.hostfacts.host_keys import HostForm, WwwRule
 from cc_pipeline.hostfacts.shards import TYPES
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 
 #: A dataset's file has a few lines; nothing larger is one.
 _MOST_BYTES: Final = 1 << 20

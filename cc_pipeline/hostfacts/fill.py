@@ -16,7 +16,7 @@ from cc_pipeline.hostfacts.dataset_files import dataset_transport, harvest_datas
 from cc_pipeline.hostfacts.dataset_question import refuse_gaps
 from cc_pipeline.hostfacts.datasets import Dataset
 from cc_pipeline.hostfacts.host_facts import HOST_FIELDS, RowsOfTargets, facts_of_targets
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import FACTS, Figures, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import definitions, parts_of

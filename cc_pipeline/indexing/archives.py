@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import IndexFile, current_key, parse_keys, parse_path_list, path_list_key
 from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow, UserInputError, disk_trouble
 from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile

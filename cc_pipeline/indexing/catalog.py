@@ -18,7 +18,7 @@ from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.keep import CatalogChange, CrawlSources, stale_crawls, update_catalog
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
-from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest, together
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest, together
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.slice import GONE, HARVEST, Slice

@@ -35,7 +35,7 @@ from cc_pipeline.indexing.catalog import (
     versions_of_rows,
 )
 from cc_pipeline.indexing.crawls import evidence, find_crawl, probe, unknown
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.settings import Settings

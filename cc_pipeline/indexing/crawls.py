@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unl
 from cc_pipeline.commoncrawl.paths import cluster_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, NotNow, UserInputError
 from cc_pipeline.indexing.archives import first_own_key
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
 from cc_pipeline.settings import Settings, is_home_of
 from cc_pipeline.transport.faults import FaultKind, RangeFault

@@ -41,7 +41,7 @@ from cc_pipeline.indexing.catalog import (
     versions_of,
 )
 from cc_pipeline.indexing.crawl_index import commit_manifest, with_rows_of
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.transport.faults import is_another
 from cc_pipeline.workspace.workspace import Workspace

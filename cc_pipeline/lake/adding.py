@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileType
 
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
-from cc_pipeline.lake.digests import content_versions, together
+from cc_pipeline.lake.digests.digest import content_versions, together
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, runs_of, stored_files
 from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_files, whole_row_groups, write_files
@@ -45,8 +45,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 @dataclass(frozen=True, slots=True)
 class Added:
     """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, the first
-    and last slice in it, and what its rows of each target say as a number (``lake/digests.py``; empty for tables whose
-    slices are whole crawls). Plain values: it can be pickled, and is JSON by :meth:`plain`."""
+    and last slice in it, and what its rows of each target say as a number (``lake/digests/digest.py``; empty for tables
+    whose slices are whole crawls). Plain values: it can be pickled, and is JSON by :meth:`plain`."""
 
     table: str
     path: str

@@ -30,11 +30,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
-from cc_pipeline.lake.digests import digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
 from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
-from cc_pipeline.lake.standings import UNREADABLE, Standings
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests import digest_to_int
+from cc_pipeline.lake.digests.digest import digest_to_int
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import AFTER_COMMIT, COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files

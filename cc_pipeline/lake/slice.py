@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug
 from cc_pipeline.lake.adding import Added, commit_added, contents_of
-from cc_pipeline.lake.digests import NOTHING, content_versions, input_digest
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
 

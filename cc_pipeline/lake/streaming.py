@@ -158,7 +158,7 @@ def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[
         try:
             with files.open_input_file(address.removeprefix("s3://")) as source:
                 reader = pq.ParquetFile(source, pre_buffer=False)
-                names = [name for name in schema.names if name in reader.schema_arrow.names]
+                names = _columns_of(reader, schema)
                 for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
                     yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
         except (OSError, pa.ArrowException) as error:
@@ -218,13 +218,18 @@ def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> 
     stored = reader.metadata
     size = sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
     rows = max(_BATCH_ROWS, min(_MOST_ROWS, _BATCH_BYTES * stored.num_rows // max(size, 1)))
-    names = [name for name in schema.names if name in reader.schema_arrow.names]
+    names = _columns_of(reader, schema)
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
         if crawl is not None and "crawl" not in names:
             # the column that a table is partitioned by stands in the folder's name alone
             table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
         yield from with_columns(table, schema).to_batches()
+
+
+def _columns_of(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+    here = set(reader.schema_arrow.names)  # made anew each time it is asked for
+    return [name for name in schema.names if name in here]
 
 
 def _crawl_of(address: str) -> str | None:
@@ -241,7 +246,7 @@ def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> I
         if _may_have(reader.metadata.row_group(number).column(place), targets[0].as_py(), targets[-1].as_py())
     ]
     # a column that was added later is in no file of before
-    names = list(dict.fromkeys(["target", *(name for name in schema.names if name in reader.schema_arrow.names)]))
+    names = list(dict.fromkeys(["target", *_columns_of(reader, schema)]))
     for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
         own = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
         if own.num_rows:

@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, 
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import Lake
 
 _TABLE: Final = "targets"

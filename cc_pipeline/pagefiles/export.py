@@ -23,7 +23,7 @@ from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extraction.target_slices import part_slices
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.pagefiles.files import CRAWL_ENTRY

@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin

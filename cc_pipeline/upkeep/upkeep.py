@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.folding import fold, sweep_folded
+from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions

@@ -10,9 +10,9 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake import digests as contents
 from cc_pipeline.lake import slice as slices
-from cc_pipeline.lake.digests import NOTHING
+from cc_pipeline.lake.digests import digest as contents
+from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake import folding
-from cc_pipeline.lake.digests import digest_from_int
-from cc_pipeline.lake.folded import FOLDER
-from cc_pipeline.lake.folding import fold, sweep_folded
+from cc_pipeline.lake.digests import folding
+from cc_pipeline.lake.digests.digest import digest_from_int
+from cc_pipeline.lake.digests.folded import FOLDER
+from cc_pipeline.lake.digests.folding import fold, sweep_folded
+from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.vacuum import never_committed, vacuum
 from cc_pipeline_tests.weedserver import REGION, weed_server
 

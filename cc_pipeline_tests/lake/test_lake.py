@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import lake as lakes
-from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest
+from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import Bounds, merge_due
 

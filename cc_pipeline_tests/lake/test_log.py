@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from cc_pipeline.lake import log as log_module
-from cc_pipeline.lake.digests import digest_to_int, input_digest
+from cc_pipeline.lake.digests import log as log_module
+from cc_pipeline.lake.digests.digest import digest_to_int, input_digest
+from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.log import TransactionLog
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
 SPEC = TableSpec("rows", SCHEMA, ("crawl", "target"), ("target",))

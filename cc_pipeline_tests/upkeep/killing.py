@@ -18,7 +18,7 @@ from pathlib import Path
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import publish_warehouse

@@ -13,7 +13,7 @@ from cc_pipeline.hostfacts.choosing import USUAL, hosts_only, known_for, with_ho
 from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import Known, known_datasets
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.workspace.workspace import Workspace
 

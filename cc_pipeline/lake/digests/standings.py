@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from cc_pipeline.lake.digests import numbers_of_texts, spread
-from cc_pipeline.lake.folded import ANCHOR, Folded, but_for
-from cc_pipeline.lake.log import TransactionLog
+from cc_pipeline.lake.digests.digest import numbers_of_texts, spread
+from cc_pipeline.lake.digests.folded import ANCHOR, Folded, but_for
+from cc_pipeline.lake.digests.log import TransactionLog
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from cc_pipeline.lake.digests import digest_from_int
+from cc_pipeline.lake.digests.digest import digest_from_int
 
 #: The transaction that names the list.
 ANCHOR: Final = "folded"

@@ -28,10 +28,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileSelector
 
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest, numbers_of_texts
-from cc_pipeline.lake.folded import ANCHOR, FOLDER, Folded, FoldedFile, but_for
+from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest, numbers_of_texts
+from cc_pipeline.lake.digests.folded import ANCHOR, FOLDER, Folded, FoldedFile, but_for
+from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.lake import Lake, lake_fault
-from cc_pipeline.lake.log import TransactionLog
 
 #: Digests in a checkpoint above which they are folded: as many as a process reads in passing.
 MANY: Final = 20_000
