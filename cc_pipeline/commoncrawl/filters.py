@@ -42,7 +42,7 @@ _COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "mime": ("content_mime_detected", "content_mime_type"),
     "mime_claimed": ("content_mime_type",),
-    "lang": ("content_languages",),
+    "lang": ("content_languages", "content_mime_detected"),
     "charset": ("content_charset",),
     "status": ("fetch_status",),
     "time": ("fetch_time",),
@@ -60,8 +60,10 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _NUMBERS: Final = frozenset({"status", "time", "length"})
 #: Made of the URL: where that is known, nothing is missing.
 _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})
-#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all.
+#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all, and it
+#: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
 _DETECTED: Final = frozenset({"lang", "charset"})
+_READ_LATER: Final = "application/pdf"
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
@@ -200,7 +202,7 @@ def period(text: str) -> tuple[datetime, datetime]:
 def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
     """A column of conditions, for each of ``captures``."""
     columns = [captures[column] for column in COLUMNS[name]]
-    found = pc.coalesce(*columns)
+    found = columns[0] if name == "lang" else pc.coalesce(*columns)
     if name in ("mime", "mime_claimed"):
         return pc.replace_substring_regex(pc.utf8_lower(found), r"(?s)[\s;].*", "")
     if name == "status":
@@ -212,7 +214,10 @@ def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
     if name in _DETECTED:
         if name == "lang":
             found = pc.binary_join_element_wise("", found, "", ",")
-        none = "" if parsed else pc.if_else(_detects(captures), "", None)
+        looked = _detects(captures)
+        if name == "lang":
+            looked = pc.and_(looked, pc.fill_null(pc.not_equal(columns[1], _READ_LATER), True))
+        none = "" if parsed else pc.if_else(looked, "", None)
         return pc.coalesce(found, none)
     return found
 

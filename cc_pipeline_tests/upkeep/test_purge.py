@@ -292,7 +292,8 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
             "from cc_pipeline.upkeep.purge import purge\n"
             "from cc_pipeline.upkeep.purge_plan import plan_purge\n"
             f"with open_workspace(load_settings({{}}, source={settings.source!r}, home={home!r})) as one:\n"
-            "    plan = plan_purge(one, 'example.com', 'example.com'); print('now', flush=True); purge(one, plan, now=True)\n"
+            "    plan = plan_purge(one, 'example.com', 'example.com'); print('now', flush=True)\n"
+            "    purge(one, plan, now=True)\n"
         )
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
