@@ -43,8 +43,10 @@ COLUMNS: Final = CONDITION_COLUMNS
 _NUMBERS: Final = frozenset({"status", "time", "length"})
 #: Made of the URL: where that is known, nothing is missing.
 _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})
-#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all.
+#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all, and it
+#: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
 _DETECTED: Final = frozenset({"lang", "charset"})
+_READ_LATER: Final = "application/pdf"
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
@@ -183,7 +185,7 @@ def period(text: str) -> tuple[datetime, datetime]:
 def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
     """A column of conditions, for each of ``captures``."""
     columns = [captures[column] for column in COLUMNS[name]]
-    found = pc.coalesce(*columns)
+    found = columns[0] if name == "lang" else pc.coalesce(*columns)
     if name in ("mime", "mime_claimed"):
         return pc.replace_substring_regex(pc.utf8_lower(found), r"(?s)[\s;].*", "")
     if name == "status":
@@ -195,7 +197,10 @@ def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
     if name in _DETECTED:
         if name == "lang":
             found = pc.binary_join_element_wise("", found, "", ",")
-        none = "" if parsed else pc.if_else(_detects(captures), "", None)
+        looked = _detects(captures)
+        if name == "lang":
+            looked = pc.and_(looked, pc.fill_null(pc.not_equal(columns[1], _READ_LATER), True))
+        none = "" if parsed else pc.if_else(looked, "", None)
         return pc.coalesce(found, none)
     return found
 

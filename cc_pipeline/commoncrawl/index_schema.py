@@ -80,7 +80,7 @@ NAMED_CAPTURES = pa.schema([pa.field("target", pa.string(), nullable=False), *CA
 CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "mime": ("content_mime_detected", "content_mime_type"),
     "mime_claimed": ("content_mime_type",),
-    "lang": ("content_languages",),
+    "lang": ("content_languages", "content_mime_detected"),
     "charset": ("content_charset",),
     "status": ("fetch_status",),
     "time": ("fetch_time",),

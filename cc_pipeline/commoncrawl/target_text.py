@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -138,6 +139,13 @@ def set_slug_in(line: str) -> str | None:
             slug = set_slug(name.partition("=")[0].strip().lower())
             return Target("set", slug, slug).where_too(where[0]).slug if where else slug
     return None
+
+
+def to_run(slug: str, named: str) -> str:
+    """What a person types into a shell to run a target that was ``named`` so: of a set its name is enough to ask, but
+    not to run it."""
+    only_named = slug.startswith(SET_SLUG) and "=" not in named
+    return shlex.quote(f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug)
 
 
 def slug_meant(text: str) -> str:

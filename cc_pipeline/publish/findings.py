@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.commoncrawl.target_text import SET_SLUG
+from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import open_settled, quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
@@ -172,12 +171,9 @@ def scope_of(
     known = ask.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
     domain = ask.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
     if not known and not domain:
-        # of a set its name is enough to ask, but not to run it
-        only_named = slug.startswith(SET_SLUG) and "=" not in named
-        text = f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug
         raise UserInputError(
             f"nothing was located for {named or slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run --crawl newest --domain {shlex.quote(text)}"
+            f"cc-pipeline run --crawl newest --domain {to_run(slug, named)}"
         )
     # a domain is asked for by its column, which the files are sorted by
     whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)

@@ -215,8 +215,9 @@ def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: 
 
 def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
     from cc_pipeline.capture_columns import CAPTURE
+    from cc_pipeline.commoncrawl.target_text import to_run
 
-    run = f"Run it first: cc-pipeline run --crawl newest --domain {named}"
+    run = f"Run it first, for instance with: cc-pipeline run --crawl newest --domain {to_run(target.slug, named)}"
     if target.place is None:
         return f". {run}"
     asked = (

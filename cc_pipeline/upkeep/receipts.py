@@ -182,7 +182,7 @@ def sentences(workspace: Workspace, receipt: Receipt, left: Left) -> list[str]:
     counts = [
         (left.files, "stored or exported files that the receipt names"),
         (left.superseded, "superseded files of tables with its rows; readers may have them open"),
-        (left.published, "rows in cc.duckdb: cc-pipeline publish"),
+        (left.published, "rows in cc.duckdb, which the next run or cc-pipeline upkeep publishes anew"),
     ]
     said += [f"LEFT: {count:,} {what}" for count, what in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:

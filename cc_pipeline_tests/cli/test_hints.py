@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import click
@@ -63,8 +64,10 @@ def hints_in(told: str) -> list[list[str]]:
 
 def test_what_a_report_of_nothing_says_can_be_typed(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    for named in ("set:six", "host:www.example.net", "url:http://example.com/it's"):
-        said = cli("report", "-d", named, "--home", home)
+    asked = [("report",), ("dataset", "--out", tmp_path / "out"), ("export", "--out", tmp_path / "out.csv")]
+    names = ("set:six", "host:www.example.net", "url:http://example.com/it's")
+    for command, named in [*product(asked[:1], names), *product(asked[1:], names[:1])]:
+        said = cli(*command, "-d", named, "--home", home)
         assert said.status == 1
         [typed] = hints_in(" ".join(said.err.split()))
         assert typed[:3] == ["run", "--crawl", "newest"]
@@ -85,3 +88,9 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     assert f"all {len(here):,} captures are here" in said.out
     [line] = [line for line in said.out.splitlines() if "were not asked for" in line]
     assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, set:two in {NEW}, {OLD} are in ")
+
+
+def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    said = cli("run", "-c", NEW, "-d", "example.com", "--accept-losses", "0a1b", "--home", home)
+    assert (said.status, "no losses have the number 0a1b. None are doubted here" in said.err) == (1, True)

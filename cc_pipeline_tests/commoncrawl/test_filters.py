@@ -61,7 +61,8 @@ _ORACLE = """
 CREATE TABLE captures AS SELECT
     lower(regexp_replace(coalesce(content_mime_detected, content_mime_type), '[ ;].*', '')) AS mime,
     lower(regexp_replace(content_mime_type, '[ ;].*', '')) AS mime_claimed,
-    coalesce(string_split(content_languages, ','), []) AS lang,
+    coalesce(string_split(content_languages, ','),
+        CASE WHEN content_mime_detected IS DISTINCT FROM 'application/pdf' THEN [] END) AS lang,
     CASE WHEN fetch_status > 0 THEN fetch_status END AS status, fetch_time AT TIME ZONE 'UTC' AS time, url,
     url_host_name AS host, coalesce(domain, '') AS domain, coalesce(url_host_tld, '') AS tld, url_path AS path,
     coalesce(url_query, '') AS query, subset, warc_record_length AS length
@@ -154,6 +155,13 @@ def test_a_missing_language_means_none_only_where_languages_are_detected() -> No
     for other in ({"crawl": "CC-MAIN-2018-05"}, {"by": "btree"}, {"crawl": "CC-MAIN-2009-2010"}):
         assert meant("lang=eng", captures(*rows, **other)) == [("en", "yes"), ("pdf", "unknown: lang=eng")]
     assert meant("lang=eng", captures()) == []
+    # nobody looked for the language of a PDF, which has a text all the same
+    rows = [
+        {"url": "pdf", "content_mime_detected": "application/pdf"},
+        {"url": "png", "content_mime_detected": "image/png"},
+    ]
+    assert meant("lang=deu", captures(*rows)) == [("pdf", "unknown: lang=deu")]
+    assert meant("lang=deu and mime=application/pdf", captures(*rows)) == [("pdf", "unknown: lang=deu")]
 
 
 @pytest.mark.parametrize(

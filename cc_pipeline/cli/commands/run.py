@@ -108,6 +108,8 @@ def run(
         refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
+    if accept_losses:
+        _refuse_unknown(settings, accept_losses)
     done: dict[Slice, Done] = {}
 
     def say(part: Part) -> None:
@@ -143,6 +145,19 @@ def _read_policies(
         own = [target for target in targets if target.slug in slugs]
         troubles += read_policies(settings, [crawl], own, yes=yes, told=say)
     return troubles
+
+
+def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
+    """Raises ``UserInputError`` for numbers that no losses have: what was mistyped would accept nothing."""
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        noted = workspace.lake.read("fetches", columns=["losses", "losses_doubted"]).to_pylist()
+    if unknown := [one for one in numbers if one not in {row["losses"] for row in noted}]:
+        doubted = sorted({row["losses"] for row in noted if row["losses_doubted"]})
+        said = f"Those that are doubted: {', '.join(doubted[:_NAMED])}" if doubted else "None are doubted here"
+        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
 
 
 def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:
