@@ -7,7 +7,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from cc_pipeline.automation.due import Pair, due_of
 from cc_pipeline.automation.reparse import outdated
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.extraction.blocked import blocked
-from cc_pipeline.extraction.plan import options_of
+from cc_pipeline.extraction.plan import Price, options_of
 from cc_pipeline.extraction.run import look
 from cc_pipeline.index.btree.files import ABOUT
 from cc_pipeline.lake.slice import Slice
@@ -37,14 +36,14 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(slots=True)
 class Outlook:
-    """What stands of targets in crawls; see ``Due``. ``older`` are pages of an older parser by partition. Before
-    ``until`` time alone changes none of it."""
+    """What stands of targets in crawls; see ``Due``. ``older`` is what parsing pages of an older parser again costs, by
+    partition. Before ``until`` time alone changes none of it."""
 
     pairs: list[Pair] = field(default_factory=list)
     stale: set[Pair] = field(default_factory=set)
     due: set[Pair] = field(default_factory=set)
     waiting: set[Pair] = field(default_factory=set)
-    older: Counter[Slice] = field(default_factory=Counter)
+    older: dict[Slice, Price] = field(default_factory=dict)
     until: datetime = _NEVER
 
 

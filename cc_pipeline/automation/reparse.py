@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,7 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.automation.due import spoken
 from cc_pipeline.commoncrawl.slice_slugs import subsets_in
 from cc_pipeline.errors import disk_trouble
-from cc_pipeline.extraction.plan import Wanted, Why, options_of, plan, price_of
+from cc_pipeline.extraction.plan import Price, Wanted, Why, options_of, plan, price_of
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.settings import Settings
@@ -27,19 +26,26 @@ from cc_pipeline.workspace.workspace import Workspace
 _PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
 
 
-def outdated(settings: Settings, standings: Mapping[Slice, Standing]) -> Counter[Slice]:
-    """How many pages of each partition are to be parsed again for no other reason than a newer parser."""
+def outdated(settings: Settings, standings: Mapping[Slice, Standing]) -> dict[Slice, Price]:
+    """What is to be parsed again of each partition, in pages and stored bytes, for no other reason than a newer
+    parser."""
     parsed = {slice_: Wanted("") for slice_, one in standings.items() if one.parsed is not None}
-    found: Counter[Slice] = Counter()
+    found: dict[Slice, Price] = {}
     for slice_, why in plan(parsed, standings, {}, options_of(settings), (PARSE,)).of(PARSE).items():
-        pages = price_of(standings[slice_], PARSE, why).pages
+        price = price_of(standings[slice_], PARSE, why)
         # how many there are is not known of all, and where there are none nothing is to be done
-        if why.why is Why.PARSER and pages != 0:
-            found[slice_.whole] += pages or 0
+        if why.why is Why.PARSER and price.pages != 0:
+            pages, stored = _sums([price, found.get(slice_.whole, Price())])
+            found[slice_.whole] = Price(pages=pages, stored=stored)
     return found
 
 
-def outdated_of_all(workspace: Workspace) -> Counter[Slice]:
+def _sums(prices: Collection[Price]) -> tuple[int, int]:
+    """Pages and stored bytes, those that are known."""
+    return sum(one.pages or 0 for one in prices), sum(one.stored or 0 for one in prices)
+
+
+def outdated_of_all(workspace: Workspace) -> dict[Slice, Price]:
     """As :func:`outdated`, of all that was ever parsed in the settings' subsets: what runs make. Raises
     ``EnvironmentFault``."""
     subsets = workspace.settings.subsets
@@ -64,11 +70,12 @@ def is_agreed(settings: Settings) -> bool:
         return False
 
 
-def price_in_words(settings: Settings, pages: Counter[Slice]) -> str:
+def price_in_words(settings: Settings, older: Mapping[Slice, Price]) -> str:
     """What parsing these again is likely to take on this machine, for a person."""
+    pages, stored = _sums(older.values())
     return (
-        f"{pages.total():,} pages of {len(pages):,} partitions were made by an older parser; parsing them again takes "
-        f"{spoken(seconds_of(settings, pages.total()))} and fetches nothing"
+        f"{pages:,} pages of {len(older):,} partitions were made by an older parser; parsing them again takes "
+        f"{spoken(seconds_of(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored records and fetches nothing"
     )
 
 

@@ -135,23 +135,29 @@ class LocalEngine:
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
         # the parsers: a command that only asks for a price need not wait for them
-        from cc_pipeline.extraction.parsed_pages import BATCH_ROWS, options_of, spill_pages  # noqa: PLC0415
+        from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
+            BATCH_ROWS,
+            options_of,
+            put_aside,
+            spill_pages,
+        )
 
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.folder)
         for batch in asked.records:
             rows.add(batch)
         settings = workspace.settings
-        pages = spill_pages(
-            rows.batches(),
-            workspace.storage,
-            options_of(settings),
-            # never this process, since a hostile page may loop or end its process
-            max(1, min(settings.workers or len(os.sched_getaffinity(0)), -(-rows.rows // BATCH_ROWS))),
-            asked.folder,
-            partial(_told, rows.rows),
-            asked.before.rows,
-        )
-        PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
+        with put_aside(workspace, asked.made_from, rows.rows, asked.folder) as folder:
+            pages = spill_pages(
+                rows.batches(),
+                workspace.storage,
+                options_of(settings),
+                # never this process, since a hostile page may loop or end its process
+                max(1, min(settings.workers or len(os.sched_getaffinity(0)), -(-rows.rows // BATCH_ROWS))),
+                folder,
+                partial(_told, rows.rows),
+                asked.before.rows,
+            )
+            PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
 
 
 def _told(total: int, done: int) -> None:

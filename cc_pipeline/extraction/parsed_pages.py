@@ -1,18 +1,22 @@
 """Pages of stored records: those of before that can be kept, and the others, read back, parsed in supervised processes
-and put aside in a file a table."""
+and put aside, stretch by stretch. A killed parse goes on behind the last whole one, whose pages are not read again."""
 
 from __future__ import annotations
 
 import multiprocessing
+import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.atomic import folder_written_whole, written_whole
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
@@ -24,6 +28,7 @@ from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
 from cc_pipeline.records.reading import Row, read_members
@@ -40,6 +45,10 @@ OpenPages = Callable[[], Iterator[pa.RecordBatch]]
 #: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
 BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
+#: Pages from which on a stretch is whole: what a killed parse loses at most, with those under way.
+STRETCH = 2_048
+#: Seconds after which nobody comes back for the pages of a killed parse.
+_FORGOTTEN = 7 * 24 * 3600
 _PARSERS = "cc_pipeline.documents.batch.worker"
 _SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
 
@@ -114,6 +123,26 @@ def options_of(settings: Settings) -> ParseOptions:
     return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
+@contextmanager
+def put_aside(workspace: Workspace, made_from: Mapping[Slice, str], rows: int, otherwise: Path) -> Iterator[Path]:
+    """A folder for :func:`spill_pages` in which the pages of a killed parse of the same ``rows`` records are still;
+    deleted when the block ends well. ``otherwise`` is taken where another process is at the same. Raises
+    ``EnvironmentFault``."""
+    every = workspace.settings.cache_path / "parsing"
+    of = {_name(slice_): digest for slice_, digest in made_from.items()}
+    folder = every / input_digest({"made_from": of, "rows": rows})
+    with ExitStack() as held:
+        with disk_trouble(folder):
+            try:
+                held.enter_context(locked(folder.with_suffix(".lock"), 0))
+            except LockHeld:
+                folder = otherwise
+            folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+        _forget(every)
+
+
 def spill_pages(
     records: Iterable[pa.RecordBatch],
     storage: RecordStorage,
@@ -123,30 +152,79 @@ def spill_pages(
     parsed: Callable[[int], None],
     more: Callable[[str], Iterable[pa.RecordBatch]] = lambda table: (),
 ) -> dict[str, OpenPages]:
-    """Parses ``records`` (rows of that table) in so many processes, and gives the rows of each page table.
+    """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and gives the rows of
+    each page table.
 
-    They lie in one Arrow file a table in ``folder``, so that memory stays flat however many pages there are; the caller
-    deletes it. ``parsed`` is told the pages so far. ``more`` gives rows of a table to put behind them. Raises
-    ``EnvironmentFault`` where a place does not answer, or no longer has bytes that it had.
+    They lie in stretches in ``folder``, a folder each with an Arrow file a table, so that memory stays flat however
+    many pages there are. Pages of whole stretches that are there already are not read again. ``parsed`` is told the
+    pages so far. ``more`` gives rows of a table to put behind them. Raises ``EnvironmentFault`` where a place does not
+    answer, or no longer has bytes that it had.
     """
     # the server that workers are forked from imports the parsers once, so that not every worker has to
     multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
-    done = 0
-    with disk_trouble(folder), ExitStack() as open_files:
+    with disk_trouble(folder):
+        # named by the pages before each
+        stretches = sorted(path for path in folder.iterdir() if path.name.isdigit())
+        done = 0
+        if stretches:
+            last = spilled_batches(stretches[-1] / PARSE.main_table)
+            done = int(stretches[-1].name) + sum(batch.num_rows for batch in last)
+        pages = parse_batches(_tasks(_behind(records, done), storage), options, workers, page_of)
+        for first in pages:
+            stretches.append(folder / f"{done:012}")
+            done = _stretch(stretches[-1], chain((first,), pages), done, parsed)
+        with folder_written_whole(folder / "more") as beside:
+            for table, schema in _SCHEMAS.items():
+                with pa.ipc.new_stream(str(beside / table), schema) as writer:
+                    for batch in more(table):
+                        writer.write_batch(batch)
+    folders = [*stretches, folder / "more"]
+    return {table: partial(_opened, [each / table for each in folders]) for table in _SCHEMAS}
+
+
+def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int, parsed: Callable[[int], None]) -> int:
+    """Writes the next stretch, and gives the pages up to its end."""
+    most = done + STRETCH
+    with folder_written_whole(folder) as beside, ExitStack() as files:
+        # a power cut may leave a name without its bytes, and nobody would write them again
+        paths = {table: files.enter_context(written_whole(beside / table, durable=True)) for table in _SCHEMAS}
         writers = {
-            table: open_files.enter_context(pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema))
+            table: files.enter_context(pa.ipc.new_stream(str(paths[table]), schema))
             for table, schema in _SCHEMAS.items()
         }
-        for batches in parse_batches(_tasks(records, storage), options, workers, page_of):
+        for batches in pages:
             for table, batch in settled(batches).items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
-            done += batches["page_metadata"].num_rows
+            done += batches[PARSE.main_table].num_rows
             parsed(done)
-        for table, writer in writers.items():
-            for batch in more(table):
-                writer.write_batch(batch)
-    return {table: partial(spilled_batches, folder / f"{table}.arrow") for table in _SCHEMAS}
+            if done >= most:
+                break
+    return done
+
+
+def _behind(records: Iterable[pa.RecordBatch], done: int) -> Iterator[pa.RecordBatch]:
+    """All but the first rows."""
+    for batch in records:
+        passed = min(done, batch.num_rows)
+        done -= passed
+        yield batch.slice(passed)
+
+
+def _opened(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
+        yield from spilled_batches(path)
+
+
+def _forget(folder: Path) -> None:
+    """Deletes what killed parses left there long ago."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _FORGOTTEN:
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
 
 
 def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:

@@ -145,21 +145,25 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """About what a stage of one slice costs: requests and bytes of the source, pages to be parsed. ``None`` where that
-    is known once the stage before was made."""
+    """About what a stage of one slice costs: requests and bytes of the source, pages to be parsed, and bytes of stored
+    records to be read for them. ``None`` where that is known once the stage before was made."""
 
     requests: int | None = 0
     bytes: int | None = 0
     pages: int | None = 0
+    stored: int | None = 0
 
 
 def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
     """What one stage of a slice that stands so is likely to cost. That of a look-up depends on its neighbours
     (``extraction/shortest.py``)."""
     if stage is LOCATE or reason.why is Why.THEN:
-        return Price(None, None, None)
+        return Price(None, None, None, None)
     if stage is PARSE:
-        return Price(pages=None if stands.fetch is None else stands.fetch.fetched)
+        fetch = stands.fetch
+        return (
+            Price(pages=None, stored=None) if fetch is None else Price(pages=fetch.fetched, stored=fetch.stored_bytes)
+        )
     if stands.lookup is None or stands.lookup.price is None:
         return Price(None, None)
     _, size, requests = stands.lookup.price

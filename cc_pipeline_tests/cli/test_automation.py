@@ -54,12 +54,14 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
             reason=None,
             example=None,
             asked_at=datetime.now(UTC),
+            stored_bytes=2_500_000_000,
         ),
     )
     monkeypatch.setattr(Stage, "here", lambda *_: slices)
     monkeypatch.setattr(reparse, "stand", lambda *_, **__: dict.fromkeys(slices, standing))
     shown = said(tmp_path, "reparse")
     assert "1,200,000 pages of 2 partitions" in shown
+    assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
     assert "They stay as they are" in shown
     assert "The schedule backfill_missing does it" in said(tmp_path, "reparse", "--yes")
     assert "The schedule backfill_missing does it" in said(tmp_path, "reparse")

@@ -15,8 +15,8 @@ from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.tags import HINT
 
 Likely = NDArray[np.float32]
-#: Gives the text that another extractor finds.
-Opinion = Callable[[], str | None]
+#: What another's opinion counts where ours is 1, and what gives the text that it finds.
+Opinion = tuple[float, Callable[[], str | None]]
 
 #: Blocks likelier than this are kept; the others where that leaves too little.
 _THRESHOLD, _LESS, _LEAST = 0.45, 0.15, 0.03
@@ -25,11 +25,26 @@ _FEW_CHARS = 200
 #: A page is in doubt where more than this share of what may be content is less than sure.
 _DOUBT = 0.12
 _MAYBE, _SURE = 0.2, 0.8
+#: Likelier blocks are agreed on, and the share of their characters that another is to have.
+_AGREED, _NOT_LOST = 0.5, 0.5
 #: What stays within an article where it is not mostly links, and is not as good as surely none of it.
+<<<<<<< HEAD
 _UNITS = among("ul ol dl table pre blockquote figcaption menu")
 #: Lists, of notes often, that follow the last of the text in the same element, or end behind it, are to be likelier.
 _NOTES = among("ol ul")
 _UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.01
+=======
+_UNITS = [NUMBER[tag] for tag in "ul ol dl table pre blockquote figcaption menu".split()]
+#: Lists, of notes often, that follow the last of the text in the same element, or end behind it, are to be likelier; so
+#: are tables and definitions, boxes of facts often, that stand there before the first of it.
+_NOTES = [NUMBER["ol"], NUMBER["ul"]]
+_FACTS = [NUMBER["table"], NUMBER["dl"]]
+_UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
+#: Of a box that is named for its facts more may be links.
+_FACTS_LINKS = 0.8
+#: Where a unit is as likely as that, none of its blocks is too unlikely.
+_UNIT_WHOLE = 0.3
+>>>>>>> pageq
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = among("nav aside footer form button")
 #: What is taken out where it stands within an article, and is less than this share of it.
@@ -62,15 +77,22 @@ class Content(NamedTuple):
 
 
 def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
-    """What is kept of a page. ``opinions`` are asked in doubt only; all count alike, together as much as ``likely``."""
+    """What is kept of a page. ``opinions`` are asked in doubt only. One that lost most of what ``likely`` and those
+    before it agree on was not made for such a page, and counts for nothing."""
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
     asked = in_doubt(walk, likely)
     if asked:
-        found = [each() for each in opinions]
-        votes = [_shares(walk, text) for text in found if text]
-        if votes:
-            likely = np.asarray((likely + np.mean(votes, 0)) / 2, np.float32)
+        votes = [(1.0, likely.astype(np.float64))]
+        agreed = walk.blocks.chars * (likely > _AGREED)
+        for weight, find in opinions:
+            if text := find():
+                share = _shares(walk, text)
+                if len(votes) == 1 or (agreed * share).sum() >= _NOT_LOST * agreed.sum():
+                    votes.append((weight, share))
+                    agreed = agreed * share
+        weights, shares = zip(*votes, strict=True)
+        likely = np.average(shares, 0, weights).astype(np.float32)
     kept = _with_units(walk, likely, likely > _THRESHOLD)
     for threshold in (_LESS, _LEAST, -1.0):
         if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
@@ -128,14 +150,24 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     bad = ((element.hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
     inside_bad = nearest(walk, bad & stands) > around
     between = (element.first >= begins) & (element.last <= ends)
+<<<<<<< HEAD
     notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[around])
     units = _UNITS[element.tag] & stands & ~inside_bad & (between | notes)
+=======
+    notes = np.isin(element.tag, _NOTES) & (element.first >= begins) & (element.last <= element.last[around])
+    facts = np.isin(element.tag, _FACTS) & (element.first >= element.first[around]) & (element.last <= begins)
+    units = np.isin(element.tag, _UNITS) & stands & ~inside_bad & (between | notes | facts)
+>>>>>>> pageq
     size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)
-    units &= (links[last] - links[first]) / chars <= _UNIT_LINKS
-    units &= (weighed[last] - weighed[first]) / chars > np.where(between, _UNIT_LIKELY, _NOTES_LIKELY)
+    named = (element.hints & HINT["infobox"]) != 0
+    units &= (links[last] - links[first]) / chars <= np.where(named, _FACTS_LINKS, _UNIT_LINKS)
+    mean = (weighed[last] - weighed[first]) / chars
+    units &= mean > np.where(between, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
+    whole = units & (mean > _UNIT_WHOLE)
     kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
+    kept = kept | covered(first[whole], last[whole], len(likely))
     small = size[last] - size[first] < _SMALL * block.chars[kept].sum()
     out = nearest(walk, ((element.hints & _TAKEN_OUT) != 0) & small) > around
     return np.asarray(kept & ~out[block.element])

@@ -22,7 +22,13 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
+<<<<<<< HEAD
 from cc_pipeline.documents.html.features import beside, holders, windows
+=======
+from cc_pipeline.documents.html.features import beside, features, holders, nearest, nearest_plainly, windows
+from cc_pipeline.documents.html.kept import content_of
+from cc_pipeline.documents.html.tags import NUMBER
+>>>>>>> pageq
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -84,6 +90,10 @@ def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.Monkey
     assert asked == [markup]
     assert extracted(markup + " " * 2_000_001, "auto") == extracted(markup, "fast")
     assert asked == [markup]
+    # and nobody believes one that lost most of what the others have
+    monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.55, np.float32))
+    monkeypatch.setattr(content, "article_of", lambda _: Article("\n".join(texts[:5]), 1, 0))
+    assert extracted(markup, "auto").text == "\n".join(texts[:5])
 
 
 LISTED = f"<ul>{''.join(f'<li>{sentence}</li>' for sentence in SENTENCES[6:])}</ul>"
@@ -118,6 +128,36 @@ def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -
     assert name != "code" or "first = 1\n\n  second = 2" in found
 
 
+<<<<<<< HEAD
+=======
+def test_a_box_of_facts_before_the_text_is_kept_and_a_table_of_links_is_not() -> None:
+    facts = "".join(f"<tr><th>Fact {n}</th><td><a href=/m>River number {n}</a>, {n} miles</td></tr>" for n in range(5))
+    links = "".join(f"<tr><td><a href=/{n}>Headline {n} of another page</a></td></tr>" for n in range(5))
+    tables = f"<table class=infobox>{facts}</table><table class=navbox>{links}</table><table>{links}</table>"
+    body = LexborHTMLParser(f"<body><table class=infobox>{facts}</table><div>{tables}{PARAGRAPHS}</div></body>").body
+    assert body
+    seen = walk(body, chars=10**6, elements=10**5)
+    texts = [seen.text_of(block) for block in range(len(seen.blocks.chars))]
+    # the trees doubt all tables
+    likely = np.array([0.9 if text.startswith("Sentence") else 0.1 for text in texts], np.float32)
+    found = content_of(seen, likely).text.split("\n")
+    assert [text for text in found if not text.startswith("Sentence")] == texts[10:20]
+
+
+@pytest.mark.parametrize("markup", [f"{UNITS['list']}<br>", ARTICLE, LIST, "<p>x"])
+def test_compiled_and_plain_trees_say_the_same(markup: str) -> None:
+    tree = LexborHTMLParser(markup)
+    assert tree.body
+    seen = walk(tree.body, chars=10**6, elements=10**5)
+    wanted = seen.elements.tag == NUMBER["ul"]
+    assert nearest(seen, wanted).tobytes() == nearest_plainly(seen.elements.parent, wanted)
+    rows = features(seen)
+    first, _ = model.fitted()
+    plain = np.frombuffer(model.summed_plainly(rows, rows.shape[1], first.nodes, first.roots))
+    assert np.array_equal(model.scored(rows, first), np.asarray(1 / (1 + np.exp(-plain)), np.float32))
+
+
+>>>>>>> pageq
 @pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
 def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
     tree = LexborHTMLParser(markup)
