@@ -77,7 +77,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
     asked = in_doubt(walk, likely)
     if asked:
         votes = [(1.0, likely.astype(np.float64))]
-        agreed = walk.blocks.chars * (likely > _AGREED)
+        agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
         for weight, find in opinions:
             if text := find():
                 share = _shares(walk, text)
