@@ -198,8 +198,8 @@ def _has_maps(kind: pa.DataType) -> bool:
 def card_head(about: About, files: Sequence[DataFile]) -> str:
     """The head of a README that Hugging Face reads: licence, languages, size, and a configuration for each table, since
     ``load_dataset`` would take splits from names of files otherwise. Between lines of three dashes; tables with columns
-    of maps, which it cannot load, have no configuration."""
-    loaded = [one for one in files if not any(_has_maps(column.type) for column in one.schema)]
+    of maps, or without rows, which it cannot load, have no configuration."""
+    loaded = [one for one in files if one.rows and not any(_has_maps(column.type) for column in one.schema)]
     rows = sum(one.rows for one in files)
     power = max(0, len(str(rows)) - 3) if rows >= 1_000 else 0
     size = "n>1T" if power >= len(_SIZES) else f"{_SIZES[power - 1]}<n<{_SIZES[power]}" if power else "n<1K"

@@ -54,7 +54,7 @@ def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, 
     assert said.status == 0
     assert sha256[:16] in said.out
     ours = ("--home", tmp_path / "home", "--source", world.bucket)
-    refused = cli("catalog", "import", file, "--sha256", "0" * 64, *ours)
+    refused = cli("catalog", "import", file, "--digest", "0" * 64, *ours)
     assert refused.status == 1
     assert sha256 in refused.err
     said = cli("catalog", "import", file, *ours)

@@ -144,7 +144,7 @@ def export_(
 @app.command("import")
 def import_(
     file: Annotated[str, typer.Argument(help="A file of `catalog export`, or its https:// or s3:// address.")],
-    sha256: Annotated[str, typer.Option("--sha256", help="Refuse a file with another sha256.")] = "",
+    sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
     page_indexes: Annotated[
         str, typer.Option("--page-indexes", help="The second file of the export, or its address.")
     ] = "",
@@ -166,7 +166,7 @@ def import_(
 
       cc-pipeline catalog import catalogs/CC-MAIN-2024-22.catalog.parquet
 
-      cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --sha256 3f5a…
+      cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --digest 3f5a…
     """
     from cc_pipeline.indexing.imported import FOOTERS, import_catalog
     from cc_pipeline.workspace.workspace import open_workspace

@@ -264,6 +264,15 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             ("host_facts",),
             ("FACTS",),
         ),
+        Check(
+            "site_policies",
+            "each_capture_once",
+            "Every partition has each robots.txt capture once.",
+            later("policies.verdicts.site_policies_verdict"),
+            "partition",
+            ("site_policies",),
+            ("POLICIES",),
+        ),
     ),
 }
 
