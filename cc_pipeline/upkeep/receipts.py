@@ -125,7 +125,7 @@ def note_state(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
     if known is None:
         return
     files = _joined(known.files, _digests(name for own in note.all_files.values() for name in own))
-    hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="seconds")
+    hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="milliseconds")
     known = replace(known, files=files, hidden=hidden)
     known = replace(known, left=look_for_rest(workspace, known), ended=_now() if ended else None)
     _write(workspace.place, known)
@@ -213,6 +213,8 @@ def _has_rows(lake: Lake, key: str, slug: str) -> bool:
                     return True
     except FileNotFoundError:
         pass  # deleted since the folder was read
+    except pa.ArrowInvalid:
+        pass  # no table names it and no reader opens it: a job is writing it, or was killed while it did; that is swept
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
             f"could not read {lake.root}/{key}: {error}", "Check the place and its permissions, then run it again."
