@@ -272,9 +272,12 @@ class FetchRun:
             offset, length = outcome.offset, outcome.length if isinstance(outcome, RangeFault) else len(outcome.data)
             assert offset is not None
             assert length is not None
-            if offset + length == ask.planned.offset + ask.planned.length:
+            # of a range without a known end an object may have less, and it comes whole
+            whole = self._has_no_end(ask.planned)
+            if whole or offset + length == ask.planned.offset + ask.planned.length:
                 self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
-            ask = replace(ask, planned=part_of(ask.planned, offset, length, self._columns["warc_record_offset"]))
+            if not whole:
+                ask = replace(ask, planned=part_of(ask.planned, offset, length, self._columns["warc_record_offset"]))
             if isinstance(outcome, RangeFault):
                 self._failed(outcome, ask)
             elif self._is_same_object(outcome, ask):
@@ -301,13 +304,16 @@ class FetchRun:
         if self._places > 1:
             seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
             avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
-        columns = self._columns
-        # a range whose end nobody knows is as long as it turns out to be, and comes whole
-        unknown = any(columns["warc_record_length"][row] is None for row in planned.rows)
+        unknown = self._has_no_end(planned)
         ends = () if unknown else self._ends(planned)
         return ByteRange(
             planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid, ends, unknown
         )
+
+    def _has_no_end(self, planned: PlannedRange) -> bool:
+        """Whether nobody knows how long some record of a range is: it is as long as it turns out to be."""
+        lengths = self._columns["warc_record_length"]
+        return any(lengths[row] is None for row in planned.rows)
 
     def _ends(self, planned: PlannedRange) -> tuple[int, ...]:
         """Where a long range may be cut: behind each record that does not reach into the next."""

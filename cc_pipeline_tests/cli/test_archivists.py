@@ -33,7 +33,7 @@ def test_an_archivists_task_needs_no_sql(
     # one record was damaged when the home was made
     assert cli("replay", "-c", "CC-MAIN-2024-22", "-d", "example.com").status == 0
     commands = commands_of("delivery.md")
-    assert len(commands) == 8
+    assert len(commands) == 10
     for command in commands:
         said = cli(*shlex.split(command)[1:])
         assert said.status == 0, (command, said.err)

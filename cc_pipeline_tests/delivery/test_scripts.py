@@ -50,7 +50,7 @@ def test_prose_of_our_own_is_left_and_what_is_none_is_taken(language: str, tmp_p
     assert (found.left, found.by_language) == (1, {language: 1}), took
     assert took == {"gopher: duplicate_lines": 1}
     # and the sheet says which rules nobody has numbers for
-    sheet, told = datasheet(found, Recipe(languages=(language,)), [])
+    sheet, told = datasheet(found, Recipe(languages=(language,)))
     assert "gopher: stop_words" in told["not_applied"][language]
     assert f"| {language} | " in sheet
 

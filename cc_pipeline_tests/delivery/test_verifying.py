@@ -38,7 +38,7 @@ def test_verify_finds_a_list_that_lies(shop: Shop, folder: Place) -> None:
     manifest = replace(report.manifest, parts=(replace(part, list=listed), *report.manifest.parts[1:]))
     (home / manifest_name(manifest.delivery)).write_bytes(to_json(manifest))
     wrong = folder.verify().all_wrong
-    assert any("elsewhere" in reason for reason in wrong)
+    assert any("elsewhere" in reason for reason in wrong), wrong
     assert any("cut off" in reason or "no capture has" in reason for reason in wrong)
 
 

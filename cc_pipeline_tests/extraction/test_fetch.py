@@ -177,15 +177,15 @@ def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tm
         assert not list((home / "lake" / "records" / NEW).glob("*.rows.jsonl"))
 
 
-def test_a_full_disk_under_the_scratch_folder_stops_the_parse(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_full_disk_under_what_is_put_aside_stops_the_parse(bucket: Bucket, tmp_path: Path) -> None:
     home = tmp_path / "home"
     with small_disk(tmp_path / "disk", 512) as disk:
         home.mkdir()
-        (home / "scratch").symlink_to(disk)
         workspace = harvested(bucket[0], home)
         workspace.targets(["example.com"])
         locate_captures(workspace, NEW, ["example.com"])
         fetch_captures(workspace, NEW, ["example.com"])
+        (workspace.settings.cache_path / "parsing").symlink_to(disk)
         filler = fill(disk)
         with pytest.raises(EnvironmentFault, match=r"No space left|disk is full") as refused:
             parse_records(workspace, NEW, ["example.com"])

@@ -122,7 +122,7 @@ def test_a_fetch_holds_a_group_and_two_pieces_of_each_range(tmp_path: Path) -> N
         all_of_them = _held(server.url, captures, tmp_path / "all")
     # a file is 12 MB, a request, and a group of its own
     assert few < 5 * PIECE
-    assert all_of_them < few + PIECE
+    assert all_of_them < few + 2 * PIECE  # twelve pieces more, of which two may be in memory at another moment
 
 
 def _held(url: str, captures: pa.Table, lake: Path) -> int:
