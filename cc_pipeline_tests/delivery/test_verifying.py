@@ -30,7 +30,7 @@ def test_verify_finds_a_list_that_lies(shop: Shop, folder: Place) -> None:
     home = shop.root / "place" / CRAWL
     part = report.manifest.parts[0]
     rows = pq.read_table(home / part.list.name).to_pylist()
-    rows[0]["url"] = "https://example.com/elsewhere"
+    rows[0] |= {"url": "https://example.com/elsewhere", "url_surtkey": "com,example)/elsewhere"}
     rows[-1]["length"] -= 1
     pq.write_table(pa.Table.from_pylist(rows), home / part.list.name)
     data = (home / part.list.name).read_bytes()
