@@ -16,16 +16,13 @@ from typing import TypeAlias
 import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
-from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
+from cc_pipeline.defs.internals import plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import KEYS_TAG
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys
 from cc_pipeline.workspace.workspace import Workspace
-
-# wherever runs are executed, the assets are loaded
-allow_lists_of_partitions()
 
 #: Failed partitions that the message of a run names; its metadata has them all, up to ``_KEPT``.
 _NAMED = 5

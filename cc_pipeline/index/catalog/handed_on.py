@@ -91,7 +91,8 @@ def read_catalog_file(path: Path) -> HandedOn:
             if not file.schema_arrow.remove_metadata().equals(SCHEMA):
                 raise _no(path, "its columns are not those of a catalog")
             table = file.read()
-    except (pa.ArrowException, OSError) as error:
+    # pyarrow raises UnicodeDecodeError for a column's name that is no UTF-8
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no(path, str(error).splitlines()[0]) from error
     handed = HandedOn(crawl, _flat(path, crawl, table), made_from)
     _check(path, handed)
