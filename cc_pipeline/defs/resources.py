@@ -7,7 +7,7 @@ import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
-from cc_pipeline.defs.internals import allow_lists_of_partitions, share_engines
+from cc_pipeline.defs.internals import share_engines
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import note_tried, note_worker
@@ -31,8 +31,6 @@ def workspace_of_run(context: dg.InitResourceContext, at: Placement) -> Iterator
     the instance than the settings say.
     """
     given, run = context.resource_config, context.run
-    # a step's resources are there before Dagster looks at its inputs; bodies are loaded only after that
-    allow_lists_of_partitions()
     # elsewhere each step may be a process of its own, and Dagster's storages are not ours to change
     ours = run is not None and at.alone
     if ours:

@@ -1,5 +1,7 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -64,6 +66,16 @@ def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others
     done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
     assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
     assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
+
+
+def test_a_process_may_do_so_as_soon_as_it_has_the_definitions() -> None:
+    """Dagster looks at the inputs of a step before anything of its body is loaded."""
+    script = (
+        "import dagster as dg; before = dg.StepExecutionContext.has_asset_partitions_for_input; "
+        "from cc_pipeline.defs.declared.build import everything; everything(); "
+        "assert dg.StepExecutionContext.has_asset_partitions_for_input is not before"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.DagsterInstance) -> None:
