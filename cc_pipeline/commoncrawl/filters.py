@@ -6,7 +6,7 @@ An index may lack a value that a condition needs. Whether such a capture is mean
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -63,8 +63,18 @@ class Condition:
     def truth(self, captures: pa.Table, *, parsed: bool = False) -> pa.Array:
         """Whether each of ``captures`` of one crawl is meant, null where that is not known. Of ``parsed`` ones all is
         known that ever will be."""
+        return self._truth(captures, parsed, COLUMNS)
+
+    def _truth(self, captures: pa.Table, parsed: bool, known: Collection[str]) -> pa.Array:
+        """The same where only the columns ``known`` of conditions can be made of ``captures``."""
         names = (*self._filter.columns, *self._filter.perhaps)
-        columns = {name: _made(name, captures, parsed) for name in COLUMNS if name in names}
+        columns = {
+            name: _made(name, captures, parsed)
+            if name in known
+            else pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
+            for name in COLUMNS
+            if name in names
+        }
         # a table needs a column to have rows
         columns["subset"] = _made("subset", captures, parsed)
         return self._filter.truth(pa.table(columns))
@@ -104,7 +114,9 @@ class Condition:
         bare = {field.name: pa.nulls(len(values), field.type) for field in CAPTURE_SCHEMA}
         bare |= {name: pa.repeat(text, len(values)) for name, text in (("crawl", crawl), ("located_by", "parquet"))}
         bare[column] = values
-        return pc.fill_null(pc.invert(self.truth(pa.table(bare))), False)
+        # what is made of other columns is not empty, but unknown; of several, the first counts
+        alone = [name for name, (first, *_) in COLUMNS.items() if first == column]
+        return pc.fill_null(pc.invert(self._truth(pa.table(bare), False, alone)), False)
 
     @property
     def subsets(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -189,7 +190,8 @@ def _read(answer: _Answer, page: PageInput, bodies: dict[str, list[dict[str, Any
     if 300 <= status < 400:
         location = next(iter(header_values(page.http_headers, "location")), None)
         answer.state = "redirect"
-        answer.location = None if location is None else urljoin(page.url, location.strip()).partition("#")[0]
+        with suppress(ValueError):  # what leads nowhere is unresolved
+            answer.location = None if location is None else urljoin(page.url, location.strip()).partition("#")[0]
     elif 400 <= status < 600:
         answer.state = "unavailable" if status < 500 else "unreachable"
     elif 200 <= status < 300:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -38,7 +39,10 @@ def _of_hosts(target: Target) -> Target:
         members = {one.slug: one for one in map(_of_hosts, target.members)}
         if [*members.values()] == [*target.members]:
             return target
-        name = _ODD.sub("-", target.value)[: _NAME - len(_HOSTS)].strip("-_") + _HOSTS
+        name = _ODD.sub("-", target.value)
+        if len(name) > _NAME - len(_HOSTS):
+            name = f"{name[: _NAME - len(_HOSTS) - 9]}-{hashlib.sha256(target.value.encode()).hexdigest()[:8]}"
+        name = name.strip("-_") + _HOSTS
         return Target("set", name, set_slug(name), tuple(sorted(members.values(), key=lambda member: member.written)))
     if target.kind in ("url", "prefix"):
         return parse_target("host:" + target.value.partition("://")[2].partition("/")[0])

@@ -255,9 +255,11 @@ def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Sc
     found = connection.execute(
         f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_NAMED + 1}"
     ).fetchall()
-    domains = [domain for (domain,) in found] if len(found) <= _NAMED else []
-    # joined alone, every row group of the table would be looked at
-    named = f" WHERE domain IN ({_listed(domains)})" if domains else ""
+    domains = [domain for (domain,) in found if domain is not None] if len(found) <= _NAMED else []
+    # joined alone, every row group of the table would be looked at; captures that a person added may have no URL
+    parts = [f"domain IN ({_listed(domains)})"] if domains else []
+    parts += ["domain IS NULL"] if (None,) in found else []
+    named = f" WHERE {' OR '.join(parts)}" if parts and len(found) <= _NAMED else ""
 
     def scope(table: str) -> str:
         own = f"(FROM temp.{_KEYS} WHERE is_meant IS DISTINCT FROM 'no')" if table in PAGE_TABLES else f"temp.{_KEYS}"

@@ -71,10 +71,12 @@ _LOOKUPS = {
     "looked_up_at": "max(looked_up_at)",
 }
 #: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
-#: capture's own, and there whatever it says.
+#: capture's own, and there whatever it says. Where two targets hold a capture, one of them may not have what it leads
+#: to.
 _SITE_POLICIES = """
     WITH held AS (
-        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies ORDER BY robots, target),
+        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies
+        ORDER BY robots, state IN ('unresolved', 'unreadable'), target),
     said AS (
         SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
         WHERE len(lines) > 0)

@@ -175,9 +175,9 @@ class PurgePlan:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether the target has no capture anywhere: nothing but its definition and empty slices."""
-        held = ("captures", "records", *PAGE_TABLES)
-        return not any(self.rows[table] for table in held) and not self.exports
+        """Whether nothing is here of the target but its definition, and what became of looking for it."""
+        held = sum(count for table, count in self.rows.items() if table not in ("fetches", "lookups"))
+        return not held and not self.exports
 
     @property
     def records(self) -> int:

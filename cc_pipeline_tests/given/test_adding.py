@@ -15,10 +15,11 @@ from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look
 from cc_pipeline.given import adding
 from cc_pipeline.lake.slice import GIVEN, LOCATE
+from cc_pipeline.publish.report import write_report
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, due, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, due, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.xdist_group("given")
 _PLACE = ("warc_filename", "warc_record_offset")
@@ -84,6 +85,10 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
         parse_target("captures:my-rows where mime=text/html").slug
     }
     assert plan_purge(workspace, "captures_my-rows", "").rows["given_captures"] == len(truth) + 1
+    publish(workspace)
+    # captures without URLs have no domain, and are in the report too
+    found = write_report(workspace.settings, "captures_my-rows")
+    assert sum(row["captures"] for row in found.outcomes) == len(truth) + 1
 
 
 def test_nothing_is_added_or_taken_away_unasked(
@@ -115,6 +120,7 @@ def test_nothing_is_added_or_taken_away_unasked(
         with pytest.raises(Killed):
             add(first)
     assert add(first).held == {OLD: 10, NEW: 20}
+    assert not plan_purge(workspace, "captures_mine", "").found_nothing
     before = version()
     assert (add(first).counts.new, version()) == (0, before)
 

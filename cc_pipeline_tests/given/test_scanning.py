@@ -20,6 +20,12 @@ from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, harvest, workspace
 
 pytestmark = pytest.mark.xdist_group("given")
 _MIME = "coalesce(content_mime_detected, content_mime_type)"
+#: Of the index of old crawls it is not known whether somebody looked.
+_KNOWN_SINCE_2018 = {
+    "lang=eng and tld=com": "content_languages LIKE '%eng%' AND url_host_tld = 'com'",
+    "charset=UTF-8 and mime=text/html": f"content_charset = 'UTF-8' AND {_MIME} = 'text/html'",
+    "mime_claimed=text/html and lang=eng": "content_mime_type = 'text/html' AND content_languages LIKE '%eng%'",
+}
 
 
 def scanned(question: Question, where: str, out: Path) -> pa.Table:
@@ -41,6 +47,7 @@ def test_a_scan_has_what_the_index_says(bucket: Bucket, tmp_path: Path, crawl: s
         "status=200 and domain=example.com": "fetch_status = 200 AND url_host_registered_domain = 'example.com'",
         "not mime=text/html": f"{_MIME} <> 'text/html'",
         "tld=nowhere": "false",
+        **(_KNOWN_SINCE_2018 if crawl == NEW else {}),
     }
     with asked_in(workspace.settings, (), [crawl]) as question, duckdb.connect() as connection:
         for where, sql in asked.items():

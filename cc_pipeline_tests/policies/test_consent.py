@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.delivery import table_files
@@ -17,6 +18,8 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.report import write_report
+from cc_pipeline.publish.views import _SITE_POLICIES
+from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.policies.conftest import SPEC, UNREAD
 from cc_pipeline_tests.policies.oracle import Asked, robots_of, stretches
@@ -111,6 +114,20 @@ def test_what_held_for_a_page_and_what_holds(
                     url,
                     wish,
                 )
+
+
+def test_a_redirect_that_one_target_has_the_end_of_is_followed() -> None:
+    row = {field.name: 1 if pa.types.is_integer(field.type) else "x" for field in SITE_POLICIES_SCHEMA}
+    row |= {"fetch_time": None, "lines": None, "robots": "a capture"}
+    line = {"number": 1, "agents": ["*"], "signal": "disallow", "path": "/", "value": "/", "uses": [], "says": "no"}
+    alone = row | {"target": "host_a.com~robotstxt", "state": "unresolved", "content_digest": None}
+    whole = row | {"target": "z.com~robotstxt", "state": "read", "content_digest": "d", "lines": [line]}
+    rows = pa.Table.from_pylist([alone, whole], SITE_POLICIES_SCHEMA)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA lake; CREATE TABLE lake.site_policies AS FROM rows")
+        found = connection.execute(f"SELECT signal, value FROM ({_SITE_POLICIES}) ORDER BY line NULLS FIRST").fetchall()
+    assert found == [("robots.txt", "read"), ("disallow", "/")]
+    assert rows.num_rows == 2
 
 
 def test_nothing_is_known_of_an_origin_without_captures(published: duckdb.DuckDBPyConnection) -> None:

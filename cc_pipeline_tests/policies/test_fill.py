@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.policies.fill import due, fill_policies
+from cc_pipeline.policies.fill import _Answer, _read, due, fill_policies
 from cc_pipeline.policies.hosts import policy_targets, with_policies
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
@@ -39,6 +40,20 @@ def test_a_targets_robots_txt_is_its_hosts(text: str) -> None:
 def test_two_pages_of_a_host_have_one() -> None:
     pages = [parse_target(f"url:http://example.org/{number}") for number in range(3)]
     assert len(policy_targets(pages)) == 1
+
+
+def test_sets_with_long_names_have_one_each() -> None:
+    names = [f"newspapers-of-switzerland-and-liechtenstein-in-{language}" for language in ("german", "french")]
+    found = policy_targets([parse_target(f"set:{name} = url:http://{name[-6:]}.ch/a") for name in names])
+    assert len({one.slug for one in found}) == 2
+    assert [parse_target(one.definition) for one in found] == found
+
+
+def test_a_location_that_is_no_url_leads_nowhere() -> None:
+    answer = _Answer({}, "", "unreadable")
+    where = (("Location", "http://[bad/robots.txt"),)
+    _read(answer, PageInput("c", "robotstxt", "http://a.com/robots.txt", b"", http_status=301, http_headers=where), {})
+    assert (answer.state, answer.location) == ("redirect", None)
 
 
 def test_crawls_without_the_subset_are_left_out() -> None:
