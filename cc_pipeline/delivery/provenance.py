@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from cc_pipeline import SOFTWARE, __version__
 from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.schemas import PARSER_VERSION
@@ -72,12 +73,13 @@ class Provenance:
         return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
 
     def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """The same, with the pages handed on of each target that is a domain."""
+        """The same, with the pages handed on of each target that is a registered domain."""
         told = [
-            replace(one, pages=by_domain.get(one.definition, 0)) if "." in one.definition and ":" not in one.definition
-            and " " not in one.definition else one
+            replace(one, pages=by_domain.get(one.definition, 0))
+            if not {*": "} & {*one.definition} and registered_domain(one.definition) == one.definition
+            else one
             for one in self.targets
-        ]  # fmt: skip
+        ]
         return replace(self, targets=tuple(told))
 
     def as_rows(self) -> list[tuple[str, str]]:
@@ -117,6 +119,8 @@ def gather(
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
     named = {target.slug: target for target in targets}
     if named:
+        # a set that was called by its name alone comes without members, and captures are counted by member
+        named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
         where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
     columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
     rows = lake.read("lookups", where, columns).to_pylist()

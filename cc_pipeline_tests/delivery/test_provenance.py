@@ -1,0 +1,32 @@
+"""What is told of the targets of something that is handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.delivery.provenance import Provenance, TargetOutcome, gather
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.python.meaning import chosen_targets
+from cc_pipeline_tests.world import NEW, Bucket, harvested
+
+
+def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    members = sorted(bucket[1].domains(NEW))[:2]
+    workspace.register_targets([parse_target(f"set:press = {', '.join(members)}, nowhere.example")])
+    locate_captures(workspace, NEW, ["set-press"])
+    found = gather(workspace, chosen_targets(["set:press"]), [NEW]).targets
+    counts = [len(bucket[1].of(NEW, domain=name, subset="warc")) for name in members]
+    assert [(one.definition, one.outcome, one.of, one.captures) for one in found] == [
+        *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
+        ("nowhere.example", "empty", "set-press", 0),
+    ]
+
+
+def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
+    named = ("example.com", "example.co.uk", "blog.example.com", "example.com where status=200", "host:example.com",
+             "co.uk", "192.0.2.1")  # fmt: skip
+    before = Provenance(targets=tuple(TargetOutcome(name, "found") for name in named))
+    after = before.with_pages({"example.com": 3})
+    assert [one.pages for one in after.targets] == [3, 0, None, None, None, None, None]
