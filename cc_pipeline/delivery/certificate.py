@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -30,6 +30,7 @@ from cc_pipeline.delivery.provenance import Provenance
 from cc_pipeline.delivery.verifying import verify_place
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.indexing.catalog import follow_catalog
@@ -41,6 +42,13 @@ VERSION: Final = 1
 INDEXES: Final = ("parquet", "zipnum")
 #: What became of a capture that an index lists: as in ``records``, or nobody asked for it here.
 NOT_ASKED: Final = "not asked"
+#: Why an index was not asked: what a fault itself says may name a path of the home.
+_NO_ANSWER: Final[Mapping[type[Exception], str]] = {
+    NoSuchIndex: "the crawl has none here",
+    UserInputError: "it cannot answer this",
+    NotHarvested: "it was not harvested for these subsets",
+    EnvironmentFault: "it could not be read",
+}
 _NAMED: Final = 10
 _KEY: Final = ("crawl", "warc_filename", "warc_record_offset")
 _LISTED: Final = (*_KEY, "warc_record_length", "url", "content_digest", "subset")
@@ -95,10 +103,16 @@ class CertifiedCrawl:
 
 
 def certify(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], provenance: Provenance, out: Path
+    workspace: Workspace,
+    targets: Sequence[Target],
+    crawls: Sequence[str],
+    provenance: Provenance,
+    out: Path,
+    tell: Callable[[str], object],
 ) -> dict[str, Any]:
     """Asks both indexes of each crawl, compares them with each other and with what the home fetched, and writes the
     certificate ``out`` (JSON), with ``.captures.parquet`` and ``.html`` in the place of its suffix; gives the document.
+    Why an index was not asked is told in full, and written in words that name no path.
 
     Raises as look-ups do, but for a missing index and for holes: these are written down. Raises ``UserInputError`` for
     captures that were added: no index tells which these are.
@@ -111,7 +125,7 @@ def certify(
     with disk_trouble(out):
         with written_whole(listed) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
             for crawl in crawls:
-                rows, asked = _asked(workspace, crawl, targets)
+                rows, asked = _asked(workspace, crawl, targets, tell)
                 rows = _with_outcomes(workspace, crawl, rows).sort_by([(name, "ascending") for name in _KEY])
                 writer.write_table(rows)
                 certified.append(_counted(crawl, rows, asked))
@@ -145,7 +159,9 @@ def _seal(document: Mapping[str, Any]) -> str:
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _asked(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> tuple[pa.Table, dict[str, AskedIndex]]:
+def _asked(
+    workspace: Workspace, crawl: str, targets: Sequence[Target], tell: Callable[[str], object]
+) -> tuple[pa.Table, dict[str, AskedIndex]]:
     """The captures that any index lists, each once, with which lists it; and what each index said."""
     follow_catalog(workspace, crawl)
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
@@ -157,8 +173,9 @@ def _asked(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> tuple
                 look_up(crawl, subsets, some, sources, via=kind)
                 for subsets, some in by_subsets(targets, workspace.settings.subsets).items()
             ]
-        except (NoSuchIndex, UserInputError, EnvironmentFault) as fault:
-            asked[kind] = AskedIndex(not_asked=str(fault).splitlines()[0])
+        except (*_NO_ANSWER,) as fault:
+            tell(f"{crawl}: {kind} was not asked: {fault}")
+            asked[kind] = AskedIndex(not_asked=next(said for of, said in _NO_ANSWER.items() if isinstance(fault, of)))
             found[kind] = _SCHEMA.empty_table().select(_LISTED)
             continue
         rows = pa.concat_tables([table.select(_LISTED) for one in answers for table in one.captures.values()])

@@ -18,6 +18,7 @@ from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.blocked import Blocked, blocked
 from cc_pipeline.indexing.catalog import columnar_versions
@@ -29,6 +30,8 @@ FORMAT: Final = "cc_pipeline provenance"
 VERSION: Final = 1
 #: What became of a target: captures were found, an index was asked and names none, it is blocked, no index was asked.
 OUTCOMES: Final = ("found", "empty", "refused", "not asked")
+#: Targets that are named where they are told of in a sentence.
+_SPELLED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ def gather(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
 ) -> Provenance:
     """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
+    ``asked`` is what else was asked, in words.
 
     Reads two tables and the logs of the lake, and sends no request. Raises ``EnvironmentFault`` where the lake cannot
     be read.
@@ -121,6 +125,7 @@ def gather(
     if named:
         # a set that was called by its name alone comes without members, and captures are counted by member
         named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
+        asked = [*asked, _said(list(named.values()))]
         where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
     columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
     rows = lake.read("lookups", where, columns).to_pylist()
@@ -142,6 +147,18 @@ def gather(
 def _without_path(address: str) -> str:
     """An address fit to be printed; a folder is named by its last part alone."""
     return shown(address) if scheme_of(address) else f"folder {Path(address).name}"
+
+
+def _said(targets: Sequence[Target]) -> str:
+    """The targets in words, of a set its name alone: what a person typed may be a path of theirs."""
+    names = [
+        f"set:{one.value}" + (f" where {one.where}" if one.where else "")
+        if one.slug.startswith(SET_SLUG)
+        else one.definition
+        for one in targets[:_SPELLED]
+    ]
+    more = len(targets) - len(names)
+    return f"targets: {', '.join(names)}" + (f", and {more:,} more" if more else "")
 
 
 def _crawls(workspace: Workspace, crawls: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[CrawlSource]:

@@ -20,7 +20,7 @@ def test_the_subsets_that_a_condition_names_are_asked(bucket: Bucket, tmp_path: 
     harvested(bucket[0], tmp_path / "home", subsets=("warc", "crawldiagnostics"))
     workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "site.json"
     targets = [parse_target(f"{SITE} where subset=crawldiagnostics"), parse_target("example.org")]
-    document = certify(workspace, targets, [NEW], Provenance(), out)
+    document = certify(workspace, targets, [NEW], Provenance(), out, print)
     truth = [
         *bucket[1].of(NEW, domain=SITE, subset="crawldiagnostics"),
         *bucket[1].of(NEW, domain="example.org", subset="warc"),
@@ -36,7 +36,7 @@ def test_the_subsets_that_a_condition_names_are_asked(bucket: Bucket, tmp_path: 
 def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp_path: Path) -> None:
     workspace, out = harvested(bucket[0], tmp_path / "home"), tmp_path / "site.json"
     harvest(workspace, OLD)
-    document = certify(workspace, [parse_target(SITE)], [NEW, OLD], Provenance(), out)
+    document = certify(workspace, [parse_target(SITE)], [NEW, OLD], Provenance(), out, print)
     rows = pq.read_table(tmp_path / "site.captures.parquet").to_pylist()
     assert [row["crawl"] for row in rows] == [
         crawl for crawl in (NEW, OLD) for _ in bucket[1].of(crawl, domain=SITE, subset="warc")
@@ -50,5 +50,17 @@ def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp
 def test_captures_that_were_added_are_refused(bucket: Bucket, tmp_path: Path) -> None:
     workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "x.json"
     with pytest.raises(UserInputError, match="captures:x is captures that were added"):
-        certify(workspace, [parse_target("captures:x")], [ARC], Provenance(), out)
+        certify(workspace, [parse_target("captures:x")], [ARC], Provenance(), out, print)
     assert not list(tmp_path.glob("x.*"))
+
+
+def test_a_fault_of_an_index_names_no_path_in_the_certificate(bucket: Bucket, tmp_path: Path) -> None:
+    workspace, told = harvested(bucket[0], tmp_path / "home"), list[str]()
+    [catalog] = (tmp_path / "home").rglob("catalog/*.duckdb")
+    catalog.write_bytes(b"no catalog" * 1_000)
+    document = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), tmp_path / "site.json", told.append)
+    [crawl] = document["crawls"]
+    assert crawl["findings"][0] == "parquet was not asked: it could not be read"
+    assert any(str(catalog) in one for one in told)
+    for written in tmp_path.glob("site.*"):
+        assert str(tmp_path).encode() not in written.read_bytes()

@@ -16,7 +16,9 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
     members = sorted(bucket[1].domains(NEW))[:2]
     workspace.register_targets([parse_target(f"set:press = {', '.join(members)}, nowhere.example")])
     locate_captures(workspace, NEW, ["set-press"])
-    found = gather(workspace, chosen_targets(["set:press"]), [NEW]).targets
+    provenance = gather(workspace, chosen_targets(["set:press"]), [NEW])
+    assert provenance.asked == ("targets: set:press",)
+    found = provenance.targets
     counts = [len(bucket[1].of(NEW, domain=name, subset="warc")) for name in members]
     assert [(one.definition, one.outcome, one.of, one.captures) for one in found] == [
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
