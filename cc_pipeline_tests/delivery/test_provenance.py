@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.delivery.provenance import Provenance, TargetOutcome, gather
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.python.meaning import chosen_targets
 from cc_pipeline_tests.world import NEW, Bucket, harvested
 
@@ -24,6 +29,25 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
         ("nowhere.example", "empty", "set-press", 0),
     ]
+
+
+def test_look_ups_are_not_read_as_one(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    first, second = sorted(bucket[1].domains(NEW))[:2]
+    workspace.register_targets([parse_target(f"set:press = {first}"), parse_target(second)])
+    locate_captures(workspace, NEW, ["set-press", second])
+    real, asked = Lake.read, list[str]()
+
+    def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> pa.Table:
+        asked.append(table)
+        return real(self, table, where, columns)
+
+    monkeypatch.setattr(Lake, "read", noted)
+    every = gather(workspace, [], [])
+    assert "lookups" not in asked
+    assert {(one.definition, one.outcome) for one in every.targets} == {(first, "found"), (second, "found")}
+    assert [one.crawl for one in every.crawls] == [NEW]
+    assert every.crawls[0].indexes
 
 
 def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
