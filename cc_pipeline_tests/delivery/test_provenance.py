@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.delivery.cards import About
+from cc_pipeline.delivery.files import Handed, write_papers
 from cc_pipeline.delivery.provenance import Provenance, TargetOutcome, gather
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
@@ -56,3 +58,17 @@ def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
     before = Provenance(targets=tuple(TargetOutcome(name, "found") for name in named))
     after = before.with_pages({"example.com": 3})
     assert [one.pages for one in after.targets] == [3, 0, None, None, None, None, None]
+
+
+def test_papers_of_an_earlier_export_go_and_files_of_others_stay(tmp_path: Path) -> None:
+    out, about = tmp_path / "rows.csv", About("rows")
+    out.write_text("url\n", "utf-8")
+    (tmp_path / "rows.csv.targets.csv").write_text("mine", "utf-8")
+    table = Handed("rows", 0, columns=(("url", "VARCHAR"),))
+    write_papers(out, about, Provenance(), [table], [out])
+    assert (tmp_path / "rows.csv.targets.csv").read_text("utf-8") == "mine"
+    write_papers(out, about, Provenance(targets=(TargetOutcome("example.com", "found"),)), [table], [out])
+    assert {"rows.csv.targets.csv", "rows.csv.croissant.json"} < {path.name for path in tmp_path.iterdir()}
+    write_papers(out, about, Provenance(), [Handed("records", 0)], [out])
+    papers = ["rows.csv", "rows.csv.README.md", "rows.csv.provenance.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == papers
