@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from jinja2 import Environment, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole, written_whole
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target, by_subsets
 from cc_pipeline.delivery.files import sha256_of
 from cc_pipeline.delivery.inventory import read_manifest
 from cc_pipeline.delivery.manifest import delivery_of_manifest, key_in, read_table
@@ -30,6 +30,7 @@ from cc_pipeline.delivery.provenance import Provenance
 from cc_pipeline.delivery.verifying import verify_place
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.indexing.catalog import follow_catalog
@@ -41,6 +42,13 @@ VERSION: Final = 1
 INDEXES: Final = ("parquet", "zipnum")
 #: What became of a capture that an index lists: as in ``records``, or nobody asked for it here.
 NOT_ASKED: Final = "not asked"
+#: Why an index was not asked: what a fault itself says may name a path of the home.
+_NO_ANSWER: Final[Mapping[type[Exception], str]] = {
+    NoSuchIndex: "the crawl has none here",
+    UserInputError: "it cannot answer this",
+    NotHarvested: "it was not harvested for these subsets",
+    EnvironmentFault: "it could not be read",
+}
 _NAMED: Final = 10
 _KEY: Final = ("crawl", "warc_filename", "warc_record_offset")
 _LISTED: Final = (*_KEY, "warc_record_length", "url", "content_digest", "subset")
@@ -95,38 +103,48 @@ class CertifiedCrawl:
 
 
 def certify(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], provenance: Provenance, out: Path
+    workspace: Workspace,
+    targets: Sequence[Target],
+    crawls: Sequence[str],
+    provenance: Provenance,
+    out: Path,
+    tell: Callable[[str], object],
 ) -> dict[str, Any]:
     """Asks both indexes of each crawl, compares them with each other and with what the home fetched, and writes the
     certificate ``out`` (JSON), with ``.captures.parquet`` and ``.html`` in the place of its suffix; gives the document.
+    Why an index was not asked is told in full, and written in words that name no path.
 
-    Raises as look-ups do, but for a missing index and for holes: these are written down.
+    Raises as look-ups do, but for a missing index and for holes: these are written down. Raises ``UserInputError`` for
+    captures that were added: no index tells which these are.
     """
-    tables, certified = [], []
-    for crawl in crawls:
-        rows, asked = _asked(workspace, crawl, targets)
-        rows = _with_outcomes(workspace, crawl, rows)
-        tables.append(rows)
-        certified.append(_counted(crawl, rows, asked))
-    captures = pa.concat_tables([_SCHEMA.empty_table(), *tables]).sort_by([(name, "ascending") for name in _KEY])
-    listed = beside(out, "captures.parquet")
+    if added := [target.definition for target in targets if target.kind == GIVEN_KIND]:
+        raise UserInputError(f"{added[0]} is captures that were added, which no index lists as such; name a site")
+    certified: list[CertifiedCrawl] = []
+    named: list[dict[str, Any]] = []
+    count, listed = 0, beside(out, "captures.parquet")
     with disk_trouble(out):
-        with written_whole(listed) as path:
-            pq.write_table(captures, path, compression="zstd")
+        with written_whole(listed) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
+            for crawl in crawls:
+                rows, asked = _asked(workspace, crawl, targets, tell)
+                rows = _with_outcomes(workspace, crawl, rows).sort_by([(name, "ascending") for name in _KEY])
+                writer.write_table(rows)
+                certified.append(_counted(crawl, rows, asked))
+                named += _named(rows, _NAMED - len(named))
+                count += len(rows)
         document = {
             "format": FORMAT,
             "version": VERSION,
             "targets": [target.written for target in targets],
             "complete": not any(one.findings for one in certified),
             "crawls": [asdict(one) | {"findings": one.findings} for one in certified],
-            "captures": {"name": listed.name, "rows": len(captures), "sha256": sha256_of(listed)},
+            "captures": {"name": listed.name, "rows": count, "sha256": sha256_of(listed)},
             "proves": PROVES,
             "does_not_prove": PROVES_NOT,
             "provenance": provenance.as_json(),
         }
         document["sha256"] = _seal(document)
         write_whole(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-        write_whole(beside(out, "html"), _template().render(document=document, named=_named(captures)))
+        write_whole(beside(out, "html"), _template().render(document=document, named=named))
     return document
 
 
@@ -141,7 +159,9 @@ def _seal(document: Mapping[str, Any]) -> str:
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _asked(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> tuple[pa.Table, dict[str, AskedIndex]]:
+def _asked(
+    workspace: Workspace, crawl: str, targets: Sequence[Target], tell: Callable[[str], object]
+) -> tuple[pa.Table, dict[str, AskedIndex]]:
     """The captures that any index lists, each once, with which lists it; and what each index said."""
     follow_catalog(workspace, crawl)
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
@@ -149,16 +169,21 @@ def _asked(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> tuple
     asked: dict[str, AskedIndex] = {}
     for kind in INDEXES:
         try:
-            answer = look_up(crawl, workspace.settings.subsets, targets, sources, via=kind)
-        except (NoSuchIndex, UserInputError, EnvironmentFault) as fault:
-            asked[kind] = AskedIndex(not_asked=str(fault).splitlines()[0])
+            answers = [
+                look_up(crawl, subsets, some, sources, via=kind)
+                for subsets, some in by_subsets(targets, workspace.settings.subsets).items()
+            ]
+        except (*_NO_ANSWER,) as fault:
+            tell(f"{crawl}: {kind} was not asked: {fault}")
+            asked[kind] = AskedIndex(not_asked=next(said for of, said in _NO_ANSWER.items() if isinstance(fault, of)))
             found[kind] = _SCHEMA.empty_table().select(_LISTED)
             continue
-        rows = pa.concat_tables([table.select(_LISTED) for table in answer.captures.values()])
+        rows = pa.concat_tables([table.select(_LISTED) for one in answers for table in one.captures.values()])
         first = rows.append_column("row", pa.array(range(len(rows)))).group_by(list(_KEY)).aggregate([("row", "min")])
         found[kind] = rows.take(first["row_min"])
-        holes = () if answer.gaps is None else (f"{answer.gaps.what} could not be read: {answer.gaps.named}",)
-        asked[kind] = AskedIndex(len(found[kind]), answer.index_version, holes)
+        gaps = [one.gaps for one in answers if one.gaps is not None]
+        holes = tuple(dict.fromkeys(f"{one.what} could not be read: {one.named}" for one in gaps))
+        asked[kind] = AskedIndex(len(found[kind]), answers[0].index_version, holes)
     left, right = found["parquet"], found["zipnum"]
     both = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),
@@ -201,11 +226,11 @@ def _counted(crawl: str, rows: pa.Table, asked: Mapping[str, AskedIndex]) -> Cer
     return CertifiedCrawl(crawl, dict(asked), only, dict(sorted(Counter(rows["outcome"].to_pylist()).items())))
 
 
-def _named(captures: pa.Table) -> list[dict[str, Any]]:
+def _named(captures: pa.Table, most: int) -> list[dict[str, Any]]:
     """The first captures that are not as they should be."""
     alone = pc.or_(pc.invert(captures["in_parquet"]), pc.invert(captures["in_zipnum"]))
     rows = captures.filter(pc.or_(alone, pc.not_equal(captures["outcome"], "fetched")))
-    named: list[dict[str, Any]] = rows.slice(0, _NAMED).to_pylist()
+    named: list[dict[str, Any]] = rows.slice(0, most).to_pylist()
     return named
 
 

@@ -94,7 +94,7 @@ def write_papers(
     """Writes what there is to say of ``out``, a file or folder whose ``files`` are complete: README.md,
     provenance.json, targets.csv, and croissant.json where the first of ``files`` are those of the tables ``handed``, in
     that order; the README of a folder of tables begins with a card. ``more`` goes into the README, ``told`` into the
-    JSON. Raises ``EnvironmentFault`` where the disk refuses.
+    JSON. Papers of an earlier export to the same name go. Raises ``EnvironmentFault`` where the disk refuses.
     """
     folder = out.is_dir()
 
@@ -102,6 +102,10 @@ def write_papers(
         return str(file.relative_to(out) if folder else file.name)
 
     with disk_trouble(out):
+        if paper(out, PROVENANCE).exists():
+            # of an earlier export to this name: what is not written anew would tell of that
+            for name in (TARGETS, CROISSANT):
+                paper(out, name).unlink(missing_ok=True)
         if provenance.targets:
             write_targets(paper(out, TARGETS), provenance.targets)
             files = [*files, paper(out, TARGETS)]

@@ -7,7 +7,8 @@ manifest of a delivery are written from it. No path of the home is in it.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any, Final
 
 from cc_pipeline import SOFTWARE, __version__
 from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.blocked import Blocked, blocked
 from cc_pipeline.indexing.catalog import columnar_versions
 from cc_pipeline.lake.slice import LIST, Slice
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 FORMAT: Final = "cc_pipeline provenance"
@@ -28,6 +32,8 @@ FORMAT: Final = "cc_pipeline provenance"
 VERSION: Final = 1
 #: What became of a target: captures were found, an index was asked and names none, it is blocked, no index was asked.
 OUTCOMES: Final = ("found", "empty", "refused", "not asked")
+#: Targets that are named where they are told of in a sentence.
+_SPELLED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,13 @@ class Provenance:
         return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
 
     def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """The same, with the pages handed on of each target that is a domain."""
+        """The same, with the pages handed on of each target that is a registered domain."""
         told = [
-            replace(one, pages=by_domain.get(one.definition, 0)) if "." in one.definition and ":" not in one.definition
-            and " " not in one.definition else one
+            replace(one, pages=by_domain.get(one.definition, 0))
+            if not {*": "} & {*one.definition} and registered_domain(one.definition) == one.definition
+            else one
             for one in self.targets
-        ]  # fmt: skip
+        ]
         return replace(self, targets=tuple(told))
 
     def as_rows(self) -> list[tuple[str, str]]:
@@ -109,6 +116,7 @@ def gather(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
 ) -> Provenance:
     """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
+    ``asked`` is what else was asked, in words.
 
     Reads two tables and the logs of the lake, and sends no request. Raises ``EnvironmentFault`` where the lake cannot
     be read.
@@ -117,22 +125,45 @@ def gather(
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
     named = {target.slug: target for target in targets}
     if named:
+        # a set that was called by its name alone comes without members, and captures are counted by member
+        named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
+        asked = [*asked, _said(list(named.values()))]
         where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
-    columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
-    rows = lake.read("lookups", where, columns).to_pylist()
-    if not named:
+    else:
         named = workspace.targets(
             sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
         )
-    chosen = sorted({str(row["crawl"]) for row in rows} | {*crawls})
+    columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
+    found = _Found()
+    for batch in stream_rows(lake, "lookups", where, columns):
+        for row in batch.to_pylist():
+            found.add(row)
+    chosen = sorted({*found.indexes, *crawls})
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
         tuple(_without_path(address) for address in workspace.settings.sources),
         tuple(asked),
-        tuple(_crawls(workspace, chosen, rows)),
-        tuple(_outcomes(named, rows, blocked(workspace))),
+        tuple(_crawls(workspace, chosen, found.indexes)),
+        tuple(_outcomes(named, found, blocked(workspace))),
         {name: version for name, version in pinned.items() if version >= 0},
     )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What look-ups say together: captures by target and member, crawls by target, and by crawl the version of each
+    index that was asked."""
+
+    captures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    crawls: dict[str, set[str]] = field(default_factory=dict)
+    indexes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        slug, kinds = whole_slug(row["target"]), self.indexes.setdefault(row["crawl"], {})
+        kinds[row["located_by"]] = max(kinds.get(row["located_by"], ""), row["index_version"] or "")
+        self.crawls.setdefault(slug, set()).add(row["crawl"])
+        for one in row["members"] or [{"member": "", "captures": row["captures"]}]:
+            self.captures[slug, one["member"]] += one["captures"]
 
 
 def _without_path(address: str) -> str:
@@ -140,40 +171,41 @@ def _without_path(address: str) -> str:
     return shown(address) if scheme_of(address) else f"folder {Path(address).name}"
 
 
-def _crawls(workspace: Workspace, crawls: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[CrawlSource]:
+def _said(targets: Sequence[Target]) -> str:
+    """The targets in words, of a set its name alone: what a person typed may be a path of theirs."""
+    names = [
+        f"set:{one.value}" + (f" where {one.where}" if one.where else "")
+        if one.slug.startswith(SET_SLUG)
+        else one.definition
+        for one in targets[:_SPELLED]
+    ]
+    more = len(targets) - len(names)
+    return f"targets: {', '.join(names)}" + (f", and {more:,} more" if more else "")
+
+
+def _crawls(
+    workspace: Workspace, crawls: Sequence[str], indexes: Mapping[str, Mapping[str, str]]
+) -> Iterator[CrawlSource]:
     lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
     harvested = columnar_versions(workspace.lake, crawls)
-    found = []
     for crawl in crawls:
-        asked = {str(row["located_by"]): str(row["index_version"] or "") for row in rows if row["crawl"] == crawl}
-        indexes = {kind: digest for kind, digest in asked.items() if kind != "parquet" and digest}
+        asked = indexes.get(crawl, {})
+        own = {kind: digest for kind, digest in asked.items() if kind != "parquet" and digest}
         if "parquet" in asked:
-            indexes |= {f"columnar, {subset}": one for (name, subset), one in harvested.items() if name == crawl}
-        found.append(CrawlSource(crawl, lists[Slice(crawl)], dict(sorted(indexes.items()))))
-    return found
+            own |= {f"columnar, {subset}": one for (name, subset), one in harvested.items() if name == crawl}
+        yield CrawlSource(crawl, lists[Slice(crawl)], dict(sorted(own.items())))
 
 
-def _outcomes(named: Mapping[str, Target], rows: Sequence[Mapping[str, Any]], no: Blocked) -> list[TargetOutcome]:
+def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> Iterator[TargetOutcome]:
     """What became of each target; of a set, of each of its members."""
-    captures: dict[tuple[str, str], int] = {}
-    crawls: dict[str, set[str]] = {}
-    for row in rows:
-        slug = whole_slug(row["target"])
-        crawls.setdefault(slug, set()).add(row["crawl"])
-        for member, count in [(one["member"], one["captures"]) for one in row["members"] or ()] or [
-            ("", row["captures"])
-        ]:
-            captures[slug, member] = captures.get((slug, member), 0) + int(count)
-    found = []
     for slug, target in named.items():
+        asked = len(looked_up.crawls.get(slug, ()))
         for one in target.members or (target,):
-            count = captures.get((slug, one.definition if target.members else ""), 0)
-            asked = len(crawls.get(slug, ()))
+            count = looked_up.captures[slug, one.definition if target.members else ""]
             outcome = "found" if count else "empty" if asked else "not asked"
             if not count and no.touching(one):
                 outcome = "refused"
-            found.append(TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count))
-    return found
+            yield TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count)
 
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:

@@ -53,8 +53,10 @@ class Findings:
     statuses: Rows
     languages: Rows
     changes: Rows
-    #: The two crawls that are compared in words, what became of pages of each domain between them, and some pages.
+    #: The two crawls that are compared in words, what became of all pages between them, of those of some
+    #: domains, and some pages.
     between: tuple[str, str] | None
+    became: Mapping[str, int]
     changed_domains: Rows
     changed_pages: Rows
     front: str | None
@@ -289,18 +291,22 @@ def _changes(ask: _Asking, of: sql.Scope, before: str, after: str) -> Rows:
     return [{"before": before, "after": after, **row} for row in found]
 
 
-def _between(ask: _Asking, of: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Rows]:
-    """Of each domain what became of its pages between two crawls, and the pages that changed most, then others. Texts
-    are read of those that are shown."""
+def _between(ask: _Asking, of: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Any]:
+    """What became of all pages between two crawls, of those of each domain, and the pages that changed most, then
+    others. Texts are read of those that are shown."""
     if pair is None:
-        return {"changed_domains": [], "changed_pages": []}
+        return {"became": {}, "changed_domains": [], "changed_pages": []}
     told = sql.with_moves(sql.changes_between(quoted(pair[0]), quoted(pair[1]), of))
     kinds = ", ".join(f'count(*) FILTER (change = {quoted(kind)}) AS "{kind}"' for kind in CHANGES)
-    domains = ask.first(
+    became, *domains = ask.first(
         "changed_domains",
-        f"SELECT domain, {kinds} FROM ({told}) GROUP BY domain ORDER BY changed + new + gone + moved DESC, domain",
+        f"SELECT domain, {kinds} FROM ({told}) GROUP BY GROUPING SETS ((), (domain)) "
+        "ORDER BY grouping(domain) DESC, changed + new + gone + moved DESC, domain",
+        MOST + 1,
     )
-    ask.totals["changed_pages"] = sum(row[kind] for row in domains for kind in CHANGES[1:])
+    del became["domain"]
+    ask.totals["changed_domains"] -= 1
+    ask.totals["changed_pages"] = sum(became[kind] for kind in CHANGES[1:])
     each = MOST if len(domains) <= 1 else MOST // 4
     shown = ", ".join(quoted(row["domain"] or "") for row in domains)
     by_worth = "list_position(['changed', 'moved', 'new', 'gone', 'not compared', 'unknown'], change), likeness, url"
@@ -310,7 +316,7 @@ def _between(ask: _Asking, of: sql.Scope, pair: tuple[str, str] | None) -> dict[
     )
     keys = ", ".join(quoted(row["url_surtkey"]) for row in chosen)
     pages = ask.rows(f"FROM ({told}) WHERE url_surtkey IN ({keys}) ORDER BY domain, {by_worth}") if chosen else []
-    return {"changed_domains": domains, "changed_pages": pages}
+    return {"became": became, "changed_domains": domains, "changed_pages": pages}
 
 
 def _pages(ask: _Asking, of: sql.Scope) -> Rows:

@@ -23,7 +23,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.publish.changes import paragraphs_between
 from cc_pipeline.publish.charts import Chart, Column, chart
-from cc_pipeline.publish.findings import CHANGES, MOST, Findings, Rows, asking, find
+from cc_pipeline.publish.findings import MOST, Findings, Rows, asking, find
 from cc_pipeline.settings import Settings
 
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
@@ -147,9 +147,8 @@ def _changes(found: Findings) -> Changes | None:
         )
         for (before, after), counts in pairs.items()
     ]
-    counts = Counter({kind: sum(row[kind] for row in found.changed_domains) for kind in CHANGES})
     drawn = chart(columns, "Pages by what became of them") if columns else None
-    return Changes(drawn, *found.between, counts)
+    return Changes(drawn, *found.between, Counter(found.became))
 
 
 def _lines(row: Mapping[str, Any]) -> list[str]:

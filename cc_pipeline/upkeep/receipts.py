@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,6 +93,11 @@ class Receipt:
     software: str = SOFTWARE
 
     @property
+    def crawls(self) -> list[str]:
+        """Those that it tells of: in no other can there be files of it."""
+        return sorted({crawl for one in self.held for crawl in one.crawls})
+
+    @property
     def key(self) -> str:
         """Its file in the lake."""
         return _key(self.slug, self.begun)
@@ -119,23 +125,29 @@ def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
 
 
 def note_state(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
-    """Writes down how far the purge of ``note`` has come, with a look at what is left, where it found anything. Raises
-    ``EnvironmentFault``."""
+    """Writes down how far the purge of ``note`` has come, where it found anything; when it has ``ended``, with a look
+    at what is left. Raises ``EnvironmentFault``."""
     known = _read(workspace.place, _key(note.slug, note.begun))
     if known is None:
         return
     files = _joined(known.files, _digests(name for own in note.all_files.values() for name in own))
     hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="milliseconds")
-    known = replace(known, files=files, hidden=hidden)
-    known = replace(known, left=look_for_rest(workspace, known), ended=_now() if ended else None)
+    known = replace(known, files=files, hidden=hidden, left=None, ended=None)
+    if ended:
+        known = replace(known, left=look_for_rest(workspace, known), ended=_now())
     _write(workspace.place, known)
 
 
-def receipts(workspace: Workspace, slug: str | None = None) -> list[Receipt]:
-    """The receipts of a target, or of all, the oldest first. Raises ``EnvironmentFault``."""
-    keys = [one.key for one in workspace.place.listing(_FOLDER if slug is None else f"{_FOLDER}{slug}/")]
+def receipts(workspace: Workspace, slug: str) -> list[Receipt]:
+    """The receipts of a target, the oldest first. Raises ``EnvironmentFault``."""
+    keys = [one.key for one in workspace.place.listing(f"{_FOLDER}{slug}/")]
     found = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
-    return sorted((one for one in found if one is not None), key=lambda one: (one.begun, one.slug))
+    return sorted((one for one in found if one is not None), key=lambda one: one.begun)
+
+
+def purged(workspace: Workspace) -> set[str]:
+    """The slugs that have receipts. Raises ``EnvironmentFault``."""
+    return {one.key.split("/")[1] for one in workspace.place.listing(_FOLDER) if one.key.endswith(".json")}
 
 
 def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
@@ -153,9 +165,10 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     own = sorted({slug, *(one.target for one in slices_of_target(lake, slug))})
     rows = {table: count_rows(lake, table, {"target": own}, ["target"]).total() for table in tables}
     rows["targets"] = len(slugs_of(lake, {slug}))
-    names = [one.key for folder in _NAMED for one in workspace.place.listing(folder)]
+    folders = [f"{folder}{crawl}/" for folder in _NAMED for crawl in receipt.crawls]
+    names = [one.key for folder in folders for one in workspace.place.listing(folder)]
     known = set(receipt.files)
-    old = [(table, key) for table in tables for key in _superseded(workspace, table)]
+    old = [(table, key) for table in tables for key in _superseded(workspace, table, receipt.crawls)]
     return Left(
         _now(),
         {table: count for table, count in rows.items() if count},
@@ -196,13 +209,14 @@ def sentences(workspace: Workspace, receipt: Receipt, left: Left) -> list[str]:
     return [*said, "nothing is left" if left.nothing else f"see {workspace.place.source}/{receipt.key}"]
 
 
-def _superseded(workspace: Workspace, table: str) -> Iterator[str]:
-    """The files in a table's folder that the table does not name."""
+def _superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:
+    """The files in a table's folders of ``crawls`` that the table does not name."""
     live = {path.rpartition("/")[2] for path in workspace.lake.pin(table).files}
-    for one in workspace.place.listing(f"tables/{table}/"):
-        name = one.key.rpartition("/")[2]
-        if name.endswith(".parquet") and "/_delta_log/" not in one.key and name not in live:
-            yield one.key
+    for crawl in crawls:
+        for one in workspace.place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+            name = one.key.rpartition("/")[2]
+            if name.endswith(".parquet") and name not in live:
+                yield one.key
 
 
 def _has_rows(lake: Lake, key: str, slug: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline_tests.cli.conftest import NEW, Cli
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -52,6 +52,24 @@ def test_a_data_set_is_read_by_croissant_by_hugging_face_and_by_a_reader_of_prov
     assert provenance["targets"]["found"] == len([one for one in targets if one["outcome"] == "found"]) > 1
     assert all(one["path_list"] and one["indexes"] for one in provenance["crawls"] if one["crawl"] == NEW)
     assert {one["name"] for one in provenance["files"]} == {"texts.parquet", "datasheet.json", "targets.csv"}
+
+
+def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "sites.txt"
+    listed.write_text("example.com\n", "utf-8")
+    for command, *out in (
+        ("export", "--out", tmp_path / "pages.csv", "-t", "page_text"),
+        ("export", "--out", tmp_path / "site.wacz", "-c", ARC, "--allow-missing"),
+        ("dataset", "--out", tmp_path / "corpus"),
+    ):
+        said = cli(command, "-d", f"@{listed}", *out, "--home", rich)
+        assert said.status == 0, said.err
+    papers = [*tmp_path.rglob("*provenance.json")]
+    assert len(papers) == 3
+    for path in papers:
+        assert "targets: example.com" in json.loads(path.read_text("utf-8"))["asked"]
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
 
 
 def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, rich: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.publish import report as writing
 from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import MOST, Findings, find
+from cc_pipeline.publish.findings import MOST, Findings, asking, find
 from cc_pipeline.publish.report import month_of, page_of, write_report
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
@@ -112,6 +112,26 @@ def test_a_set_is_its_members_and_nothing_else(
     assert {" ".join(line.split())[:100] in " ".join(said.split()) for line in differing if line[0] in "+-"} == {True}
 
 
+def test_what_became_of_pages_is_told_of_all_domains(
+    asked_home: Settings, found: Findings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [counts] = found.changed_domains
+    assert found.became == {kind: counts[kind] for kind in found.became} != {}
+    many = MOST + 3
+    none = ", ".join(f"NULL AS {name}" for name in ("likeness", "before_title", "after_title", "before_digest"))
+    query = f"""SELECT 'new' AS change, 'd' || i AS domain, i::VARCHAR AS url, url AS url_surtkey, {none},
+        NULL::TIMESTAMPTZ AS before_time, NULL::TIMESTAMPTZ AS after_time, url AS after_digest, NULL AS before_text,
+        url AS after_text FROM range({many}) r(i)"""
+    monkeypatch.setattr("cc_pipeline.publish.sql.changes_between", lambda *_: query)
+    with asking(asked_home) as connection:
+        told = find(connection, SITE)
+    assert told.became["new"] == told.totals["changed_pages"] == told.totals["changed_domains"] == many
+    assert sum(told.became.values()) == many
+    assert len(told.changed_domains) == MOST
+    [said] = [text for text in texts(page_of(told), ".lede") if "can be compared" in text]
+    assert f" {many} came" in said
+
+
 def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
     found = write_report(asked_home, SITE, tmp_path / "one.html", between=(ARC, OLD))
     assert found.between == (ARC, OLD)
@@ -130,9 +150,8 @@ def test_a_crawl_is_of_the_month_of_its_captures() -> None:
 
 
 def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
-    [counts] = found.changed_domains
     row = {**found.changed_pages[0], "change": "not compared"}
-    page = page_of(replace(found, changed_domains=[{**counts, "not compared": 7}], changed_pages=[row]))
+    page = page_of(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
     assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
     assert texts(page, ".was, .is") == []
 

@@ -30,6 +30,8 @@ from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
+from cc_pipeline.stores.answer import Listed
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.upkeep import moved_records, upkeep
 from cc_pipeline.upkeep import moved_records as moving
 from cc_pipeline.upkeep import purge as purging
@@ -204,6 +206,27 @@ def told_by_the_receipt(workspace: Workspace, plan: PurgePlan) -> None:
     assert receipt.left.names and receipt.left.tables == len(SLICED) - 3, "it looked"
     text = workspace.place.read_all(receipt.key).data.decode()
     assert text.count(plan.slug) == 2 and re.findall(r"http|www\.|records/", text) == []
+
+
+def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
+    small: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = Transport.listing, list[str]()
+
+    def noted(self: Transport, prefix: str) -> list[Listed]:
+        asked.append(prefix)
+        return real(self, prefix)
+
+    monkeypatch.setattr(Transport, "listing", noted)
+    monkeypatch.setattr("cc_pipeline.upkeep.receipts.look_for_rest", None)
+    purged(small)
+    [receipt] = receipts(small, GOES)
+    assert receipt.hidden and receipt.ended is receipt.left is None
+    asked.clear()
+    found = look_for_rest(small, receipt)
+    assert found.files and found.superseded
+    assert receipt.crawls == [NEW]
+    assert asked and all(NEW in prefix for prefix in asked)
 
 
 def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:

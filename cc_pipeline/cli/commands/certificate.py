@@ -57,7 +57,7 @@ def certificate(
 
         with progress_bars():
             provenance = gather(question.workspace, question.targets, question.crawls)
-            document = certify(question.workspace, question.targets, question.crawls, provenance, out)
+            document = certify(question.workspace, question.targets, question.crawls, provenance, out, notice)
     rows = [
         (one["crawl"], *(one["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
          sum(one["only"].values()), one["outcomes"].get("fetched", 0), "; ".join(one["findings"]))

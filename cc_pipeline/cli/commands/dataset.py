@@ -107,8 +107,7 @@ def dataset(
         slugs = [target.slug for target in targets]
         refuse_unknown(connection, settings, targets)
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
-        asked = [f"targets: {', '.join(domain)}"] if domain else []
-        asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
+        asked = [f"crawls: {', '.join(crawl)}"] if crawl else []
         sieved = sieve(connection, pages.sql, recipe, scratch)
         sheet, told = datasheet(sieved, recipe)
         with open_workspace(settings) as workspace:

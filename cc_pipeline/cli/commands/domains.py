@@ -85,15 +85,16 @@ def verify_purges(settings: Settings, texts: Sequence[str], listed: Collection[s
     """Looks for what is left of targets that were purged, by their newest receipts. Ends with status 1 where anything
     is."""
     from cc_pipeline.automation.known_keys import which_target
-    from cc_pipeline.upkeep.receipts import look_for_rest, receipts, sentences
+    from cc_pipeline.upkeep.receipts import look_for_rest, purged, receipts, sentences
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        newest = {one.slug: one for one in receipts(workspace)}
-        if not newest:
+        known = purged(workspace)
+        if not known:
             raise UserInputError("nothing was purged here: the lake has no receipt, and so nothing to look for")
-        slugs = list(dict.fromkeys(which_target(text, newest) for text in texts))
-        left = {slug: look_for_rest(workspace, newest[slug]) for slug in slugs}
+        slugs = dict.fromkeys(which_target(text, known) for text in texts)
+        newest = {slug: receipts(workspace, slug)[-1] for slug in slugs}
+        left = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
         for slug, found in left.items():
             for text in sentences(workspace, newest[slug], found):
                 _say(text)

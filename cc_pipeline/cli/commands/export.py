@@ -122,8 +122,6 @@ def _export_rows(
         asked = [GUARDED] if chosen == "csv" and guarding() else []
         if crawls:
             asked.append(f"crawls: {', '.join(crawls)}")
-        if domains:
-            asked.append(f"targets: {', '.join(domains)}")
         selections: list[Selection]
         if dataset is not None:
             asked.append(f"data set: {dataset.resolve().name}")
@@ -206,7 +204,7 @@ def _export_records(
                 f"this home has no captures of {', '.join(domains)}",
                 f"Fetch them first: cc-pipeline run --crawl … --domain {domains[0]}",
             )
-        asked = [f"targets: {', '.join(domains)}", f"crawls: {', '.join(chosen_crawls)}"]
+        asked = [f"crawls: {', '.join(chosen_crawls)}"]
         about = About(f"{out.name}: records of Common Crawl", *said)
         provenance = gather(workspace, targets, chosen_crawls, asked)
         if chosen == "sequencefile":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,9 +13,6 @@ from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
 
 #: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
 _BATCH = 200
