@@ -175,8 +175,9 @@ class PurgePlan:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether the target has no capture anywhere: nothing but its definition and empty slices."""
-        held = ("captures", "records", *PAGE_TABLES)
+        """Whether the target has no capture anywhere: nothing but its definition and empty slices. What somebody gave
+        is there before any run."""
+        held = ("given_captures", "captures", "records", *PAGE_TABLES)
         return not any(self.rows[table] for table in held) and not self.exports
 
     @property

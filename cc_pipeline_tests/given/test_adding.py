@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.automation.purging import forget_unfound
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look
 from cc_pipeline.given import adding
-from cc_pipeline.lake.slice import GIVEN, LOCATE
+from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
@@ -140,6 +142,19 @@ def test_nothing_is_added_or_taken_away_unasked(
     with pytest.raises(UserInputError, match="a set, a list or captures in it"):
         parse_target("set:x = captures:mine")
     assert adding.given_in(workspace.lake)["captures_mine"].keys() == {NEW, OLD}
+
+
+def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    done = add_captures(workspace.settings, wrote(tmp_path / "mine.parquet", places(bucket, OLD)[:5]))
+    part = parse_target("captures:mine where url like %nothing%").slug
+    assert not plan_purge(workspace, done.target.slug, "").found_nothing
+    extract(workspace, "captures:mine", "captures:mine where url like %nothing%")
+    with dg.DagsterInstance.ephemeral() as instance:
+        unfound = {slug: [Slice(NEW, slug)] for slug in (done.target.slug, part)}
+        assert forget_unfound(workspace, instance, unfound) == [part]
+    extract(workspace, "captures:mine", crawl=OLD)
+    assert len(there(workspace, "records", done.target.slug)) == 5
 
 
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
