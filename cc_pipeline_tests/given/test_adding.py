@@ -12,10 +12,11 @@ import pytest
 import cc_pipeline
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.purging import forget_unfound
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look
 from cc_pipeline.given import adding
+from cc_pipeline.given.adding import Adding
 from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
@@ -155,6 +156,36 @@ def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> Non
         assert forget_unfound(workspace, instance, unfound) == [part]
     extract(workspace, "captures:mine", crawl=OLD)
     assert len(there(workspace, "records", done.target.slug)) == 5
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_of_two_at_once_none_loses_rows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """The other one commits before this one looks for changes, or behind so many of its looks: behind the second, the
+    commit itself meets the other's."""
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    rows = places(bucket, NEW)
+    mine, other = (wrote(tmp_path / f"{at}.parquet", rows[at : at + 3]) for at in (0, 3))
+    look, looks, others = Adding._refuse_changed, iter(range(9)), []
+
+    def refuse_changed(self: Adding) -> None:
+        number = next(looks)
+        if number < behind:
+            look(self)
+        if number == max(0, behind - 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(Adding, "_refuse_changed", look)
+                others.append(add_captures(workspace.settings, other, "both").held)
+        if number >= behind:
+            look(self)
+
+    monkeypatch.setattr(Adding, "_refuse_changed", refuse_changed)
+    with pytest.raises(EnvironmentFault, match="somebody else changed captures:both meanwhile"):
+        add_captures(workspace.settings, mine, "both")
+    assert others == [{NEW: 3}]
+    assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}
+    assert len(there(workspace, "given_captures", "captures_both")) == 6
 
 
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
