@@ -21,7 +21,20 @@ from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, due, extract, harvest, workspace_of
+from cc_pipeline_tests.world import (
+    ANNOUNCED,
+    ARC,
+    NEW,
+    OLD,
+    Bucket,
+    Killed,
+    announce,
+    copy_of,
+    due,
+    extract,
+    harvest,
+    workspace_of,
+)
 
 pytestmark = pytest.mark.xdist_group("given")
 _PLACE = ("warc_filename", "warc_record_offset")
@@ -202,6 +215,15 @@ def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> N
     assert there(workspace, "given_captures", "captures_fineweb") == {
         (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth
     }
+
+
+def test_a_crawl_without_an_index_costs_its_own_rows(bucket: Bucket, tmp_path: Path) -> None:
+    own = copy_of(bucket[0], tmp_path / "bucket")
+    announce(own)
+    workspace = workspace_of(own, tmp_path / "home")
+    rows = [{"url": "http://example.com/", "crawl": ANNOUNCED}, *places(bucket, NEW)[:3]]
+    done = add_captures(workspace.settings, wrote(tmp_path / "mixed.parquet", rows))
+    assert (done.held, done.wrong.count, done.wrong.first[0][0]) == ({NEW: 3}, 1, 1)
 
 
 def test_blocked_sites_are_left_out(bucket: Bucket, tmp_path: Path) -> None:
