@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
@@ -84,8 +85,9 @@ class Adding:
         self._folder = folder
         self._replace = replace
         self._rows: dict[str, OrderedRows] = {}
-        #: The slices that were there before.
-        self._there = [one for one in GIVEN.here(lake) if one.whole.target == target.slug]
+        #: The slices that are there, as far as this knows, and their digests: looked at before their rows are.
+        self._there: dict[Slice, str | None] = {}
+        self._there = self._now_there()
         for crawl in sorted({one.crawl for one in self._there}):
             where = {"crawl": crawl, "target": [one.target for one in self._there if one.crawl == crawl]}
             for batch in stream_rows(lake, "given_captures", where):
@@ -124,7 +126,7 @@ class Adding:
         """Writes them down; how many there are by crawl. A crawl of which nothing changed costs a look.
 
         Killed between two crawls, the same call goes on there: they are others for their target when all
-        is written.
+        is written. Raises ``EnvironmentFault`` where somebody else changed them since they were read.
         """
         found: dict[str, int] = {}
         digests: dict[str, str] = {}
@@ -136,11 +138,29 @@ class Adding:
                     slices.setdefault(Slice(crawl, target), _Slice()).add(mine)
             wanted = {slice_: one.digest() for slice_, one in slices.items()}
             if GIVEN.stale(self._lake, wanted):
-                GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._batches, crawl)})
+                GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._unless_changed, crawl)})
+                self._there |= wanted
             found[crawl] = sum(one.rows for one in slices.values())
             digests |= {f"{one.crawl}:{one.target}": digest for one, digest in wanted.items()}
+        self._refuse_changed()
         define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
         return found
+
+    def _now_there(self) -> dict[Slice, str | None]:
+        mine = (one for one in GIVEN.here(self._lake) if one.whole.target == self._target.slug)
+        return GIVEN.made_from(self._lake, {*self._there, *mine})
+
+    def _refuse_changed(self) -> None:
+        if self._now_there() != self._there:
+            raise EnvironmentFault(
+                f"somebody else changed {self._target.definition} meanwhile",
+                "What they wrote stays, and of this a part may be there. Run it again.",
+            )
+
+    def _unless_changed(self, crawl: str) -> Iterator[pa.RecordBatch]:
+        # a commit looks here at each try, and one that meets another of the same slices is tried again
+        self._refuse_changed()
+        return self._batches(crawl)
 
     def _batches(self, crawl: str) -> Iterator[pa.RecordBatch]:
         """The rows that there will be of a crawl, in the order of their table."""

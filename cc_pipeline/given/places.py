@@ -96,15 +96,14 @@ class Places:
         }
 
     def _asked(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        url, when, crawl = row.get("url"), _moment(row.get("fetch_time")), row.get("crawl")
-        if url is None:
+        text, when, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
+        if text is None:
             raise _Odd("it names neither a place (file and offset) nor a URL")
         if when is None and crawl is None:
-            raise _Odd(f"it names no place, and {str(url)[:200]} neither a time nor a crawl")
+            raise _Odd(f"it names no place, and {text[:200]} neither a time nor a crawl")
         found = None if crawl is None else _crawl(crawl)
         if found is not None and not self._known(found):
             raise _Odd(f"the source has no crawl {found}")
-        text = str(url)
         moment = None if when is None else when.replace(microsecond=0)
         key = surt_key(text)
         return {"crawl": found, "url_surtkey": key, "url": text, "fetch_time": moment, "named": found is not None}

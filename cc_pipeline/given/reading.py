@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ def read_chunks(path: Path, named: Mapping[str, str], wrong: Wrong) -> Iterator[
             file.seek(0)
             with _unpacked(file, head) as text:
                 yield from _of_text(text, str(path), named, wrong)
-    except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserInputError(f"{path} cannot be read: {reason}") from error
 
@@ -111,8 +112,18 @@ def _of_parquet(path: Path, named: Mapping[str, str]) -> Iterator[Chunk]:
     number = 1
     # pages of a data set may lie in the same rows: only these columns are read
     for batch in file.iter_batches(_AT_ONCE, columns=list(columns.values())):
-        yield number, batch.num_rows, {name: batch.column(own).to_pylist() for name, own in columns.items()}
+        # of columns of one name the first one counts, as in other files
+        places = {name: batch.schema.names.index(own) for name, own in columns.items()}
+        yield number, batch.num_rows, {name: _listed(batch.column(place)) for name, place in places.items()}
         number += batch.num_rows
+
+
+def _listed(values: pa.Array) -> list[Any]:
+    try:
+        return list(values.to_pylist())
+    except (OverflowError, ValueError):
+        # a time that Python has none for: as text it is one row's trouble
+        return list(values.cast(pa.string()).to_pylist())
 
 
 @contextmanager
@@ -165,7 +176,7 @@ def _object(line: str, number: int, wrong: Wrong) -> dict[str, Any]:
     cdxj = _CDXJ.match(line)
     try:
         found = json.loads(cdxj[3] if cdxj else line) if line.strip() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         found = error
     if not isinstance(found, dict):
         wrong.add(number, "the line has no JSON object")

@@ -157,16 +157,19 @@ class Lake:
     ) -> int:
         """As :meth:`commit`, from record batches in the table's schema and final order, with flat memory.
 
-        ``open_batches`` is called once per try, since a commit that meets another one is tried again.
+        ``open_batches`` is called once per try, since a commit that meets another one is tried again; what it raises
+        then, having seen the other one, is raised as it is.
         """
         spec = self.specs[table]
         rows = 0
 
         def stream() -> pa.RecordBatchReader:
+            batches = open_batches()
+
             def counted() -> Iterator[pa.RecordBatch]:
                 nonlocal rows
                 rows = 0
-                for batch in open_batches():
+                for batch in batches:
                     rows += batch.num_rows
                     yield batch
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.target_text import given
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.python.asking import sources_for
+from cc_pipeline.python.asking import NoIndex, sources_for
 from cc_pipeline.python.meaning import STANDARD_INPUT
 from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings, claim_home
@@ -149,7 +149,11 @@ def _asker(workspace: Workspace, *, harvest: bool) -> Ask:
     settings = workspace.settings
 
     def ask(crawl: str, targets: Sequence[Target]) -> Iterable[pa.Table]:
-        sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        try:
+            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        except NoIndex as fault:
+            voice().note(f"{crawl} is left out: {fault.what}. {fault.advice}")
+            return ()
         with voice().bars():
             answer = look_up(crawl, settings.subsets, targets, sources, via=settings.via)
         voice().notice(f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}")
@@ -166,7 +170,10 @@ def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: b
     settings = workspace.settings
     requests = 0
     for crawl, some in together(rows):
-        sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        try:
+            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        except NoIndex:
+            continue
         price = price_lookup(crawl, settings.subsets, [target_of(some)], sources, via=settings.via)
         requests += price.requests
     said = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"

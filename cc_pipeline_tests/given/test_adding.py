@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.defs.automation.purging import forget_unfound
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look
 from cc_pipeline.given import adding
-from cc_pipeline.lake.slice import GIVEN, LOCATE
+from cc_pipeline.given.adding import Adding
+from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
 from cc_pipeline.publish.report import write_report
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, due, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import (
+    ANNOUNCED,
+    ARC,
+    NEW,
+    OLD,
+    Bucket,
+    Killed,
+    announce,
+    copy_of,
+    due,
+    extract,
+    harvest,
+    publish,
+    workspace_of,
+)
 
 pytestmark = pytest.mark.xdist_group("given")
 _PLACE = ("warc_filename", "warc_record_offset")
@@ -148,6 +165,49 @@ def test_nothing_is_added_or_taken_away_unasked(
     assert adding.given_in(workspace.lake)["captures_mine"].keys() == {NEW, OLD}
 
 
+def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    done = add_captures(workspace.settings, wrote(tmp_path / "mine.parquet", places(bucket, OLD)[:5]))
+    part = parse_target("captures:mine where url like %nothing%").slug
+    assert not plan_purge(workspace, done.target.slug, "").found_nothing
+    extract(workspace, "captures:mine", "captures:mine where url like %nothing%")
+    with dg.DagsterInstance.ephemeral() as instance:
+        unfound = {slug: [Slice(NEW, slug)] for slug in (done.target.slug, part)}
+        assert forget_unfound(workspace, instance, unfound) == [part]
+    extract(workspace, "captures:mine", crawl=OLD)
+    assert len(there(workspace, "records", done.target.slug)) == 5
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_of_two_at_once_none_loses_rows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """The other one commits before this one looks for changes, or behind so many of its looks: behind the second, the
+    commit itself meets the other's."""
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    rows = places(bucket, NEW)
+    mine, other = (wrote(tmp_path / f"{at}.parquet", rows[at : at + 3]) for at in (0, 3))
+    look, looks, others = Adding._refuse_changed, iter(range(9)), []
+
+    def refuse_changed(self: Adding) -> None:
+        number = next(looks)
+        if number < behind:
+            look(self)
+        if number == max(0, behind - 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(Adding, "_refuse_changed", look)
+                others.append(add_captures(workspace.settings, other, "both").held)
+        if number >= behind:
+            look(self)
+
+    monkeypatch.setattr(Adding, "_refuse_changed", refuse_changed)
+    with pytest.raises(EnvironmentFault, match="somebody else changed captures:both meanwhile"):
+        add_captures(workspace.settings, mine, "both")
+    assert others == [{NEW: 3}]
+    assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}
+    assert len(there(workspace, "given_captures", "captures_both")) == 6
+
+
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     harvest(workspace)
@@ -162,6 +222,15 @@ def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> N
     assert there(workspace, "given_captures", "captures_fineweb") == {
         (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth
     }
+
+
+def test_a_crawl_without_an_index_costs_its_own_rows(bucket: Bucket, tmp_path: Path) -> None:
+    own = copy_of(bucket[0], tmp_path / "bucket")
+    announce(own)
+    workspace = workspace_of(own, tmp_path / "home")
+    rows = [{"url": "http://example.com/", "crawl": ANNOUNCED}, *places(bucket, NEW)[:3]]
+    done = add_captures(workspace.settings, wrote(tmp_path / "mixed.parquet", rows))
+    assert (done.held, done.wrong.count, done.wrong.first[0][0]) == ({NEW: 3}, 1, 1)
 
 
 def test_blocked_sites_are_left_out(bucket: Bucket, tmp_path: Path) -> None:

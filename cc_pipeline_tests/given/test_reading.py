@@ -126,3 +126,27 @@ def test_columns_that_name_nothing_are_shown(tmp_path: Path) -> None:
     assert [row["row"] for row in asked] == [2] and wrong.first == [(1, "it has 1 columns where the first line has 2")]
     with pytest.raises(UserInputError, match="has no column 'path'"):
         read(path, warc_filename="path")
+
+
+def test_odd_values_cost_no_other_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    good = {"filename": _KEY, "offset": 5}
+    deep = b'{"filename": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    torn = {"url": "http://a.com/\ud800"}
+    path.write_bytes(_lines(good) + deep + _lines(torn, {**torn, "crawl": "CC-MAIN-2024-22"}))
+    [row], asked, wrong = read(path)
+    assert (row["warc_record_offset"], [one["url"] for one in asked]) == (5, ["http://a.com/\\ud800"])
+    assert [number for number, _ in sorted(wrong.first)] == [2, 3]
+
+    late = pa.array([1_715_000_000, 300_000_000_000], pa.timestamp("s"))
+    columns = [pa.array([_KEY] * 2), pa.array([5, 6]), pa.array([7, 8]), late]
+    pq.write_table(pa.Table.from_arrays(columns, ["filename", "offset", "offset", "date"]), path)
+    [row], asked, wrong = read(path)
+    assert (row["warc_record_offset"], row["fetch_time"]) == (5, datetime(2024, 5, 6, 12, 53, 20, tzinfo=UTC))
+    assert (wrong.count, wrong.first[0][0]) == (1, 2) and "11476" in wrong.first[0][1]
+
+    packed = bytearray(gzip.compress(_lines(good) * 100, mtime=0))
+    packed[15] ^= 0xFF
+    path.write_bytes(packed)
+    with pytest.raises(UserInputError, match=r"rows cannot be read: .*Error -3"):
+        read(path)

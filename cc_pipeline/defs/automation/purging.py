@@ -8,6 +8,8 @@ import dagster as dg
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
 from cc_pipeline.capture_columns import SLICE
+from cc_pipeline.commoncrawl.slice_slugs import is_given
+from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.jobs import PurgeConfig
@@ -61,9 +63,11 @@ def forget_unfound(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
     """Takes targets away again of which a run found nothing: their keys, definitions and empty ``slices``; gives which
-    those were. Others stay: on the watch list, in a run that has not ended, or located elsewhere by anybody. Raises
-    ``EnvironmentFault`` when the lake cannot be read or written."""
+    those were. Others stay: on the watch list, in a run that has not ended, located elsewhere by anybody, or captures
+    that somebody gave, which are no run's to take away. Raises ``EnvironmentFault`` when the lake cannot be read or
+    written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
+    keep |= {slug for slug in slices if is_given(slug) and WHERE_SLUG not in slug}
     own = {slice_ for some in slices.values() for slice_ in some}
     for batch in stream_rows(workspace.lake, "lookups", {"target": sorted({one.target for one in own})}, SLICE):
         located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
