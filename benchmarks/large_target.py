@@ -1,8 +1,9 @@
 """One target of any number of captures: a bucket made in seconds, and what an extraction of it needs.
 
 One archive file of small pages stands in the bucket under many names, so that each capture has a place of its own and
-the bucket has hardly any bytes. A program of its own (``python -m benchmarks.large_target make|run …``), because memory
-is measured.
+the bucket has hardly any bytes. It may have a second, older crawl too, whose index has odd names of files, and records
+may lie apart, so that each needs a request. A program of its own (``python -m benchmarks.large_target make|run …``),
+because memory is measured.
 """
 
 from __future__ import annotations
@@ -14,78 +15,83 @@ import sys
 import threading
 import time
 import uuid
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.paths import OLD_FOLDER
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl.indexes import published_schema, writer_options
 from cc_pipeline.minicrawl.records import Exchange, response_record
-from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, gzip_member, sha1_base32
+from cc_pipeline.minicrawl.spec import CrawlSpec, gzip_member, sha1_base32
 
-CRAWL = "CC-MAIN-2024-22"
+CRAWL, OLD = "CC-MAIN-2024-22", "CC-MAIN-2015-35"
 TARGET = "large.example"
 #: Records of the one archive file, and rows of a row group and of an index file.
 _EACH = 2_000
 _GROUP_ROWS = 250_000
 _PART_ROWS = 500_000
 _SEGMENT = "1715971057216.39"
+_LASTS = timedelta(days=10)
 
 
-def make(bucket: Path, captures: int) -> None:
-    """A bucket with one crawl, in which ``TARGET`` has ``captures`` captures (a multiple of 2,000)."""
-    spec = CrawlSpec(CRAWL, row_group_rows=_GROUP_ROWS, page_rows=20_000)
-    first = bucket / _archive(0)
-    rows = _records(first, spec)
-    copies = captures // _EACH
+def make(bucket: Path, captures: int, *, old: bool = False, apart: int = 0) -> None:
+    """A bucket in which ``TARGET`` has ``captures`` captures (a multiple of 2,000) in one crawl, and, with ``old``, as
+    many in another. Records begin ``apart`` bytes after each other, or where the one before ends."""
+    about = []
+    for crawl in (CRAWL, OLD) if old else (CRAWL,):
+        spec = CrawlSpec(crawl, row_group_rows=_GROUP_ROWS, page_rows=20_000, old_names=crawl == OLD)
+        _make_crawl(bucket, spec, captures // _EACH, apart)
+        times = {"from": f"{spec.start:%Y-%m-%dT%H:%M:%S}", "to": f"{spec.start + _LASTS:%Y-%m-%dT%H:%M:%S}"}
+        about.append({"id": crawl, "name": crawl, "timegate": "", "cdx-api": "", **times})
+    (bucket / "collinfo.json").write_text(json.dumps(about))
+
+
+def _make_crawl(bucket: Path, spec: CrawlSpec, copies: int, apart: int) -> None:
+    first = bucket / _archive(spec, 0)
+    rows = _records(first, spec, apart)
     for number in range(1, copies):
-        os.link(first, bucket / _archive(number))
+        os.link(first, bucket / _archive(spec, number))
     schema = published_schema(spec)
     template = pa.Table.from_pylist(rows, schema=schema).sort_by("url_surtkey")
-    paths = pa.array([_archive(number) for number in range(copies)])
+    paths = [_archive(spec, number) for number in range(copies)]
+    named = pa.array([f"{OLD_FOLDER}{path}" if spec.old_names else path for path in paths])
+    # each copy of a page was fetched at another second
+    later = pa.array([number * 1_000 for number in range(copies)], pa.duration("ms"))
     keys = []
     # a page's captures of all files stand together, as in a sorted index
     pages = max(1, _PART_ROWS // copies)
     for part, start in enumerate(range(0, _EACH, pages)):
         chosen = template.slice(start, pages)
-        repeated = chosen.take(pa.array([row for row in range(chosen.num_rows) for _ in range(copies)]))
-        place = schema.get_field_index("warc_filename")
-        names = pa.concat_arrays([paths] * chosen.num_rows)
-        table = repeated.set_column(place, schema.field(place), names)
-        key = (
-            f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-{part:05d}-{uuid.UUID(int=1)}.c000.gz.parquet"
-        )
+        table = chosen.take(pa.array([row for row in range(chosen.num_rows) for _ in range(copies)]))
+        times = pc.add(table["fetch_time"], pa.chunked_array([later] * chosen.num_rows))
+        for name, values in {"warc_filename": pa.chunked_array([named] * chosen.num_rows), "fetch_time": times}.items():
+            place = schema.get_field_index(name)
+            table = table.set_column(place, schema.field(place), values)
+        key = f"{spec.table}/subset=warc/part-{part:05d}-{uuid.UUID(int=1)}.c000.gz.parquet"
         (bucket / key).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, bucket / key, row_group_size=_GROUP_ROWS, **writer_options(spec, schema))
         keys.append(key)
-    lists = {"cc-index-table": keys, "warc": paths.to_pylist()}
-    for name, listed in lists.items():
+    for name, listed in {"cc-index-table": keys, "warc": paths}.items():
         data = gzip_member("".join(f"{key}\n" for key in listed).encode())
-        (bucket / "crawl-data" / CRAWL / f"{name}.paths.gz").write_bytes(data)
-    about = {
-        "id": CRAWL,
-        "name": CRAWL,
-        "timegate": "",
-        "cdx-api": "",
-        "from": "2024-05-18T00:00:00",
-        "to": "2024-05-31T00:00:00",
-    }
-    (bucket / "collinfo.json").write_text(json.dumps([about]))
+        (bucket / "crawl-data" / spec.id / f"{name}.paths.gz").write_bytes(data)
 
 
-def _archive(number: int) -> str:
-    name = f"CC-MAIN-20240517185101-20240517215101-{number:05d}.warc.gz"
-    return f"crawl-data/{CRAWL}/segments/{_SEGMENT}/warc/{name}"
+def _archive(spec: CrawlSpec, number: int) -> str:
+    name = f"CC-MAIN-{spec.start:%Y%m%d%H%M%S}-{spec.start + _LASTS:%Y%m%d%H%M%S}-{number:05d}.warc.gz"
+    return f"crawl-data/{spec.id}/segments/{_SEGMENT}/warc/{name}"
 
 
-def _records(path: Path, spec: CrawlSpec) -> list[dict[str, object]]:
+def _records(path: Path, spec: CrawlSpec, apart: int) -> list[dict[str, object]]:
     """Writes the archive file; its index rows, but for the name of the file."""
-    fetched = datetime(2024, 5, 17, 20, tzinfo=UTC)
+    fetched = spec.start
     rows = []
-    with MemberFile(path) as out:
+    path.parent.mkdir(parents=True)
+    with path.open("xb") as out:
         for number in range(_EACH):
             url = f"https://www.{TARGET}/section-{number % 40:02d}/a-page-with-a-name-{number:05d}.html"
             text = (
@@ -100,7 +106,10 @@ def _records(path: Path, spec: CrawlSpec) -> list[dict[str, object]]:
                 record_type="response", fetch_milliseconds=10, title=f"Page {number}",
             )  # fmt: skip
             ids = [uuid.UUID(int=number * 3 + each) for each in range(3)]
-            offset, length = out.append(response_record(spec, exchange, *ids))
+            member = gzip_member(response_record(spec, exchange, *ids))
+            offset, length = number * apart if apart else out.tell(), len(member)
+            out.seek(offset)
+            out.write(member)
             rows.append(
                 {
                     **host_columns(url), "url": url, "url_surtkey": surt_key(url), "fetch_time": fetched,
@@ -153,19 +162,21 @@ def _children(process: int) -> list[int]:
     return mine + [below for child in mine for below in _children(child)]
 
 
-def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float]]:
-    """Seconds and peaks of each of ``steps`` over the target, in this process."""
+def run(source: str, home: Path, steps: list[str], rows: Path | None = None) -> dict[str, dict[str, float]]:
+    """Seconds and peaks of each of ``steps`` over the target, or over the captures that a file of ``rows`` names, in
+    this process."""
     # imported here: the making of a bucket needs none of it
     from cc_pipeline.commoncrawl.target_text import parse_target
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.locate import locate_captures
     from cc_pipeline.extraction.parse import parse_records
     from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
+    from cc_pipeline.python.giving import add_captures
     from cc_pipeline.settings import load_settings
     from cc_pipeline.workspace.workspace import Workspace
 
     limits = {"max_bytes": None, "max_requests": None}
-    workspace = Workspace(load_settings({}, source=str(bucket), home=str(home), **limits))
+    workspace = Workspace(load_settings({}, source=source, home=str(home), **limits))
 
     def harvest() -> None:
         commit_manifest(workspace, CRAWL)
@@ -173,11 +184,13 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
         commit_row_groups(workspace, [CRAWL])
         workspace.register_targets([parse_target(TARGET)])
 
+    target = TARGET if rows is None else f"captures_{rows.stem}"
     does = {
+        "add": lambda: add_captures(workspace.settings, rows or ""),
         "harvest": harvest,
-        "locate": lambda: locate_captures(workspace, CRAWL, [TARGET]),
-        "fetch": lambda: fetch_captures(workspace, CRAWL, [TARGET]),
-        "parse": lambda: parse_records(workspace, CRAWL, [TARGET]),
+        "locate": lambda: locate_captures(workspace, CRAWL, [target]),
+        "fetch": lambda: fetch_captures(workspace, CRAWL, [target]),
+        "parse": lambda: parse_records(workspace, CRAWL, [target]),
     }
     watch = Watch()
     found: dict[str, dict[str, float]] = {}
@@ -200,15 +213,16 @@ def main() -> None:
     """Makes a bucket, or runs the steps over it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=["make", "run"])
-    parser.add_argument("bucket", type=Path)
+    parser.add_argument("bucket")
     parser.add_argument("--captures", type=int, default=10_000)
     parser.add_argument("--home", type=Path)
+    parser.add_argument("--rows", type=Path)
     parser.add_argument("--steps", nargs="*", default=STEPS)
     given = parser.parse_args()
     if given.step == "make":
-        make(given.bucket, given.captures)
+        make(Path(given.bucket), given.captures)
     else:
-        json.dump(run(given.bucket, given.home, given.steps), sys.stdout)
+        json.dump(run(given.bucket, given.home, given.steps, given.rows), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +73,7 @@ class Order:
     """What a person asks to have delivered: ``targets`` are definitions, ``indexes`` those that named the captures.
 
     ``unread_index_files`` could not be read when they did, which was allowed. ``address`` gives an archive file's
-    address at the source, for records that are converted.
+    address at the source, for records that are converted, and ``provenance`` goes into the manifest.
     """
 
     crawl: str
@@ -83,6 +84,7 @@ class Order:
     indexes: tuple[str, ...] = ()
     unread_index_files: int = 0
     address: Address = str
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def delivery(self) -> str:
@@ -261,6 +263,7 @@ class _Work:
             borrowed=tuple(sorted(stock.borrowed)),
             not_there=tuple(lacking.to_pylist()),
             unread_index_files=order.unread_index_files,
+            provenance=order.provenance,
         )
         replaced = tuple(sorted(self._superseded(manifest)))
         if manifest != stock.manifest or replaced:

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
 from cc_pipeline.delivery.cards import TABULAR, About, DataFile, card_head, croissant, schema_of
-from cc_pipeline.delivery.provenance import Provenance, write_targets
+from cc_pipeline.delivery.provenance import Provenance, read, write_targets
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.processes import this_process
 
@@ -135,6 +135,16 @@ def write_papers(
             head = card_head(about, rows) if folder else ""
         lines = _readme(about, provenance, handed, listed, more)
         write_whole(paper(out, README), head + "\n".join(lines))
+
+
+def provenance_of(folder: Path, asked: Sequence[str]) -> Provenance:
+    """Of what a folder that :func:`write_papers` wrote was made, and what was ``asked`` of it now. Of one without such
+    papers, nothing else is known."""
+    try:
+        before = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Provenance(asked=tuple(asked))
+    return replace(before, asked=(*before.asked, *asked))
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -85,7 +85,8 @@ class Manifest:
     ``not_there`` names the first captures that are not in the place. ``borrowed`` are parts of other deliveries in the
     folder that hold captures of this one. ``superseded`` are files that the parts replace; they are deleted next.
     ``complete`` is false while a copy is under way, or was stopped. ``unread_index_files`` were allowed to be unread
-    when the captures were looked up: nobody knows which captures they name.
+    when the captures were looked up: nobody knows which captures they name. ``provenance`` says of what it was made
+    and what became of each target (``Provenance.of_delivery``); manifests of before have none.
     """
 
     delivery: str
@@ -103,6 +104,7 @@ class Manifest:
     superseded: tuple[str, ...] = ()
     not_there: tuple[Mapping[str, Any], ...] = ()
     unread_index_files: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     software: str = field(default=SOFTWARE, compare=False)
     created: str = field(default="", compare=False)
 
@@ -224,6 +226,7 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
         superseded=tuple(map(str, document["superseded"])),
         not_there=tuple(map(dict, document["not_there"])),
         unread_index_files=int(document.get("unread_index_files", 0)),
+        provenance=dict(document.get("provenance", {})),
         software=str(document["software"]),
         created=str(document["created"]),
     )

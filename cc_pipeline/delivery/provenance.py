@@ -96,7 +96,7 @@ class Provenance:
         return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
 
     def as_json(self) -> dict[str, Any]:
-        """What ``provenance.json`` and the manifest of a delivery say, but for files and counts."""
+        """What ``provenance.json`` says, but for files and counts."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -110,6 +110,14 @@ class Provenance:
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
         }
+
+    def of_delivery(self) -> dict[str, Any]:
+        """What the manifest of a delivery says: with what became of each target, and without what changes when
+        nothing that is delivered does, so that a copy of the same is the same."""
+        said = self.as_json()
+        for name in ("made_at", "published_at", "tables"):
+            del said[name]
+        return said | {"resolved": [asdict(one) for one in self.targets]}
 
 
 def gather(
@@ -206,6 +214,30 @@ def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> It
             if not count and no.touching(one):
                 outcome = "refused"
             yield TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count)
+
+
+def read(document: Mapping[str, Any], targets: Path) -> Provenance:
+    """What :meth:`Provenance.as_json` and :func:`write_targets` wrote of something that is handed on anew. Raises
+    ``KeyError``, ``TypeError``, ``ValueError`` or ``OSError`` where they did not."""
+    published = document["published_at"]
+    rows: list[dict[str, str]] = []
+    if targets.exists():
+        with targets.open(encoding="utf-8", newline="") as stream:
+            rows = [*csv.DictReader(stream)]
+    return Provenance(
+        tuple(map(str, document["sources"])),
+        tuple(map(str, document["asked"])),
+        tuple(CrawlSource(str(one["crawl"]), one["path_list"], dict(one["indexes"])) for one in document["crawls"]),
+        tuple(
+            TargetOutcome(
+                row["definition"], row["outcome"], row["of"], int(row["crawls"]), int(row["captures"]),
+                int(row["pages"]) if row["pages"] else None,
+            )
+            for row in rows
+        ),
+        {str(name): int(version) for name, version in document["tables"].items()},
+        None if published is None else datetime.fromisoformat(published),
+    )  # fmt: skip
 
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:

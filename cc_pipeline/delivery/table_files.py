@@ -195,7 +195,12 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
     if crawls and "crawl" in columns:
         conditions.append(f"crawl IN ({', '.join(map(quoted, crawls))})")
     wanted = ", ".join(map(quoted, targets))
-    sql = f"SELECT * FROM main.{name}"
+    shown = "*"
+    if "served_by" in columns:
+        # as in what a provenance says of sources: where a folder lies concerns nobody else
+        folder = "'folder ' || parse_filename(served_by)"
+        shown = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
+    sql = f"SELECT {shown} FROM main.{name}"
     if targets and "target" in columns:
         conditions.append(f"target IN ({wanted})")
     elif targets and name == "targets":

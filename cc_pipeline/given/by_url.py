@@ -30,9 +30,10 @@ Ask: TypeAlias = Callable[[str, Sequence[Target]], Iterable[pa.Table]]
 
 class ByUrl:
     """Takes what was ``asked`` for (``ASKED_SCHEMA``) and gives its captures. ``crawls`` are those of the source,
-    ``folder`` holds what does not fit memory."""
+    ``subsets`` those of its index that are asked, ``folder`` holds what does not fit memory."""
 
-    def __init__(self, crawls: Sequence[Crawl], folder: Path) -> None:
+    def __init__(self, crawls: Sequence[Crawl], subsets: Sequence[str], folder: Path) -> None:
+        self._subsets = ", ".join(subsets)
         self._crawls = [(crawl.id, made_in(crawl)) for crawl in crawls if not index_is_built(crawl.id)]
         self._folder = folder
         self._rows = self._ordered()
@@ -74,7 +75,7 @@ class ByUrl:
             found, lacking = _answers(crawl, some, ask)
             yield from found
             for row in lacking:
-                wrong.add(row["row"], _unfound(row, crawl))
+                wrong.add(row["row"], self._unfound(row, crawl))
 
     def _elsewhere(self, crawl: str, rows: Iterable[dict[str, Any]], wrong: Wrong) -> Iterator[dict[str, Any]]:
         for row in rows:
@@ -82,7 +83,12 @@ class ByUrl:
             if others:
                 yield row | {"crawl": others[0]}
             else:
-                wrong.add(row["row"], _unfound(row, crawl))
+                wrong.add(row["row"], self._unfound(row, crawl))
+
+    def _unfound(self, row: dict[str, Any], crawl: str) -> str:
+        when = row["fetch_time"]
+        at = "" if when is None else f" of {when:%Y-%m-%d %H:%M:%S}"
+        return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{at}"
 
     def _near(self, when: datetime | None) -> list[str]:
         """The crawls that may have a capture of a time, the likeliest first."""
@@ -147,9 +153,3 @@ def _meant(row: dict[str, Any], captures: Iterable[tuple[int, str, datetime | No
     when = row["fetch_time"]
     there = [(number, url) for number, url, at in captures if when is None or at is None or at == when]
     return [number for number, url in there if url == row["url"]] or [number for number, _ in there]
-
-
-def _unfound(row: dict[str, Any], crawl: str) -> str:
-    when = row["fetch_time"]
-    at = "" if when is None else f" of {when:%Y-%m-%d %H:%M:%S}"
-    return f"the index of {crawl} has no capture of {row['url'][:200]}{at}"

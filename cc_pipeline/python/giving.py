@@ -85,7 +85,7 @@ def add_captures(
         wrong, block, out = Wrong(), blocked(workspace), 0
         places = Places(_knows(workspace), wrong)
         adding = Adding(workspace.lake, target, scratch, replace=replace)
-        by_url = ByUrl(known_crawls(workspace).crawls, scratch)
+        by_url = ByUrl(known_crawls(workspace).crawls, settings.subsets, scratch)
 
         def take(captures: pa.Table) -> None:
             nonlocal out

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -91,3 +95,69 @@ def test_a_target_without_captures_is_told_of(cli: Cli, rich: Path, tmp_path: Pa
     assert (
         sum(told["targets"].values()) == len((tmp_path / "titles.csv.targets.csv").read_text("utf-8").splitlines()) - 1
     )
+
+
+def everything_in(place: Path) -> Iterator[tuple[Path, bytes]]:
+    """The bytes of files as a reader sees them: unpacked, and of tables the text of all rows and of their schema."""
+    for path in sorted(one for one in ([place] if place.is_file() else place.rglob("*")) if one.is_file()):
+        data = path.read_bytes()
+        yield path, path.name.encode() + data
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            yield path, f"{table.schema} {table.schema.metadata} {table.to_pylist()}".encode()
+        elif path.suffix == ".gz":
+            yield path, gzip.decompress(data)
+        elif path.suffix == ".wacz":
+            with zipfile.ZipFile(path) as archive:
+                for name in archive.namelist():
+                    member = archive.read(name)
+                    yield path, gzip.decompress(member) if name.endswith(".gz") else member
+        elif path.suffix == ".duckdb":
+            with duckdb.connect(str(path), read_only=True) as connection:
+                for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+                    yield path, repr(connection.sql(f'FROM "{name}"').fetchall()).encode()
+                for what in ("views", "functions", "tables", "columns"):
+                    yield path, repr(connection.sql(f"FROM duckdb_{what}()").fetchall()).replace(str(path), "").encode()
+
+
+def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path, world: World, tmp_path: Path) -> None:
+    site, out = "example.com", tmp_path / "handed"
+    out.mkdir()
+    wide = ("--home", rich, "--creator", "A lab")
+    said = [
+        cli("dataset", "--min-words", 5, "--rules", "none", "--out", out / "corpus", *wide),
+        cli("export", "--dataset", out / "corpus", "--out", out / "again.jsonl", *wide),
+        cli("export", "-d", site, "--format", "parquet", "--out", out / "tables", *wide),
+        cli("export", "-d", site, "--out", out / "all.duckdb", *wide),
+        cli("export", "-d", site, "-t", "captures", "--out", out / "captures.csv", *wide),
+        cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
+        cli("export", "-d", site, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", *wide),
+        cli("export", "-d", site, "-c", ARC, "--format", "sequencefile", "--out", out / "files", *wide),
+        cli("certificate", site, "-c", NEW, "--out", out / "proof.json", "--home", rich),
+        cli("copy", site, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
+    ]
+    # not all that both indexes list was fetched, which a certificate says
+    assert [one.status for one in said] == [0] * 8 + [3, 0], said
+    papers = {path.name for path in out.rglob("*")}
+    for made in ("all.duckdb", "captures.csv", "records.jsonl", "site.wacz", "again.jsonl"):
+        assert {f"{made}.targets.csv", f"{made}.provenance.json"} <= papers
+    assert all((out / made / "targets.csv").exists() for made in ("corpus", "tables", "files"))
+    seen = 0
+    for path, data in everything_in(out):
+        seen += 1
+        # a record that became WARC says by an address from where (WARC-Source-URI)
+        for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):
+            assert str(place).encode() not in data, path
+    assert seen > 50
+    # what is made of a data set says what that was made of
+    first, again = (
+        json.loads((out / name).read_text("utf-8"))
+        for name in ("corpus/provenance.json", "again.jsonl.provenance.json")
+    )
+    for name in ("sources", "crawls", "targets", "tables", "published_at"):
+        assert first[name] == again[name] and first[name]
+    assert again["asked"] == [*first["asked"], "data set: corpus"]
+    for path in out.rglob("manifest-*.json"):
+        told = json.loads(path.read_text("utf-8"))["provenance"]
+        assert [one["definition"] for one in told["resolved"]] == [site]
+        assert [one["crawl"] for one in told["crawls"]] == [path.parent.name] and told["crawls"][0]["indexes"]

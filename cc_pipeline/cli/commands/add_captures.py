@@ -61,7 +61,7 @@ def add_captures(
         raise UserInputError(f"--column {unknown[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
     settings = load_settings(source=source, home=home, via=via, subsets=tuple(subset) if subset else None)
     done = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
-    for row, why in done.wrong.first:
+    for row, why in sorted(done.wrong.first):
         warn(f"row {row:,}: {why}")
     counts = done.counts
     console.print(

@@ -175,6 +175,7 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.delivery.deliver import Order, deliver, with_planned
+    from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.lake.slice import LOCATE
@@ -194,6 +195,7 @@ def _deliver(
         tuple(name for name in indexes if name),
         max((found.unread_files for found in lookups if found is not None), default=0),
         workspace.address_of,
+        gather(workspace, question.targets, [crawl]).of_delivery(),
     )
     return deliver(
         order,

@@ -110,9 +110,9 @@ def _export_rows(
 ) -> None:
     from cc_pipeline.delivery import table_files
     from cc_pipeline.delivery.cards import About
-    from cc_pipeline.delivery.files import scratch_beside
+    from cc_pipeline.delivery.files import provenance_of, scratch_beside
     from cc_pipeline.delivery.formulas import GUARDED
-    from cc_pipeline.delivery.provenance import Provenance, gather
+    from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -133,8 +133,9 @@ def _export_rows(
             refuse_unknown(connection, settings, targets)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
         about = About(f"{out.name}: pages of Common Crawl", *said)
-        provenance = Provenance(asked=tuple(asked))
-        if dataset is None:
+        if dataset is not None:
+            provenance = provenance_of(dataset, asked)
+        else:
             with open_workspace(settings) as workspace:
                 provenance = gather(workspace, targets, crawl_ids(crawls), asked)
             provenance = replace(provenance, published=table_files.published_at(connection))
