@@ -92,8 +92,11 @@ class PlaceFault(EnvironmentFault):
 class Incomplete(EnvironmentFault):
     """The source did not give all that was planned, and may still give it. What is complete was committed.
 
-    Commands end with status 3, so that whoever calls them can tell "run it again" from any other failure.
+    Commands end with status 3, so that whoever calls them can tell "run it again" from any other failure. ``report`` is
+    what the call would have given, where it has something to give.
     """
+
+    report: Any = None
 
 
 class NotNow(Incomplete):

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import typer
 from rich.cells import cell_len
@@ -26,6 +26,9 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import UserInputError, disk_trouble
+
+if TYPE_CHECKING:
+    from cc_pipeline.python.handing import Export
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
 #: a message stays one line of a log.
@@ -44,8 +47,6 @@ _BETWEEN = 3
 #: Seconds that were left when a source was last waited for.
 _left = [0]
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
-#: Formats of commands that print figures.
-ROW_FORMATS = ("table", "csv", "jsonl")
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -185,15 +186,8 @@ def format_by_name(out: Path | None) -> str:
     return found
 
 
-def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
-    """``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
-    if output not in allowed:
-        raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
-    return output
-
-
 def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str = "table") -> None:
-    """Writes ``rows`` to standard output in one of ``ROW_FORMATS``. A title is for terminals only."""
+    """Writes ``rows`` to standard output as a table, csv or jsonl. A title is for terminals only."""
     if output == "csv":
         write_csv(sys.stdout, [columns])
         write_csv(sys.stdout, rows)
@@ -204,6 +198,13 @@ def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         show_table(title, columns, rows)
     else:
         write_aligned(columns, rows)
+
+
+def show_export(title: str, done: Export) -> None:
+    """What was handed on: the rows that say so on standard output, what else there is to say on standard error."""
+    write_rows(title, done.rows.columns, [tuple(row.values()) for row in done.rows])
+    for note in done.notes:
+        notice(note)
 
 
 def json_line(row: Mapping[str, object]) -> str:

@@ -90,11 +90,12 @@ def write_papers(
     files: Sequence[Path],
     more: str = "",
     told: Mapping[str, Any] | None = None,
-) -> None:
+) -> tuple[Path, ...]:
     """Writes what there is to say of ``out``, a file or folder whose ``files`` are complete: README.md,
     provenance.json, targets.csv, and croissant.json where the first of ``files`` are those of the tables ``handed``, in
     that order; the README of a folder of tables begins with a card. ``more`` goes into the README, ``told`` into the
-    JSON. Papers of an earlier export to the same name go. Raises ``EnvironmentFault`` where the disk refuses.
+    JSON. Gives ``files`` and the papers. Papers of an earlier export to the same name go. Raises ``EnvironmentFault``
+    where the disk refuses.
     """
     folder = out.is_dir()
 
@@ -120,7 +121,7 @@ def write_papers(
         }
         _write_json(paper(out, PROVENANCE), said)
         tables = [one for one, file in zip(handed, files, strict=False) if one.columns and file.suffix in TABULAR]
-        head = ""
+        head, papers = "", [paper(out, README), paper(out, PROVENANCE)]
         if tables and len(tables) == len(handed):
             rows = [
                 DataFile(one.name, about_file["name"], about_file["sha256"], about_file["bytes"], one.rows,
@@ -131,10 +132,12 @@ def write_papers(
                 DataFile(one["name"], one["name"], one["sha256"], one["bytes"], 0, pa.schema([]))
                 for one in listed[len(rows) :]
             ]
-            _write_json(paper(out, CROISSANT), croissant(about, provenance, rows, also))
+            papers.append(paper(out, CROISSANT))
+            _write_json(papers[-1], croissant(about, provenance, rows, also))
             head = card_head(about, rows) if folder else ""
         lines = _readme(about, provenance, handed, listed, more)
         write_whole(paper(out, README), head + "\n".join(lines))
+    return (*files, *papers)
 
 
 def provenance_of(folder: Path, asked: Sequence[str]) -> Provenance:

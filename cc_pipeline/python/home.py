@@ -20,6 +20,7 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.python.captures import Captures, Page
     from cc_pipeline.python.giving import Given
+    from cc_pipeline.python.handing import Export
     from cc_pipeline.python.materializing import Part
     from cc_pipeline.python.rows import Answer, Held
 
@@ -190,7 +191,7 @@ class Home:
         report = _report(parts)
         for trouble in troubles:
             if isinstance(trouble, Incomplete):
-                trouble.__dict__["report"] = report
+                trouble.report = report
             raise trouble
         return report
 
@@ -244,16 +245,106 @@ class Home:
 
         return "\n".join(in_words(self.settings, slug_meant(target), before, after, named=target))
 
-    def report(self, target: str, out: str | Path | None = None, between: tuple[str, str] | None = None) -> Path:
-        """Writes the page about a target (one HTML file, by default in the home) and gives its path; ``between`` are
-        the two crawls whose changes it tells in words (default: the last two)."""
-        from cc_pipeline.commoncrawl.target_text import slug_meant
-        from cc_pipeline.publish.report import report_path, write_report
+    def export(
+        self,
+        out: str | Path,
+        targets: str | Sequence[str] = (),
+        crawls: str | Sequence[str] = (),
+        *,
+        format: str | None = None,
+        tables: str | Sequence[str] = (),
+        query: str | None = None,
+        dataset: str | Path | None = None,
+        allow_missing: bool = False,
+        guard_formulas: bool = False,
+        creator: str = "",
+        url: str = "",
+    ) -> Export:
+        """Hands on what this home has: a file or folder that needs neither the home nor this pipeline, with papers that
+        say where its rows came from. ``format`` (by default what the name says) and all else are the command's.
 
-        slug = slug_meant(target)
-        path = report_path(self.settings, slug) if out is None else Path(out)
-        write_report(self.settings, slug, path, named=target, between=between)
-        return path
+        Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing
+        was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
+        its ``report`` is the ``Export``).
+        """
+        from cc_pipeline.python import handing
+
+        with told_to(self._voice):
+            return handing.export(
+                self.settings,
+                Path(out),
+                _listed(targets),
+                _listed(crawls),
+                format=format,
+                tables=_listed(tables),
+                query=query,
+                dataset=None if dataset is None else Path(dataset),
+                allow_missing=allow_missing,
+                guard_formulas=guard_formulas,
+                said=handing.Said(creator, url),
+            )
+
+    def dataset(
+        self,
+        out: str | Path,
+        targets: str | Sequence[str] = (),
+        crawls: str | Sequence[str] = (),
+        *,
+        languages: str | Sequence[str] = (),
+        min_words: int = 50,
+        max_words: int = 100_000,
+        rules: str = "gopher,c4",
+        near: float = 0.8,
+        keep_copies: bool = False,
+        respect: str = "",
+        as_of: Literal["fetch", "latest"] = "fetch",
+        known_only: bool = False,
+        format: Literal["parquet", "jsonl"] = "parquet",
+        creator: str = "",
+        url: str = "",
+    ) -> Export:
+        """Makes a data set of published main texts: a folder with the texts, a datasheet of what each filter took, and
+        a card. The words are the command's.
+
+        Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the
+        disk refuses.
+        """
+        from cc_pipeline.python import handing
+
+        with told_to(self._voice):
+            return handing.dataset(
+                self.settings,
+                Path(out),
+                _listed(targets),
+                _listed(crawls),
+                languages=_listed(languages),
+                min_words=min_words,
+                max_words=max_words,
+                rules=rules,
+                near=near,
+                keep_copies=keep_copies,
+                respect=respect,
+                as_of=as_of,
+                known_only=known_only,
+                format=format,
+                said=handing.Said(creator, url),
+            )
+
+    def report(
+        self,
+        targets: str | Sequence[str],
+        out: str | Path | None = None,
+        between: tuple[str, str] | None = None,
+    ) -> list[Path]:
+        """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
+        ``between`` are the two crawls whose changes it tells in words (default: the last two).
+
+        Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
+        """
+        from cc_pipeline.python.handing import reports
+
+        with told_to(self._voice):
+            return list(reports(self.settings, _listed(targets), None if out is None else Path(out), between))
 
 
 def open_home(

@@ -28,6 +28,8 @@ _ENDINGS_ALIKE = 0.6
 _MOST_WRONG = 50
 #: Targets without captures of which it is said what may have been meant.
 _MOST_GUESSED = 5
+#: Formats of commands that print figures.
+ROW_FORMATS = ("table", "csv", "jsonl")
 #: What stands for standard input where a file could be named.
 STANDARD_INPUT = "-"
 #: Targets that are named as having brought a domain's pages.
@@ -237,3 +239,10 @@ def crawl_ids(texts: Sequence[str]) -> list[str]:
     from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 
     return [validate_crawl_id(text) for text in texts]
+
+
+def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
+    """``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
+    if output not in allowed:
+        raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
+    return output

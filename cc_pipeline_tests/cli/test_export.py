@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+import cc_pipeline
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.files import README, whole_folder
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.pagefiles.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
@@ -241,6 +242,9 @@ def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Pat
     assert said.status == 3
     assert "1 quarantined" in said.err
     assert zipfile.is_zipfile(out), "what is complete was handed on"
+    with pytest.raises(Incomplete, match="1 quarantined") as lacking:
+        cc_pipeline.open(home, quiet=True).export(out, "example.com", NEW)
+    assert lacking.value.report.path == out and out in lacking.value.report.files
 
 
 @pytest.mark.skipif(not VALIDATOR, reason="CC_PIPELINE_WACZ_PYTHON names no Python that has the package wacz")

@@ -3,12 +3,15 @@ the twins of the compiled parts do the work."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.python.test_code_blocks import RUN, run_cells
+from cc_pipeline_tests.python.test_code_blocks import RUN, cells_of, run_cells
 from cc_pipeline_tests.wheel import REPOSITORY, install_wheel, run
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]
@@ -48,12 +51,23 @@ def test_the_demo_runs_from_any_folder(installed: Path, tmp_path: Path) -> None:
     assert "true" in run(installed / "cc-pipeline", "sql", "--home", "home", question, folder=tmp_path)
 
 
-def test_the_notebook_of_the_docs_runs_where_the_wheel_is_installed(
+def test_the_page_on_python_runs_where_the_wheel_is_installed(
     installed: Path, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
 ) -> None:
     [page] = [page for page in RUN if page.name == "python.md"]
     run_cells(installed / "python", RUN[page], tmp_path, bucket[0])
     assert (tmp_path / "data" / "cc.duckdb").exists()
+
+
+def test_a_notebook_of_ten_cells_finds_fetches_asks_and_exports_a_site(
+    installed: Path, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
+) -> None:
+    notebook = REPOSITORY / "docs" / "example.ipynb"
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    assert len(cells) == 10 and not any(cell.get("outputs") for cell in cells)
+    said = run_cells(installed / "python", cells_of(notebook), tmp_path, bucket[0])
+    print(*re.findall("the first table.*", said))  # with -rP one sees it
+    assert {*pq.read_table(tmp_path / "example.parquet")["crawl"].to_pylist()} == {"CC-MAIN-2018-05", "CC-MAIN-2024-22"}
 
 
 def test_dagster_finds_the_definitions_of_the_wheel(installed: Path, tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 _BOX = re.compile(r"(?:<!-- not run here: ([^>]+) -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Cells one after the other while an event loop runs, as in a notebook; each cell's last expression is shown.
 _NOTEBOOK = """
-import ast, asyncio, json, sys
+import ast, asyncio, json, sys, time
 
 async def main():
-    names = {"__name__": "__main__"}
+    names, started, tables = {"__name__": "__main__"}, time.monotonic(), 0
     for cell in json.load(sys.stdin):
         tree = ast.parse(cell)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -33,6 +33,11 @@ async def main():
             value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
             shown = getattr(value, "_repr_html_", value.__repr__)()
             assert isinstance(shown, str) and len(shown) < 100_000
+            if "<table>" in shown:
+                tables += 1
+                if tables == 1:
+                    print(f"the first table after {time.monotonic() - started:.1f} s, "
+                          f"{time.process_time():.1f} s of processor", file=sys.stderr)
 
 asyncio.run(main())
 """
@@ -46,8 +51,15 @@ def boxes(page: Path) -> list[tuple[str, str]]:
 RUN = {page.relative_to(REPOSITORY): [code for why, code in boxes(page) if not why] for page in PAGES}
 
 
-def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) -> None:
-    """Runs cells in a process of ``python``, in ``folder``, on the mini crawl."""
+def cells_of(notebook: Path) -> list[str]:
+    """The code of a notebook's cells."""
+    said = json.loads(notebook.read_text("utf-8"))
+    return ["".join(cell["source"]) for cell in said["cells"] if cell["cell_type"] == "code"]
+
+
+def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) -> str:
+    """Runs cells in a process of ``python``, in ``folder``, on the mini crawl; what they told on standard error, and
+    when the first table was shown."""
     done = subprocess.run(
         [str(python), "-c", _NOTEBOOK],
         cwd=folder,
@@ -58,6 +70,7 @@ def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) 
         env={**os.environ, "CC_PIPELINE_SOURCE": str(bucket)},
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr
 
 
 @pytest.mark.process

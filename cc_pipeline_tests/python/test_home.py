@@ -130,7 +130,7 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
         )
         with pytest.raises(Incomplete) as lacking:
             home.run(SITE, NEW)
-        [row] = lacking.value.report.rows  # type: ignore[attr-defined]
+        [row] = lacking.value.report.rows
         assert (row["captures"], row["open"]) == (mine, mine)
         server.set_rules([])
         [row] = home.run(SITE, NEW).rows
@@ -141,7 +141,64 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
 
 def test_words_and_pages_about_a_target(used: Home, tmp_path: Path) -> None:
     assert used.changes(SITE, OLD, NEW).startswith(f"{SITE} from {OLD} to {NEW}")
-    assert SITE in used.report(SITE, tmp_path / "page.html").read_text("utf-8")
+    assert used.report(SITE, tmp_path / "page.html") == [tmp_path / "page.html"]
+    assert SITE in (tmp_path / "page.html").read_text("utf-8")
+    lines = tmp_path / "sites.txt"
+    lines.write_text(f"# one\n{SITE}\n", "utf-8")
+    [page] = used.report(f"@{lines}", between=(OLD, NEW))
+    assert page.is_relative_to(used.settings.home) and SITE in page.read_text("utf-8")
+    with pytest.raises(UserInputError, match="several targets"):
+        used.report([SITE, "example.org"], tmp_path / "two.html")
+
+
+def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp_path: Path) -> None:
+    text = used.table("page_text", SITE, NEW).to_arrow()
+    done = used.export(tmp_path / "text.parquet", SITE, NEW, tables="page_text")
+    assert [*done.rows] == [{"name": "page_text", "rows": text.num_rows, "columns": text.num_columns}]
+    assert pl.DataFrame(done).height == 1 and "page_text" in done._repr_html_()
+    read = pl.read_parquet(done.path)
+    assert sorted(read["url"]) == sorted(text["url"].to_pylist()) and read.columns == text.column_names
+    assert {*done.files} == {*tmp_path.iterdir()} and tmp_path / "text.parquet.README.md" in done.files
+    several = used.export(tmp_path / "both", SITE, format="jsonl", tables=["page_text", "captures"])
+    assert [row["name"] for row in several.rows] == ["page_text", "captures"]
+    assert {*several.files} == {*(tmp_path / "both").iterdir()}
+    records = used.export(tmp_path / "site.wacz", SITE, NEW, allow_missing=True)
+    assert [row["crawl"] for row in records.rows] == [NEW] and "captures were planned" in records.notes[0]
+    formula = used.export(tmp_path / "f.csv", query="SELECT '=1+1' AS a", guard_formulas=True)
+    assert "'=1+1" in formula.path.read_text("utf-8") and [row["rows"] for row in formula.rows] == [1]
+
+
+def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> None:
+    made = used.dataset(tmp_path / "corpus", SITE, min_words=1, rules="none", near=0, keep_copies=True)
+    left = {row["filter"]: row for row in made.rows}["left"]["came"]
+    texts = pl.read_parquet(tmp_path / "corpus" / "texts.parquet")
+    assert 0 < left == texts.height < used.table("page_text", SITE).to_arrow().num_rows
+    assert "datasheet" in made.notes[0] and {*made.files} == {*made.path.iterdir()}
+    again = used.export(tmp_path / "again.csv", dataset=made.path)
+    assert [row["rows"] for row in again.rows] == [left]
+
+
+@pytest.mark.parametrize(
+    ("method", "out", "words", "said"),
+    [
+        ("export", "x.xlsx", {}, "does not say a format"),
+        ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
+        ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
+        ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
+        ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "say it in the query"),
+        ("export", "x.wacz", {}, "add --domain"),
+        ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),
+        ("dataset", "x", {"rules": "golf"}, "'golf' names no rules"),
+        ("dataset", "x", {"languages": "klingon"}, "'klingon' is no language"),
+        ("dataset", "x", {"as_of": "never"}, "not 'never'"),
+    ],
+)
+def test_words_that_cannot_be_used_are_said_and_write_nothing(
+    used: Home, tmp_path: Path, method: str, out: str, words: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UserInputError, match=said):
+        getattr(used, method)(tmp_path / out, **words)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_looking_loads_no_dagster(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import typer
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",

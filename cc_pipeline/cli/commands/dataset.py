@@ -3,26 +3,18 @@ by published rules, without copies, with a datasheet; the page about a target; a
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, console, notice, warn, whole_file, write_rows
+from cc_pipeline.cli.output import console, notice, show_export, whole_file
 from cc_pipeline.commoncrawl.target_text import slug_meant
-from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.python import meaning
-from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.python import handing
 from cc_pipeline.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
-
-_FORMATS = ("parquet", "jsonl")
 
 
 def dataset(
@@ -78,80 +70,24 @@ def dataset(
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
-    from cc_pipeline.delivery import table_files
-    from cc_pipeline.delivery.cards import About
-    from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
-    from cc_pipeline.delivery.provenance import gather
-    from cc_pipeline.delivery.respect import wishes
-    from cc_pipeline.lake.reading import open_settled
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    checked_format(output, _FORMATS)
-    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
-    recipe = Recipe(
-        tuple(dict.fromkeys(_language(text) for text in language or [])),
-        min_words,
-        max_words,
-        named,
-        not keep_copies,
-        near or None,
-        wishes(respect),
-        _as_of(as_of),
-        known_only,
+    made = handing.dataset(
+        load_settings(home=home),
+        out,
+        domain or (),
+        crawl or (),
+        languages=language or (),
+        min_words=min_words,
+        max_words=max_words,
+        rules=rules,
+        near=near,
+        keep_copies=keep_copies,
+        respect=respect,
+        as_of=as_of,
+        known_only=known_only,
+        format=output,
+        said=handing.Said(creator, url),
     )
-    settings = load_settings(home=home)
-    targets = chosen_targets(domain or [])
-    with open_settled(settings) as connection, scratch_beside(out) as scratch:
-        table_files.bound_memory(connection, scratch)
-        slugs = [target.slug for target in targets]
-        refuse_unknown(connection, settings, targets)
-        [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
-        asked = [f"crawls: {', '.join(crawl)}"] if crawl else []
-        sieved = sieve(connection, pages.sql, recipe, scratch)
-        sheet, told = datasheet(sieved, recipe)
-        with open_workspace(settings) as workspace:
-            provenance = gather(workspace, targets, crawl_ids(crawl or []) or sieved.crawls, asked)
-        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
-        done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
-        languages = tuple(name for name in sieved.by_language if name)
-        about = About(f"{out.name}: main texts of Common Crawl", creator, url, languages, done)
-        with whole_folder(out) as folder:
-            data = folder / f"texts{table_files.SUFFIX[output]}"
-            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), output, data)
-            with disk_trouble(folder):
-                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
-    write_rows(
-        "what each filter took",
-        ["filter", "came", "taken"],
-        [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)],
-    )
-    notice(f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet")
-    if not sieved.left:
-        warn(
-            "no page is left; the datasheet says which filter took them"
-            if sieved.pages
-            else "there was no page to begin with: nothing of these targets and crawls was parsed"
-        )
-
-
-def _as_of(text: str) -> Literal["fetch", "latest"]:
-    if text == "fetch":
-        return "fetch"
-    if text == "latest":
-        return "latest"
-    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
-
-
-def _language(text: str) -> str:
-    from cc_pipeline.documents.html.text import ISO_639_3
-
-    wanted = text.strip()
-    found = ISO_639_3.get(wanted, wanted)
-    if found not in ISO_639_3.values():
-        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
-    return found
+    show_export("what each filter took", made)
 
 
 def report(
@@ -180,19 +116,10 @@ def report(
 
       cc-pipeline report -d @sites.txt          (a page for each line)
     """
-    from cc_pipeline.publish.report import report_path, write_report
-
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
     between = (before, after) if before is not None and after is not None else None
-    meant = {slug_meant(text): text for text in meaning.lines_meant(targets)}
-    slugs = [*meant]
-    if out is not None and len(slugs) > 1:
-        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
-    settings = load_settings(home=home)
-    for slug in slugs:
-        path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=meant[slug], between=between)
+    for path in handing.reports(load_settings(home=home), targets, out, between):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")

@@ -10,9 +10,10 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import checked_format, console, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
 from cc_pipeline.progress import human_bytes
+from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import claim_home, load_settings
 

@@ -12,9 +12,10 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import checked_format, notice, warn, write_rows
+from cc_pipeline.cli.output import notice, warn, write_rows
 from cc_pipeline.python import meaning
 from cc_pipeline.python.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
+from cc_pipeline.python.meaning import checked_format
 
 if TYPE_CHECKING:
     import pyarrow as pa

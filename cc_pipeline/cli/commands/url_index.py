@@ -12,9 +12,10 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.python.asking import needs_harvest, sources_for
+from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.python.running import (
     agreed_builds,
     build_indexes,
