@@ -7,20 +7,17 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, console, notice, warn, whole_file, write_rows
-from cc_pipeline.commoncrawl.target_text import slug_meant
-from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.python import meaning
 from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
 
 _FORMATS = ("parquet", "jsonl")
 
@@ -105,7 +102,7 @@ def dataset(
     with open_settled(settings) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
         slugs = [target.slug for target in targets]
-        refuse_unknown(connection, settings, targets)
+        refuse_unknown(connection, settings, targets, domain or ())
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
         asked = [f"crawls: {', '.join(crawl)}"] if crawl else []
         sieved = sieve(connection, pages.sql, recipe, scratch)
@@ -222,7 +219,15 @@ def changes(
     """
     from cc_pipeline.publish.changes import in_words
 
-    lines = in_words(load_settings(home=home), slug_meant(target), before, after, named=target)
+    slug, settings = slug_meant(target), load_settings(home=home)
+    if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
+        raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
+    if not settings.published_path.exists():
+        raise EnvironmentFault(
+            f"{settings.home} has published nothing yet",
+            f"Get both crawls: cc-pipeline run --crawl {before} --crawl {after} --domain {to_run(slug, target)}",
+        )
+    lines = in_words(settings, slug, before, after, named=target)
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return

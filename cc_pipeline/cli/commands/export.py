@@ -130,7 +130,7 @@ def _export_rows(
             selections = [table_files.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
-            refuse_unknown(connection, settings, targets)
+            refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
         about = About(f"{out.name}: pages of Common Crawl", *said)
         if dataset is not None:
