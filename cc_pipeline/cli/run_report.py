@@ -46,9 +46,12 @@ def say_what_was_done(
     else:
         columns = ["crawl", "targets", *_CHANGES.values(), "empty", "captures", "new captures", "not here"]
         rows = [(crawl, *_counted(own), *_figures(own)) for crawl, own in _by_crawl(done).items()]
-    show_table("what this run did", columns, rows)
+    of_robots = settings.subsets == ("robotstxt",)
+    show_table(f"what this run did{' with robots.txt' if of_robots else ''}", columns, rows)
     _say_empty(settings, done, by_slug, forgotten)
-    _say_absent(settings, done, by_slug)
+    if not of_robots:
+        # members are counted with all subsets: the run that found their pages said it
+        _say_absent(settings, done, by_slug)
     _say_shortfall(settings, done)
 
 

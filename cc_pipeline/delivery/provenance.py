@@ -30,8 +30,9 @@ from cc_pipeline.workspace.workspace import Workspace
 FORMAT: Final = "cc_pipeline provenance"
 #: Raised when a reader of before would read it wrongly.
 VERSION: Final = 1
-#: What became of a target: captures were found, an index was asked and names none, it is blocked, no index was asked.
-OUTCOMES: Final = ("found", "empty", "refused", "not asked")
+#: What became of a target: captures were found, an index was asked and names none, it is blocked, this home has nothing
+#: of it: it was not run, or found in no crawl and not kept.
+OUTCOMES: Final = ("found", "empty", "refused", "not here")
 #: Targets that are named where they are told of in a sentence.
 _SPELLED: Final = 20
 
@@ -126,8 +127,8 @@ def gather(
     """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
     ``asked`` is what else was asked, in words.
 
-    Reads two tables and the logs of the lake, and sends no request. Raises ``EnvironmentFault`` where the lake cannot
-    be read.
+    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no request. Raises
+    ``EnvironmentFault`` where the lake cannot be read.
     """
     lake = workspace.lake
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
@@ -210,7 +211,7 @@ def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> It
         asked = len(looked_up.crawls.get(slug, ()))
         for one in target.members or (target,):
             count = looked_up.captures[slug, one.definition if target.members else ""]
-            outcome = "found" if count else "empty" if asked else "not asked"
+            outcome = "found" if count else "empty" if asked else "not here"
             if not count and no.touching(one):
                 outcome = "refused"
             yield TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count)

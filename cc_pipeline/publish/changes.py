@@ -40,7 +40,7 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
     """
     with _told(), asking(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
-        check_located(connection, slug, scope, (before, after))
+        check_located(connection, slug, scope, (before, after), named)
         counts: Counter[str] = Counter()
         domain = None
         yield f"{named or slug} from {before} to {after}"
@@ -77,8 +77,9 @@ def paragraphs_between(before: str, after: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    every = [" ".join(line.split()) for line in text.split("\n") if not line.isspace() and line]
-    return every[:_COMPARED]
+    # a mark of the byte order is no word, and nobody sees it
+    every = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
+    return [line for line in every if line][:_COMPARED]
 
 
 def _page(row: dict[str, Any]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -88,7 +89,7 @@ def find(
     crawls = ask.rows(sql.timeline(scope))
     front = _front(ask, scope)
     if between is not None:
-        check_located(connection, slug, scope, between)
+        check_located(connection, slug, scope, between, named)
     pairs = list(pairwise(row["crawl"] for row in crawls if row["pages"]))[-_COMPARED:]
     between = between or (pairs[-1] if pairs else None)
     published = connection.execute("SELECT max(published_at) FROM main.publication").fetchone()
@@ -183,7 +184,9 @@ def scope_of(
     return (known[0] if known else None), scope, domains
 
 
-def check_located(connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str]) -> None:
+def check_located(
+    connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str], named: str = ""
+) -> None:
     """Raises ``UserInputError`` for a crawl in which a target was not looked for."""
     asked = (
         f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
@@ -192,7 +195,10 @@ def check_located(connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.S
     there = [crawl for (crawl,) in connection.execute(asked).fetchall()]
     for crawl in crawls:
         if crawl not in there:
-            raise UserInputError(f"{slug} was not located in {crawl!r}. It was in: {', '.join(there)}")
+            raise UserInputError(
+                f"{named or slug} was not located in {crawl!r}. It was in: {', '.join(there)}. Run it of another "
+                f"crawl first: cc-pipeline run --crawl {shlex.quote(crawl)} --domain {to_run(slug, named)}"
+            )
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _rows(
             selections = [table_files.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
-            refuse_unknown(connection, settings, targets)
+            refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
         about = About(f"{out.name}: pages of Common Crawl", said.creator, said.url)
         if dataset is not None:
@@ -339,7 +339,7 @@ def dataset(
     meant = chosen_targets(targets)
     with open_settled(settings) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
-        refuse_unknown(connection, settings, meant)
+        refuse_unknown(connection, settings, meant, targets)
         slugs, ids = [target.slug for target in meant], crawl_ids(crawls)
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _each_meant(given: Sequence[str], here: Path) -> Iterator[tuple[str, str, Pa
     from cc_pipeline.commoncrawl.target_text import content_lines
 
     for text in given:
-        if text != STANDARD_INPUT and not text.startswith("@"):
+        if not _is_list(text):
             yield "", text, here
             continue
         place = "standard input" if text == STANDARD_INPUT else text[1:]
@@ -146,6 +147,10 @@ def _each_meant(given: Sequence[str], here: Path) -> Iterator[tuple[str, str, Pa
             yield f"{place}, line {number}: ", line, beside
         if not number:
             raise UserInputError(f"{place} names no target; write one a line")
+
+
+def _is_list(text: str) -> bool:
+    return text == STANDARD_INPUT or text.startswith("@")
 
 
 def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
@@ -200,19 +205,32 @@ def chosen_targets(texts: Sequence[str]) -> list[Target]:
     return list(found.values())
 
 
-def refuse_unknown(connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target]) -> None:
+def refuse_unknown(
+    connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str] = ()
+) -> None:
     """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain."""
+    answer. It says what may have been meant, and which targets brought pages of a domain.
+
+    Of a list among ``texts``, which ``targets`` were made of, not all were found where it was run: those are only
+    counted, unless none is here.
+    """
     slugs = [target.slug for target in targets]
     asked = (
         "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
         "SELECT target FROM main.lookups WHERE list_contains($1, target)"
     )
     known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
-    for target in targets:
-        if target.slug not in known:
-            named = f"set:{target.value}" if target.kind == "set" else target.definition
-            raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
+    unknown = [target for target in targets if target.slug not in known]
+    singly = {one.slug for one in chosen_targets([text for text in texts if not _is_list(text)])} if texts else slugs
+    refused = [target for target in unknown if target.slug in singly] if known else unknown
+    for target in refused:
+        named = f"set:{target.value}" if target.kind == "set" else target.definition
+        raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
+    if unknown:
+        voice().notice(
+            f"nothing of {len(unknown):,} of {len(targets):,} targets is in this home: they were not run, or found in "
+            f"no crawl, as {unknown[0].definition}"
+        )
 
 
 def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:

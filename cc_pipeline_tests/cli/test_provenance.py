@@ -17,7 +17,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.delivery.provenance import gather
+from cc_pipeline.extraction.blocked import block
+from cc_pipeline.python.meaning import chosen_targets
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+from cc_pipeline_tests.world import Bucket, extract, harvested
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -161,3 +166,30 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         told = json.loads(path.read_text("utf-8"))["provenance"]
         assert [one["definition"] for one in told["resolved"]] == [site]
         assert [one["crawl"] for one in told["crawls"]] == [path.parent.name] and told["crawls"][0]["indexes"]
+
+
+def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    sites, out = tmp_path / "sites.txt", tmp_path / "corpus"
+    sites.write_text("example.com\nnowhere-example.net\n")
+    words = ("dataset", "--min-words", 5, "--rules", "none", "--out", out, "--home", rich, "-d")
+    said = cli(*words, f"@{sites}")
+    assert (said.status, "nothing of 1 of 2 targets is in this home" in said.err) == (0, True), said.err
+    with (out / "targets.csv").open(encoding="utf-8") as stream:
+        told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
+    assert told == {"example.com": "found", "nowhere-example.net": "not here"}
+    for alone in (["nowhere-example.net", "-d", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
+        (tmp_path / "none.txt").write_text("nowhere-example.net\n")
+        said = cli(*words, *alone)
+        assert (said.status, "nowhere-example.net was not run in this home" in " ".join(said.err.split())) == (1, True)
+
+
+def test_members_of_a_set_that_is_only_named_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    extract(workspace, "set:press = example.com, nowhere-example.net, example.org")
+    block(workspace, [parse_target("nowhere-example.net")])
+    found = gather(workspace, chosen_targets(["set:press"]), [NEW])
+    assert {(one.definition, one.outcome, one.of) for one in found.targets} == {
+        ("example.com", "found", "set-press"),
+        ("example.org", "found", "set-press"),
+        ("nowhere-example.net", "refused", "set-press"),
+    }

@@ -49,3 +49,12 @@ def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path
     out = tmp_path / "changes.txt"
     assert cli(*asked, "--out", out).out.strip() == str(out)
     assert out.read_text("utf-8") == said.out
+
+
+def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    said = cli("changes", "example.com", "--from", NEW, "--to", OLD, "--home", rich)
+    assert said.status == 1 and f"write --from {OLD} --to {NEW}" in " ".join(said.err.split())
+    said = cli("changes", "set:x", "--from", OLD, "--to", NEW, "--home", tmp_path / "new")
+    assert said.status == 1
+    hint = f"cc-pipeline run --crawl {OLD} --crawl {NEW} --domain 'set:x = example.com, example.org'"
+    assert hint in " ".join(said.err.split())

@@ -11,8 +11,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, notice, show_export, whole_file
-from cc_pipeline.commoncrawl.target_text import slug_meant
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.python import handing
 from cc_pipeline.settings import load_settings
 
@@ -149,7 +149,15 @@ def changes(
     """
     from cc_pipeline.publish.changes import in_words
 
-    lines = in_words(load_settings(home=home), slug_meant(target), before, after, named=target)
+    slug, settings = slug_meant(target), load_settings(home=home)
+    if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
+        raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
+    if not settings.published_path.exists():
+        raise EnvironmentFault(
+            f"{settings.home} has published nothing yet",
+            f"Get both crawls: cc-pipeline run --crawl {before} --crawl {after} --domain {to_run(slug, target)}",
+        )
+    lines = in_words(settings, slug, before, after, named=target)
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
