@@ -144,7 +144,7 @@ def import_catalog(
     tables, unbounded = (tables, 0) if believe_repaired else _unconfirmed(tables)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
-        harvest_crawl(crawl, drawn, workspace.index_place(crawl), store)
+        _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
         if page_indexes is not None:
             keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store)
@@ -155,6 +155,15 @@ def import_catalog(
     if page_indexes is not None:
         copy_page_indexes(page_indexes, FooterStore(workspace.settings.footers_path), crawl, tables.index_files)
     return Imported(crawl, digest, tuple(new), len(drawn), unbounded, stats.requests - requests, stats.bytes - read)
+
+
+def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
+    """What was drawn and did not come agrees with nothing."""
+    for path, reason in failed:
+        raise EnvironmentFault(
+            f"{path} could not be compared with the source: {reason}",
+            f"Run the same command again; if it stays so, harvest it from here: cc-pipeline harvest --crawl {crawl}",
+        )
 
 
 def _compare_lists(workspace: Workspace, file: Path, handed: HandedOn, subsets: Sequence[str]) -> None:

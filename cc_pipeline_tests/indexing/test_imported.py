@@ -20,7 +20,7 @@ from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
 from cc_pipeline.indexing.crawl_index import commit_row_groups, harvest_footers, is_harvested, repair_statistics
 from cc_pipeline.indexing.imported import export_catalog, import_catalog
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, harvested, workspace_of
 
 
@@ -178,6 +178,18 @@ def test_a_file_with_another_digest_or_of_another_source_is_refused(
     assert f"cc-pipeline harvest --crawl {NEW}" in refused.value.advice
     with pytest.raises(EnvironmentFault, match="to export"):
         export_catalog(workspace, NEW, tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("kind", ["500", "cut"])
+def test_a_footer_that_does_not_come_says_nothing_of_the_catalog(
+    kind: str, bucket: Bucket, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    with FaultServer(bucket[0], rules=[Rule(kind, key="*subset=robotstxt*", times=None)]) as failing:
+        workspace = workspace_of(failing.url, tmp_path)
+        with pytest.raises(EnvironmentFault, match=r"subset=robotstxt.* could not be compared") as refused:
+            import_catalog(workspace, exported[0])
+    assert "again" in refused.value.advice
+    assert not len(workspace.lake.read("row_groups", {"crawl": NEW}))
 
 
 def test_no_bytes_do_anything_but_be_refused(exported: tuple[Path, Workspace], tmp_path: Path) -> None:
