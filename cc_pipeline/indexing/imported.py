@@ -147,7 +147,7 @@ def import_catalog(
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
         if page_indexes is not None:
-            keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store)
+            _refuse_unread(crawl, keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store).failed)
             wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
             if wrong:
                 raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")

@@ -192,6 +192,19 @@ def test_a_footer_that_does_not_come_says_nothing_of_the_catalog(
     assert not len(workspace.lake.read("row_groups", {"crawl": NEW}))
 
 
+def test_page_indexes_that_do_not_come_are_not_compared(
+    bucket: Bucket, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    file, _ = exported
+    # a footer is asked for as the end of a file
+    rule = Rule("500", key="*subset=robotstxt*", ranges=("bytes=[0-9]*",), times=None)
+    with FaultServer(bucket[0], rules=[rule]) as failing:
+        workspace = workspace_of(failing.url, tmp_path)
+        with pytest.raises(EnvironmentFault, match=r"subset=robotstxt.* could not be compared"):
+            import_catalog(workspace, file, page_indexes=file.with_name("pages.parquet"))
+        assert import_catalog(workspace, file).compared == 4
+
+
 def test_no_bytes_do_anything_but_be_refused(exported: tuple[Path, Workspace], tmp_path: Path) -> None:
     good = exported[0].read_bytes()
     file = tmp_path / "bad.parquet"
