@@ -294,6 +294,24 @@ def test_page_indexes_come_in_a_second_file_and_are_compared_too(
         import_catalog(workspace_of(server.url, tmp_path / "d"), file, page_indexes=tmp_path / "other.parquet")
 
 
+def test_page_indexes_come_for_a_catalog_that_is_here_and_leave_those_that_are(
+    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    file, _ = exported
+    pages = file.with_name("pages.parquet")
+    workspace = workspace_of(server.url, tmp_path, via="parquet")
+    import_catalog(workspace, file)
+    tables = workspace.lake.read("row_groups", {"crawl": NEW})
+    # as after a kill between the two
+    late = import_catalog(workspace, file, page_indexes=pages)
+    assert (late.subsets, late.unbounded, late.compared, late.page_indexes) == ((), 0, 4, 4)
+    assert import_catalog(workspace, file, page_indexes=pages).page_indexes == 0
+    assert workspace.lake.read("row_groups", {"crawl": NEW}).equals(tables)
+    at_once = workspace_of(server.url, tmp_path / "other", via="parquet")
+    assert import_catalog(at_once, file, page_indexes=pages).page_indexes == 4
+    assert extract(workspace, "example.com")[0].requests == extract(at_once, "example.com")[0].requests
+
+
 def test_a_harvest_that_stops_half_way_leaves_the_imported_rows(
     server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
 ) -> None:
