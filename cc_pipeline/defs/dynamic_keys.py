@@ -10,10 +10,9 @@ import dagster as dg
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.declared.assets import PARTITIONED
 from cc_pipeline.defs.internals_history import forget_partitions
 from cc_pipeline.defs.partitions import partition_key, too_many
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.placement import OURS, PARTITIONED, Placement
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 

@@ -31,6 +31,8 @@ MADE_TAG = f"{_HIDDEN}made"
 STATE_TAG = f"{_HIDDEN}tables"
 #: Which process a run of the command line lives in: its mark (``processes.py``).
 PROCESS_TAG = f"{_HIDDEN}process"
+#: Whose run it is, of a job in a code location that others have things in too: their jobs may have the same names.
+HOME_TAG = f"{_HIDDEN}home"
 #: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
 MACHINE_TAG = f"{_HIDDEN}launched_on"
 #: The names of the last two in versions before, whose runs may still be under way.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.defs.partitions import HOME_TAG
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import PREFIX, Settings, load_settings
 
@@ -17,6 +18,18 @@ from cc_pipeline.settings import PREFIX, Settings, load_settings
 WORKSPACE: Final = "workspace"
 #: Variables that say where everything of one home lies.
 _OF_A_HOME: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
+#: The assets whose tables the published file shows.
+SHOWN: Final = (
+    "crawls", "row_groups", "host_facts", "site_policies", "captures", "records", "page_metadata", "page_text",
+    "page_links", "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
+)  # fmt: skip
+#: The assets with partitions, but for those of datasets.
+PARTITIONED: Final = (
+    *(name for name in SHOWN if name != "crawls"), "index_manifest", "built_index", "index_footers",
+    "repaired_statistics", "url_index", "report", "text_sequencefile", "metadata_sequencefile",
+)  # fmt: skip
+#: How the assets of datasets that a person added begin.
+ANNOTATION: Final = "annotation_"
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -65,14 +78,20 @@ class Placement:
 
     def asset(self, key: dg.AssetKey) -> str:
         """The name of an asset of this home; empty for any other asset."""
-        own = len(self.prefix)
-        return key.path[own] if len(key.path) == own + 1 and tuple(key.path[:own]) == self.prefix else ""
+        *before, name = key.path
+        # without a prefix, others have keys of one part too
+        known = name in (*PARTITIONED, "crawls", "warehouse") or name.startswith(ANNOTATION)
+        return name if known and tuple(before) == self.prefix else ""
 
     def owns(self, run: dg.DagsterRun) -> bool:
         """Whether a run is of this home: of one of its jobs, or of one of its assets."""
-        if self.alone or (not run.asset_selection and run.job_name in map(self.of, JOBS)):
-            return True
-        return any(self.asset(key) for key in run.asset_selection or ())
+        ours = self.alone or self.tags.items() <= run.tags.items()
+        return ours or any(self.asset(key) for key in run.asset_selection or ())
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every run of its jobs."""
+        return {} if self.alone else {HOME_TAG: self.resource}
 
     @property
     def resource(self) -> str:
@@ -123,10 +142,3 @@ class Placement:
 
 #: The home of our own code location, and of the command line.
 OURS: Final = Placement()
-
-#: The jobs of every home.
-JOBS: Final = (
-    "harvest_crawl", "extract_domain", "repair_statistics", "build_index", "build_url_index", "fetch_domain",
-    "parse_domain", "fill_facts", "read_policies", "list_crawls", "publish", "read_source_files", "check_everything",
-    "export_domain", "upkeep", "purge_target_job",
-)  # fmt: skip

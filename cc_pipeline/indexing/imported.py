@@ -91,13 +91,15 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
 @dataclass(frozen=True, slots=True)
 class Imported:
     """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
-    ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
+    ``unbounded`` row groups lost bounds that no footer confirms. Page indexes of ``page_indexes`` files came along.
+    ``requests`` and ``bytes`` were spent."""
 
     crawl: str
     sha256: str
     subsets: tuple[str, ...]
     compared: int
     unbounded: int
+    page_indexes: int
     requests: int
     bytes: int
 
@@ -111,7 +113,7 @@ def import_catalog(
     believe_repaired: bool = False,
 ) -> Imported:
     """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
-    are.
+    are, and so do page indexes. Those in ``page_indexes`` are taken for all subsets of the catalog.
 
     ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
     out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
@@ -135,26 +137,44 @@ def import_catalog(
             f"Let a harvest put that right: cc-pipeline harvest --crawl {crawl}",
         )
     new = [subset for subset in handed.paths if subset not in before]
-    if not new:
-        return Imported(crawl, digest, (), 0, 0, stats.requests - requests, stats.bytes - read)
-    _compare_lists(workspace, file, handed, new)
-    tables = _of_subsets(handed.tables, new)
+    compared = new if page_indexes is None else [*handed.paths]
+    if not compared:
+        return Imported(crawl, digest, (), 0, 0, 0, stats.requests - requests, stats.bytes - read)
+    _compare_lists(workspace, file, handed, compared)
+    tables = _of_subsets(handed.tables, compared)
     decoded = tables.index_files.filter(pc.equal(tables.index_files["outcome"], "decoded"))["path"].to_pylist()
     drawn = SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))
-    tables, unbounded = (tables, 0) if believe_repaired else _unconfirmed(tables)
+    if not believe_repaired:
+        tables, _ = _unconfirmed(tables)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
-        harvest_crawl(crawl, drawn, workspace.index_place(crawl), store)
+        _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
         if page_indexes is not None:
-            keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store)
+            _refuse_unread(crawl, keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store).failed)
             wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
             if wrong:
                 raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")
-    _commit(workspace, slice_, tables, new, before, digest)
+    taken = _of_subsets(handed.tables, new)
+    taken, unbounded = (taken, 0) if believe_repaired else _unconfirmed(taken)
+    if new:
+        _commit(workspace, slice_, taken, new, before, digest)
+    copied = 0
     if page_indexes is not None:
-        copy_page_indexes(page_indexes, FooterStore(workspace.settings.footers_path), crawl, tables.index_files)
-    return Imported(crawl, digest, tuple(new), len(drawn), unbounded, stats.requests - requests, stats.bytes - read)
+        store = FooterStore(workspace.settings.footers_path)
+        copied = copy_page_indexes(page_indexes, store, crawl, tables.index_files)
+    return Imported(
+        crawl, digest, tuple(new), len(drawn), unbounded, copied, stats.requests - requests, stats.bytes - read
+    )
+
+
+def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
+    """What was drawn and did not come agrees with nothing."""
+    for path, reason in failed:
+        raise EnvironmentFault(
+            f"{path} could not be compared with the source: {reason}",
+            f"Run the same command again; if it stays so, harvest it from here: cc-pipeline harvest --crawl {crawl}",
+        )
 
 
 def _compare_lists(workspace: Workspace, file: Path, handed: HandedOn, subsets: Sequence[str]) -> None:

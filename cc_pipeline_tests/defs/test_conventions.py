@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.declared.assets import PARTITIONED as NAMED_PARTITIONED
 from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import PARTITIONED as NAMED_PARTITIONED
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},

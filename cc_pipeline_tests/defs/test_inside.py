@@ -14,8 +14,9 @@ from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
 from cc_pipeline.defs.dynamic_keys import delete_keys
+from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partitions import KEYS_TAG
-from cc_pipeline.defs.placement import JOBS, OURS, Placement
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -74,7 +75,6 @@ def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_a
         name for name in ours if name.startswith("op forget")
     }
     assert inside - ours == {"resource cc_pipeline_workspace"}
-    assert {f"job {name}" for name in JOBS} == {name for name in inside if name.startswith("job ")}
 
 
 def test_settings_come_per_home_in_the_words_of_their_variables(
@@ -133,6 +133,22 @@ def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -
     assert instance.get_materialized_partitions(books.key("records")) == {f"{NEW}|example.com"}
     assert instance.get_materialized_partitions(other.key("records")) == set()
     assert list(books.domains(instance)) == ["example.com"]
+
+
+def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInstance) -> None:
+    at = Placement(alone=False)
+    repository = definitions(at).get_repository_def()
+    made = repository.asset_graph.materializable_asset_keys
+    assert len(made) > 10 and {at.asset(key) for key in made} == {key.to_user_string() for key in made}
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    assert len(jobs) > 10 and all(at.owns(dg.DagsterRun(job.name, tags=job.run_tags)) for job in jobs)
+    assert at.asset(at.key("annotation_ours"))
+    # what others have may have names of one part, and those of our jobs
+    for name, assets in (("__ASSET_JOB", {dg.AssetKey("their_asset")}), ("publish", set()), ("upkeep", set())):
+        gone = dg.DagsterRun(name, status=dg.DagsterRunStatus.STARTING, asset_selection=frozenset(assets) or None)
+        instance.add_run(gone)
+        assert not at.owns(gone)
+    assert end_runs_of_dead_processes(instance, 1, at) == []
 
 
 def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:

@@ -20,7 +20,7 @@ from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
 from cc_pipeline.indexing.crawl_index import commit_row_groups, harvest_footers, is_harvested, repair_statistics
 from cc_pipeline.indexing.imported import export_catalog, import_catalog
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, harvested, workspace_of
 
 
@@ -180,6 +180,31 @@ def test_a_file_with_another_digest_or_of_another_source_is_refused(
         export_catalog(workspace, NEW, tmp_path / "none.parquet")
 
 
+@pytest.mark.parametrize("kind", ["500", "cut"])
+def test_a_footer_that_does_not_come_says_nothing_of_the_catalog(
+    kind: str, bucket: Bucket, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    with FaultServer(bucket[0], rules=[Rule(kind, key="*subset=robotstxt*", times=None)]) as failing:
+        workspace = workspace_of(failing.url, tmp_path)
+        with pytest.raises(EnvironmentFault, match=r"subset=robotstxt.* could not be compared") as refused:
+            import_catalog(workspace, exported[0])
+    assert "again" in refused.value.advice
+    assert not len(workspace.lake.read("row_groups", {"crawl": NEW}))
+
+
+def test_page_indexes_that_do_not_come_are_not_compared(
+    bucket: Bucket, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    file, _ = exported
+    # a footer is asked for as the end of a file
+    rule = Rule("500", key="*subset=robotstxt*", ranges=("bytes=[0-9]*",), times=None)
+    with FaultServer(bucket[0], rules=[rule]) as failing:
+        workspace = workspace_of(failing.url, tmp_path)
+        with pytest.raises(EnvironmentFault, match=r"subset=robotstxt.* could not be compared"):
+            import_catalog(workspace, file, page_indexes=file.with_name("pages.parquet"))
+        assert import_catalog(workspace, file).compared == 4
+
+
 def test_no_bytes_do_anything_but_be_refused(exported: tuple[Path, Workspace], tmp_path: Path) -> None:
     good = exported[0].read_bytes()
     file = tmp_path / "bad.parquet"
@@ -267,6 +292,24 @@ def test_page_indexes_come_in_a_second_file_and_are_compared_too(
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(CcPipelineError, match="no page indexes"):
         import_catalog(workspace_of(server.url, tmp_path / "d"), file, page_indexes=tmp_path / "other.parquet")
+
+
+def test_page_indexes_come_for_a_catalog_that_is_here_and_leave_those_that_are(
+    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    file, _ = exported
+    pages = file.with_name("pages.parquet")
+    workspace = workspace_of(server.url, tmp_path, via="parquet")
+    import_catalog(workspace, file)
+    tables = workspace.lake.read("row_groups", {"crawl": NEW})
+    # as after a kill between the two
+    late = import_catalog(workspace, file, page_indexes=pages)
+    assert (late.subsets, late.unbounded, late.compared, late.page_indexes) == ((), 0, 4, 4)
+    assert import_catalog(workspace, file, page_indexes=pages).page_indexes == 0
+    assert workspace.lake.read("row_groups", {"crawl": NEW}).equals(tables)
+    at_once = workspace_of(server.url, tmp_path / "other", via="parquet")
+    assert import_catalog(at_once, file, page_indexes=pages).page_indexes == 4
+    assert extract(workspace, "example.com")[0].requests == extract(at_once, "example.com")[0].requests
 
 
 def test_a_harvest_that_stops_half_way_leaves_the_imported_rows(

@@ -185,7 +185,9 @@ def import_(
     if done.subsets:
         notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
     else:
-        notice(f"{done.crawl}: nothing was imported, since all subsets in it are here already")
+        notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
+    if page_indexes:
+        notice(f"page indexes of {done.page_indexes:,} files came along")
     if done.unbounded:
         notice(
             f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "

@@ -13,11 +13,11 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.checks.looks import look_at_publication
-from cc_pipeline.defs.declared.assets import SHOWN, WAREHOUSE_VERSION
+from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import SHOWN, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import Behind, behind

@@ -29,7 +29,7 @@ from cc_pipeline.defs.lineage import (
     upstream,
 )
 from cc_pipeline.defs.partitions import BACKFILL
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import ANNOTATION, SHOWN, Placement
 from cc_pipeline.documents.schemas import PARSER_VERSION, SCHEMAS
 from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.policies import VERSION as POLICIES_VERSION
@@ -46,16 +46,6 @@ from cc_pipeline.workspace.schemas import (
 
 #: Of ``warehouse``, as Dagster keeps it with each materialization.
 WAREHOUSE_VERSION: Final = "1"
-#: The assets whose tables the published file shows.
-SHOWN: Final = (
-    "crawls", "row_groups", "host_facts", "site_policies", "captures", "records", "page_metadata", "page_text",
-    "page_links", "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
-)  # fmt: skip
-#: The assets with partitions, but for those of datasets.
-PARTITIONED: Final = (
-    *(name for name in SHOWN if name != "crawls"), "index_manifest", "built_index", "index_footers",
-    "repaired_statistics", "url_index", "report", "text_sequencefile", "metadata_sequencefile",
-)  # fmt: skip
 #: The tables over crawl × domain, which one step makes.
 EXTRACTED: Final[Mapping[str, pa.Schema]] = {"captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA, **SCHEMAS}
 #: Of assets that no schedule and no other asset asks for: they read gigabytes.
@@ -113,7 +103,7 @@ class SequenceFileConfig(dg.Config):
 
 def asset_of(dataset: str) -> str:
     """The asset of a dataset that was added."""
-    return f"annotation_{dataset.replace('-', '_')}"
+    return ANNOTATION + dataset.replace("-", "_")
 
 
 def assets(at: Placement, added: Mapping[str, Any]) -> list[dg.AssetsDefinition | dg.AssetSpec]:

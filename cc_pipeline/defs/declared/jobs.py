@@ -72,13 +72,15 @@ class PurgeConfig(dg.Config):
 def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
     """The jobs of a home by the name that they have without its prefix; ``checked`` are all its checks."""
     found: dict[str, Any] = {
-        name: dg.define_asset_job(at.of(name), dg.AssetSelection.assets(*map(at.key, assets)), description=description)
+        name: dg.define_asset_job(
+            at.of(name), dg.AssetSelection.assets(*map(at.key, assets)), tags=at.tags, description=description
+        )
         for name, (assets, description) in _OF_ASSETS.items()
     }
     found["check_everything"] = dg.define_asset_job(
         at.of("check_everything"),
         dg.AssetSelection.checks(*checked),
-        tags={LOOK_TAG: EVERYTHING},
+        tags={LOOK_TAG: EVERYTHING, **at.tags},
         description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
     )
     found["upkeep"] = _of_op(
@@ -122,7 +124,7 @@ def _of_op(
         config_schema=schema_of(config),
     )(body(at, f"automation.{place}", config))
 
-    @dg.job(name=at.of(job), description=description)
+    @dg.job(name=at.of(job), tags=at.tags, description=description)
     def of_one_op() -> None:
         op()
 

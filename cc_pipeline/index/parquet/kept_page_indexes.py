@@ -278,12 +278,14 @@ def _plain(plain: int | None, crc: int | None, pieces: bytes | None) -> bytes | 
 
 
 def copy_page_indexes(file: Path, store: FooterStore, crawl: str, index_files: pa.Table) -> int:
-    """Keeps the page indexes in ``file`` that are of ``index_files``, by size and ETag; gives how many."""
+    """Keeps the page indexes in ``file`` that are of ``index_files``, by size and ETag; gives how many. Of a file that
+    something is kept of already, that stays."""
     known = {row["path"]: (row["file_size"], row["etag"]) for row in index_files.to_pylist()}
     kept = 0
     with KeptWriter(store, crawl) as writer:
+        here = writer.known()
         for row in _handed(file):
-            if row["etag"] and known.get(row["path"]) == (row["size"], row["etag"]):
+            if row["path"] not in here and row["etag"] and known.get(row["path"]) == (row["size"], row["etag"]):
                 writer.put_row(list(row.values()))
                 kept += 1
     return kept
