@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -71,8 +70,11 @@ class Nodes:
 
 def alone(nodes: list[Node], key: str) -> list[Node]:
     """Those that are the only one of their kind: several of a kind are a list of other pages."""
-    counts = Counter(kind for node in nodes for kind in kinds_of(node, key)[:1])
-    return [node for node in nodes if all(counts[kind] == 1 for kind in kinds_of(node, key)[:1])]
+    kinds = [tuple(kinds_of(node, key)[:1]) for node in nodes]
+    counts: dict[tuple[str, ...], int] = {}
+    for kind in kinds:
+        counts[kind] = counts.get(kind, 0) + 1
+    return [node for node, kind in zip(nodes, kinds, strict=True) if not kind or counts[kind] == 1]
 
 
 def _walk(values: Iterable[Any]) -> Iterator[Node]:

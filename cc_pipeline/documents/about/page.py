@@ -32,7 +32,8 @@ _COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyr
 
 def header_columns(page: PageInput) -> dict[str, Any]:
     """What the headers alone say of a capture of any kind: robots, canonical URL, other languages."""
-    return _said(page, HtmlDocument(), browser_resolver(page.url), None)
+    own = browser_resolver(page.url)
+    return _said(page, HtmlDocument(), own, own, None)
 
 
 class About:
@@ -42,7 +43,7 @@ class About:
         self._page = page
         self._limits = limits
         self._marks = Marks(limits)
-        self._resolve: Callable[[str], Resolved] = browser_resolver(page.url)
+        self._own = self._resolve = browser_resolver(page.url)
         self._structured: list[Structured] = []
         self._nodes = Nodes(())
         self._graph_types: Set[str] = frozenset()
@@ -57,8 +58,8 @@ class About:
         fetched = self._page.fetch_time
         self._resolve = resolve
         self.json_ld = json_ld(document.json_ld, self._limits, document.flags)
-        self.facts = page_facts(document.title, document.meta_tags, self.json_ld.values)
         nodes, metas, marks = Nodes(self.json_ld.values), Metas(document.meta_tags), self._marks
+        self.facts = page_facts(document.title, document.meta_tags, nodes.article)
         marks.look(tree, resolve)
         self._nodes = nodes
         self._graph_types = {kind.strip().lower() for kind in metas.graph.get("ogtype", ())}
@@ -88,7 +89,7 @@ class About:
             "author_from": self._author.source if self._author else None,
             "headings": self._marks.headings or None,
             "structured": structured or None,
-            **_said(self._page, document, self._resolve, self._marks.refresh),
+            **_said(self._page, document, self._own, self._resolve, self._marks.refresh),
         }
 
     def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
@@ -118,11 +119,11 @@ class About:
         return False
 
     def _structured_column(self, flags: set[str]) -> list[dict[str, Any]]:
-        room = _STRUCTURED_CHARS
+        room, values = _STRUCTURED_CHARS, self.json_ld.values
         kept: list[dict[str, Any]] = []
         documents = [
-            Structured("json-ld", types_of([value]), text)
-            for value, text in zip(self.json_ld.values, self.json_ld.documents, strict=True)
+            Structured("json-ld", self.json_ld.types if len(values) == 1 else types_of([value]), text)
+            for value, text in zip(values, self.json_ld.documents, strict=True)
         ]
         for each in (*documents, *self._structured):
             if len(each.value) > room or len(kept) >= _MAX_STRUCTURED:
@@ -134,9 +135,12 @@ class About:
 
 
 def _said(
-    page: PageInput, document: HtmlDocument, resolve: Callable[[str], Resolved], refresh_content: str | None
+    page: PageInput,
+    document: HtmlDocument,
+    own: Callable[[str], Resolved],
+    resolve: Callable[[str], Resolved],
+    refresh_content: str | None,
 ) -> dict[str, Any]:
-    own = browser_resolver(page.url)
     asked = robots(document.meta_tags, page.http_headers)
     related = relations(document.links, page.http_headers, own)
     return {

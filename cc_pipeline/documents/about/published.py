@@ -252,9 +252,10 @@ def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tupl
 
 def _of_items(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     yield from (("microdata", text) for text in _stated_by(marks.microdata, marks.loose, names))
-    everywhere = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
-    everywhere += [space + name for name in dublin for space in _IN_DC]
-    yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(everywhere)))
+    if marks.rdfa or marks.loose_rdfa:
+        everywhere = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
+        everywhere += [space + name for name in dublin for space in _IN_DC]
+        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(everywhere)))
 
 
 def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:

@@ -101,8 +101,8 @@ def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], 
 def _all_links(
     links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]
 ) -> Iterable[tuple[str, str, str, dict[str, str]]]:
-    for link in links:
-        if link.type == "link" and link.rel and link.url:
+    for link in [link for link in links if link.type == "link"]:
+        if link.rel and link.url:
             yield "link", link.rel, link.url, link.attributes
     for found in header_links(headers):
         rel = found.parameters.get("rel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.headers import header_values
@@ -54,7 +55,7 @@ def robots(meta_tags: Iterable[Mapping[str, Any]], headers: Headers) -> Robots:
             reserved = _reservation(content) if reserved is None else reserved
         elif name == "tdm-policy":
             policy = policy or content.strip()
-        elif name == "robots" or _BOT.fullmatch(name[:60]):
+        elif name == "robots" or _is_bot(name[:60]):
             directives = _directives(content[:_CHARS])
             if directives and (name == "robots" or any(_is_known(each) for each in directives)):
                 rules.append({"source": "meta", "bot": None if name == "robots" else name, "directives": directives})
@@ -64,6 +65,11 @@ def robots(meta_tags: Iterable[Mapping[str, Any]], headers: Headers) -> Robots:
             for directive in rule["directives"]:
                 for_all.update(dict.fromkeys(_NONE if directive == "none" else (directive,)))
     return Robots(rules[:_MOST] or None, list(for_all) or None, reserved, policy[:_CHARS] if policy else None)
+
+
+@lru_cache(maxsize=4096)
+def _is_bot(name: str) -> bool:
+    return _BOT.fullmatch(name) is not None
 
 
 def _reservation(value: str | None) -> bool | None:

@@ -12,7 +12,7 @@
 enum { PARENT, TAG, ENTRY, FINISH, FIRST, LAST, HOLDER, KIND_OF, HINTS, ABOVE, INSIDE, DEPTH, ELEMENT_COLUMNS };
 enum { ELEMENT, START, CHARS, WORDS, LINKED, LINKS, STRONG, COMMAS, ENDS, SIGNS, DIGITS, UPPERS, IMAGES, KIND, FLAGS,
        BLOCK_COLUMNS };
-enum { CLOSED_FLAG = 4, TAGS = 256, MOST_NUMBERS = 32, TOP_PARTS = 4, WIDEST = 512 };
+enum { CLOSED_FLAG = 4, TAGS = 256, MOST_NUMBERS = 32, TOP_PARTS = 4, WIDEST = 512, ABREAST = 16 };
 /* What a tag is to the features. */
 enum { HEADING = 1, UNIT = 2, NAMED = 4, UNNAMED = 8 };
 /* What is summed over blocks. */
@@ -32,10 +32,17 @@ typedef struct {
     float value;
 } Node;
 
+/* A node as rows go through it: at most `value` is next[0], else next[1]; a leaf is next to itself. `depth` is that below it. */
+typedef struct {
+    float value;
+    uint16_t feature, next[2], depth;
+} Step;
+
 typedef struct {
     const Node *nodes;
     const int32_t *roots;
     Py_ssize_t count, trees;
+    Step *steps;
 } Trees;
 
 typedef struct {
@@ -460,13 +467,19 @@ static void put_second(const Page *page, float *rows, size_t width) {
     }
 }
 
-/* Whether every way through the nodes stays among them, and ends: children lie behind their parent. */
+/* Makes the steps, where every way through the nodes stays among them, and ends: children lie behind their parent. */
 static int fits(const Trees *trees, size_t columns) {
-    for (Py_ssize_t at = 0; at < trees->count; at++) {
+    if (trees->count > UINT16_MAX) return 0;
+    for (Py_ssize_t at = trees->count - 1; at >= 0; at--) {
         const Node *node = trees->nodes + at;
+        Step *step = trees->steps + at;
+        *step = (Step){0, 0, {(uint16_t)at, (uint16_t)at}, 0};
         if (node->feature < 0) continue;
         if ((size_t)node->feature >= columns || node->left <= at || node->right <= at) return 0;
         if (node->left >= trees->count || node->right >= trees->count) return 0;
+        const uint16_t left = trees->steps[node->left].depth, right = trees->steps[node->right].depth;
+        const uint16_t below = left > right ? left : right;
+        *step = (Step){node->value, (uint16_t)node->feature, {(uint16_t)node->left, (uint16_t)node->right}, (uint16_t)(below + 1)};
     }
     for (Py_ssize_t tree = 0; tree < trees->trees; tree++) {
         if (trees->roots[tree] < 0 || trees->roots[tree] >= trees->count) return 0;
@@ -474,17 +487,28 @@ static int fits(const Trees *trees, size_t columns) {
     return 1;
 }
 
-/* Gives the blocks their likelihoods by trees over rows. */
+/* Gives the blocks their likelihoods by trees over rows. Some rows go down a tree abreast and without a branch: most would be
+   guessed wrong. */
 static void score(const Page *page, const Trees *trees, const float *rows, size_t width) {
-    for (int32_t at = 0; at < page->count; at++) {
-        const float *row = rows + (size_t)at * width;
-        double sum = 0;
+    const Step *const steps = trees->steps;
+    for (int32_t at = 0; at < page->count; at += ABREAST) {
+        const int32_t some = page->count - at < ABREAST ? page->count - at : ABREAST;
+        const float *row[ABREAST];
+        double sums[ABREAST] = {0};
+        for (int32_t lane = 0; lane < ABREAST; lane++) row[lane] = rows + (size_t)(at + (lane < some ? lane : 0)) * width;
         for (Py_ssize_t tree = 0; tree < trees->trees; tree++) {
-            const Node *here = trees->nodes + trees->roots[tree];
-            while (here->feature >= 0) here = trees->nodes + (row[here->feature] <= here->value ? here->left : here->right);
-            sum += here->value;
+            const int32_t root = trees->roots[tree];
+            uint32_t here[ABREAST];
+            for (int lane = 0; lane < ABREAST; lane++) here[lane] = (uint32_t)root;
+            for (int left = steps[root].depth; left > 0; left--) {
+                for (int lane = 0; lane < ABREAST; lane++) {
+                    const Step *step = steps + here[lane];
+                    here[lane] = step->next[!(row[lane][step->feature] <= step->value)];
+                }
+            }
+            for (int lane = 0; lane < ABREAST; lane++) sums[lane] += trees->nodes[here[lane]].value;
         }
-        page->blocks[at].likely = (float)(1 / (1 + exp(-sum)));
+        for (int32_t lane = 0; lane < some; lane++) page->blocks[at + lane].likely = (float)(1 / (1 + exp(-sums[lane])));
     }
 }
 
@@ -518,7 +542,7 @@ static PyObject *likelihoods(PyObject *self, PyObject *arguments) {
                           &stages[2], &stages[3])) return NULL;
     const Py_ssize_t rows_of_elements = columns_of(elements, ELEMENT_COLUMNS, page.element, of_elements);
     const Py_ssize_t count = rows_of_elements < 0 ? -1 : columns_of(blocks, BLOCK_COLUMNS, page.block, of_blocks);
-    Trees trees[2];
+    Trees trees[2] = {0};
     if (count < 0) goto done;
     page.path = paths.buf;
     int sound = rows_of_elements > 0 && count > 0 && rows_of_elements < INT32_MAX && count < INT32_MAX &&
@@ -527,7 +551,8 @@ static PyObject *likelihoods(PyObject *self, PyObject *arguments) {
     page.count = (int32_t)count;
     for (int stage = 0; stage < 2; stage++) {
         const Py_buffer *nodes = &stages[2 * stage], *roots = &stages[2 * stage + 1];
-        trees[stage] = (Trees){nodes->buf, roots->buf, nodes->len / (Py_ssize_t)sizeof(Node), roots->len / (Py_ssize_t)sizeof(int32_t)};
+        trees[stage] = (Trees){nodes->buf, roots->buf, nodes->len / (Py_ssize_t)sizeof(Node), roots->len / (Py_ssize_t)sizeof(int32_t),
+                               PyMem_Malloc((size_t)nodes->len / sizeof(Node) * sizeof(Step) + 1)};
     }
     if (!sound || !is_sound(&page)) {
         PyErr_SetString(PyExc_ValueError, "tables that do not fit");
@@ -538,7 +563,7 @@ static PyObject *likelihoods(PyObject *self, PyObject *arguments) {
     page.groups = PyMem_Calloc((size_t)count, sizeof(Group));
     page.order = PyMem_Calloc((size_t)count + 1, sizeof(int32_t));
     page.seen = PyMem_Calloc((size_t)page.elements, sizeof(Element));
-    if (!page.before || !page.blocks || !page.groups || !page.order || !page.seen) {
+    if (!page.before || !page.blocks || !page.groups || !page.order || !page.seen || !trees[0].steps || !trees[1].steps) {
         PyErr_NoMemory();
         goto done;
     }
@@ -573,6 +598,7 @@ done:
     PyMem_Free(page.groups);
     PyMem_Free(page.order);
     PyMem_Free(page.seen);
+    for (int stage = 0; stage < 2; stage++) PyMem_Free(trees[stage].steps);
     for (int at = 0; at < ELEMENT_COLUMNS; at++) PyBuffer_Release(&of_elements[at]);
     for (int at = 0; at < BLOCK_COLUMNS; at++) PyBuffer_Release(&of_blocks[at]);
     for (int at = 0; at < 4; at++) PyBuffer_Release(&stages[at]);

@@ -526,11 +526,11 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     return NULL;
 }
 
-/* What links are made with: their type; a dict of what is known of references, and who says it of others; and one of roots:
-   by scheme and host as browsers write them what is known of these, and under no name the page's own. */
+/* What links are made with: their type; a dict of what is known of references, and who says it of others; the page's own root,
+   or None; and a dict of others: by scheme and host as browsers write them what is known of these. */
 typedef struct {
     PyTypeObject *type;
-    PyObject *made, *places, *place, *roots, *item;
+    PyObject *made, *places, *place, *own, *roots, *item;
 } Linking;
 
 /* The root that a reference lies under, if nothing else has to be known of it: a path without empty or dotted segments, a
@@ -555,9 +555,12 @@ static PyObject *root_of(const Linking *linking, PyObject *href, PyObject **abso
         } else if (!in_url[(uint8_t)here] && !(part != '/' && (here == '/' || here == '?'))) return NULL;
     }
     if (text[root] != '/') return NULL;
-    PyObject *name = PyUnicode_Substring(href, 0, root);
-    PyObject *place = name == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(linking->roots, name));
-    Py_XDECREF(name);
+    PyObject *place = NULL;
+    if (root) {
+        PyObject *name = PyUnicode_Substring(href, 0, root);
+        if (name != NULL) place = Py_XNewRef(PyDict_GetItemWithError(linking->roots, name));
+        Py_XDECREF(name);
+    } else if (linking->own != Py_None) place = Py_NewRef(linking->own);
     if (place != NULL) *absolute = root ? Py_NewRef(href) : PyUnicode_Concat(PyTuple_GET_ITEM(place, 0), href);
     return place;
 }
@@ -604,7 +607,7 @@ static int add_pictures(const Linking *linking, PyObject *tag, PyObject *key, Py
     return failed;
 }
 
-/* links(raw, type, places, place, roots, pictures, item, most, bound): links as rows, whether there were more, and whether one had
+/* links(raw, type, places, place, own, roots, pictures, item, most, bound): links as rows, whether there were more, and whether one had
    more text than the bound. */
 static PyObject *links_of(PyObject *self, PyObject *arguments) {
     (void)self;
@@ -612,8 +615,8 @@ static PyObject *links_of(PyObject *self, PyObject *arguments) {
     PyObject *raw, *pictures;
     Py_ssize_t most, bound;
     int failed = 0, more = 0, cut = 0;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!OO!OOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
-                          &linking.place, &PyDict_Type, &linking.roots, &pictures, &linking.item, &most, &bound)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OOO!OOnn", &PyList_Type, &raw, &PyType_Type, &linking.type, &PyDict_Type, &linking.places,
+                          &linking.place, &linking.own, &PyDict_Type, &linking.roots, &pictures, &linking.item, &most, &bound)) return NULL;
     if (!PyType_IsSubtype(linking.type, &PyTuple_Type)) return PyErr_Format(PyExc_TypeError, "links are tuples");
     if ((linking.made = PyList_New(0)) == NULL) return NULL;
     for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(raw); at++) {

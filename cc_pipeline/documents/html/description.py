@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.nodes import Nodes, word
+from cc_pipeline.documents.about.nodes import Node, word
 from cc_pipeline.documents.page import Limits
 
 #: Characters at which something may begin that is no JSON, or that a comma's fate hangs on.
@@ -186,10 +186,9 @@ class PageFacts(NamedTuple):
     site_name: str | None
 
 
-def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], json_ld: Iterable[Any]) -> PageFacts:
-    """Picks the facts. ``title`` is the title element's text, ``json_ld`` the values of the page's scripts."""
+def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], article: Node) -> PageFacts:
+    """Picks the facts. ``title`` is the title element's text, ``article`` what JSON-LD says of the page's."""
     meta = _index(meta_tags)
-    article = Nodes(json_ld).article
     site = _first(meta, _SITE) or _name(article.get("publisher"))
     return PageFacts(
         word(article.get("headline")) or word(article.get("name")) or _first(meta, _TITLE) or _own_title(title, site),

@@ -92,6 +92,7 @@ def links_of(
     raw: list[RawLink],
     places: dict[str, Place],
     place: Callable[[str], Place],
+    own: Place | None,
     roots: dict[str, Place],
     pictures: Callable[[str, int], list[str]],
     item_index: int | None,
@@ -101,11 +102,11 @@ def links_of(
     """Links of what was collected, whether there were more than ``most``, and whether one had more text than ``bound``.
     ``places`` has what is known of references, ``place`` says it of another; ``pictures`` are those of a srcset.
 
-    ``roots`` are URLs without a path that stay as they are written, ``""`` for the page's own, whose absolute URL has
-    no slash at its end: of plain paths under them nothing else is asked."""
+    ``own`` is the page's URL without a path, as long as paths under it stay as they are written, ``roots`` are such of
+    other pages: of plain paths under them nothing else is asked."""
     if not COMPILED:
         return links_plainly(raw, places, place, pictures, item_index, most, bound)
-    made: tuple[list[Link], bool, bool] = _links(raw, Link, places, place, roots, pictures, item_index, most, bound)
+    made: tuple[list[Link], bool, bool] = _links(raw, Link, places, place, own, roots, pictures, item_index, most, bound)
     return made
 
 

@@ -39,6 +39,9 @@ _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _MOST_CANDIDATES = 64
 #: A scheme and a host, in small letters, and that a path follows.
 _ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
+#: Those that pages link to, with what a browser makes of them: pages of a site link to the same.
+_ROOTS: dict[str, Place] = {}
+_MOST_ROOTS = 65_536
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
@@ -129,7 +132,8 @@ def parse_html(
     found = collected(tree, most, partial(_bounded, limits=limits, flags=document.flags))
     _finish_tags(found, document)
     found_by = resolver if as_written else partial(browser_resolver, codec=codec)
-    resolve = _finish_links(found, document, found_by, url, limits, item_index, links=links)
+    roots = {} if as_written else _ROOTS
+    resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
     if look is not None:
         look(tree, document, resolve)
     document.body_text = body_text(tree)
@@ -188,6 +192,7 @@ def _finish_links(
     found: Collected,
     document: HtmlDocument,
     resolver: Callable[[str], Callable[[str], Resolved]],
+    roots: dict[str, Place],
     url: str,
     limits: Limits,
     item_index: int | None,
@@ -203,21 +208,21 @@ def _finish_links(
         else:
             document.flags.add("base_unusable")
     places: dict[str, Place] = {}
-    roots: dict[str, Place] = {}
 
     def place(href: str) -> Place:
         absolute, host = resolve(href)
         domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
         places[href] = found = absolute, host, domain, shown
         if absolute == href and (root := _ROOT.match(href)):
+            if len(roots) >= _MOST_ROOTS:
+                roots.clear()
             roots[root[0]] = found
         return found
 
-    own, host, domain, shown = place("/")
-    if own and _ROOT.match(own):
-        roots[""] = (own.removesuffix("/"), host, domain, shown)
+    top, host, domain, shown = place("/")
+    own = (top.removesuffix("/"), host, domain, shown) if top and _ROOT.match(top) else None
     most = (limits.links, limits.attribute_chars)
-    document.links, more, text_cut = links_of(found.links, places, place, roots, _of_srcset, item_index, *most)
+    document.links, more, text_cut = links_of(found.links, places, place, own, roots, _of_srcset, item_index, *most)
     if text_cut:
         document.flags.add("text_cut")
     if links and (more or found.links_cut):

@@ -34,10 +34,7 @@ _NO_URL = (ValueError, TypeError)
 def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolved]:
     """A function from an attribute's value to the URL a browser would go to and that URL's host. ``codec`` is the
     Python name of the page's charset, in which browsers escape queries."""
-    try:
-        here = can_ada.parse(base)
-    except _NO_URL:
-        here = None
+    here = _parsed(base)
     parse = can_ada.parse if here is None else here.__add__
     hosts: dict[str, str | None] = {}
     unicode = codec.startswith("utf-")
@@ -55,6 +52,15 @@ def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolve
         return found.href, hosts[name]
 
     return resolve
+
+
+@lru_cache(maxsize=8)
+def _parsed(base: str) -> can_ada.URL | None:
+    """A page's URL: its parts are asked for one after the other."""
+    try:
+        return can_ada.parse(base)
+    except _NO_URL:
+        return None
 
 
 def _with_query(value: str, codec: str) -> str:

@@ -51,7 +51,7 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
         assert collected == collected_plainly(plain, most, shortened), (markup, most)
         for rows in (most.links, 3, 0):
             asked = (lambda value, most: value.split(",")[:most], 7, rows, 4)
-            made = scan.links_of(collected.links, {"x": PLACE}, place, {}, *asked)
+            made = scan.links_of(collected.links, {"x": PLACE}, place, None, {}, *asked)
             assert made == links_plainly(collected.links, {"x": PLACE}, place, *asked), (markup, rows)
         for selection in (author._WANTED, marks._WANTED):
             found, expected = scan.selected(ours, selection), plain.css(selection.css)
