@@ -3,9 +3,8 @@ there is, and nothing is added or taken away that nobody asked for."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest, row_numbers
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import GIVEN, Slice
@@ -26,20 +25,25 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import define_given
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
-#: Whether a row is of the file (1), or was there before (0): of a place that both name, the row of before stays.
+#: Whether a row is of the file (1), or was there before (0): of a place that both name, the row of before stays, unless
+#: that is replaced.
 _NEW: Final = pa.field("new", pa.int8(), nullable=False)
 _SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _NEW])
+#: Of rows of the file that name one place, the last counts, so one that knows the length, in whatever order they stand.
+_ORDER: Final = (*CAPTURE_ORDER, _NEW.name, "warc_record_length", "url")
 #: Bytes of a crawl's rows that are kept in memory: a file may name captures of all crawls.
 _IN_MEMORY: Final = 4 << 20
 
 
 @dataclass(slots=True)
 class Counts:
-    """Places of a crawl: those ``before``, those of them that the file names too (``both``), and those that it names
-    and were not there (``new``). ``repeats`` are rows that name a place once more."""
+    """Places of a crawl: those ``before``, those of them that the file names too (``both``), of which it says other
+    things than before (``changed``), and those that it names and were not there (``new``). ``repeats`` are rows that
+    name a place once more."""
 
     before: int = 0
     both: int = 0
+    changed: int = 0
     new: int = 0
     repeats: int = 0
 
@@ -52,32 +56,16 @@ class Counts:
         return Counts(
             self.before + other.before,
             self.both + other.both,
+            self.changed + other.changed,
             self.new + other.new,
             self.repeats + other.repeats,
         )
 
 
-@dataclass(slots=True)
-class _Slice:
-    """What the rows of one slice say: their number, and their places."""
-
-    rows: int = 0
-    files: Any = field(default_factory=hashlib.sha256)
-    offsets: Any = field(default_factory=hashlib.sha256)
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
-        self.files.update("\n".join(rows.column("warc_filename").to_pylist()).encode() + b"\n")
-        self.offsets.update(rows.column("warc_record_offset").to_numpy().tobytes())
-
-    def digest(self) -> str:
-        return GIVEN.digest(rows=self.rows, files=self.files.hexdigest(), offsets=self.offsets.hexdigest())
-
-
 class Adding:
     """The captures of one name, and what is to be added. ``replace``: of what was there, only what the file
-    names stays. ``folder`` is deleted by the caller. Raises ``EnvironmentFault`` where files in it cannot be written or
-    read, or the lake cannot."""
+    names stays, and as the file says it. ``folder`` is deleted by the caller. Raises ``EnvironmentFault`` where files
+    in it cannot be written or read, or the lake cannot."""
 
     def __init__(self, lake: Lake, target: Target, folder: Path, *, replace: bool = False) -> None:
         self._lake = lake
@@ -103,48 +91,47 @@ class Adding:
 
     def _keep(self, crawl: str, rows: pa.Table, *, new: int) -> None:
         if crawl not in self._rows:
-            self._rows[crawl] = OrderedRows(_SCHEMA, (*CAPTURE_ORDER, _NEW.name), self._folder, _IN_MEMORY)
+            self._rows[crawl] = OrderedRows(_SCHEMA, _ORDER, self._folder, _IN_MEMORY)
         flag = pa.repeat(pa.scalar(new, _NEW.type), rows.num_rows)
         self._rows[crawl].add(rows.select(CAPTURES_SCHEMA.names).append_column(_NEW, flag).cast(_SCHEMA))
 
     def counts(self) -> dict[str, Counts]:
         """What there is to add, by crawl; call it when everything was added."""
         found = {}
+        apart = self._lake.specs["given_captures"].apart
         for crawl, rows in sorted(self._rows.items()):
             own = Counts()
             for places, first, last in _by_place(rows):
                 is_new = np.asarray(places.column(_NEW.name))
                 before, named = is_new[first] == 0, is_new[last] == 1
+                both = before & named
                 own.before += int(before.sum())
-                own.both += int((before & named).sum())
+                own.both += int(both.sum())
+                said = [row_numbers(places.take(pa.array(rows[both])), (_NEW.name, *apart)) for rows in (first, last)]
+                own.changed += int((said[0] != said[1]).sum())
                 own.new += int((~before).sum())
                 own.repeats += int(is_new.sum()) - int(named.sum())
             found[crawl] = own
         return found
 
-    def commit(self) -> dict[str, int]:
-        """Writes them down; how many there are by crawl. A crawl of which nothing changed costs a look.
+    def commit(self) -> None:
+        """Writes them down. A crawl of which nothing changed costs a look.
 
         Killed between two crawls, the same call goes on there: they are others for their target when all
         is written. Raises ``EnvironmentFault`` where somebody else changed them since they were read.
         """
-        found: dict[str, int] = {}
+        apart = (*self._lake.specs["given_captures"].apart, "crawl")
         digests: dict[str, str] = {}
         for crawl in sorted(self._rows):
-            slices = {one: _Slice() for one in self._there if one.crawl == crawl}
-            for batch in self._batches(crawl):
-                for target in pc.unique(batch.column("target")).to_pylist():
-                    mine = batch.filter(pc.equal(batch.column("target"), target))
-                    slices.setdefault(Slice(crawl, target), _Slice()).add(mine)
-            wanted = {slice_: one.digest() for slice_, one in slices.items()}
+            said = content_versions(self._batches(crawl), "target", apart)
+            slices = {one for one in self._there if one.crawl == crawl} | {Slice(crawl, target) for target in said}
+            wanted = {one: GIVEN.digest(rows=said.get(one.target, NOTHING)) for one in sorted(slices)}
             if GIVEN.stale(self._lake, wanted):
                 GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._unless_changed, crawl)})
                 self._there |= wanted
-            found[crawl] = sum(one.rows for one in slices.values())
             digests |= {f"{one.crawl}:{one.target}": digest for one, digest in wanted.items()}
         self._refuse_changed()
         define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
-        return found
 
     def _now_there(self) -> dict[Slice, str | None]:
         mine = (one for one in GIVEN.here(self._lake) if one.whole.target == self._target.slug)
@@ -165,7 +152,8 @@ class Adding:
     def _batches(self, crawl: str) -> Iterator[pa.RecordBatch]:
         """The rows that there will be of a crawl, in the order of their table."""
         for places, first, last in _by_place(self._rows[crawl]):
-            stay = first[np.asarray(places.column(_NEW.name))[last] == 1] if self._replace else first
+            is_new = np.asarray(places.column(_NEW.name))
+            stay = last[is_new[last] == 1] if self._replace else np.where(is_new[first] == 1, last, first)
             yield places.take(pa.array(stay)).select(CAPTURES_SCHEMA.names)
 
 

@@ -101,18 +101,21 @@ def add_captures(
             _agree(workspace, by_url, rows, harvest=harvest, yes=yes)
             for captures in by_url.located(rows, _asker(workspace, harvest=harvest), wrong):
                 take(captures)
-        counts = sum(adding.counts().values(), Counts())
+        by_crawl = adding.counts()
+        counts = sum(by_crawl.values(), Counts())
         if not counts.both + counts.new:
             why = "".join(f"; row {row}: {said}" for row, said in wrong.first[:3])
             raise UserInputError(f"no row of {file} names a capture that can be had{why}")
         known = bool(definitions(workspace.lake, [target.slug]))
-        if known and (counts.new or counts.gone) and not (extend or replace):
+        if known and (counts.new or counts.gone or counts.changed) and not (extend or replace):
             raise UserInputError(
                 f"{target.definition} has {counts.before:,} captures; {file} names {counts.new:,} others, and not "
-                f"{counts.gone:,} of them. Nothing was changed: --add takes the others too, --replace makes it what "
-                "the file says, --name NAME keeps it apart"
+                f"{counts.gone:,} of them, and says other things of {counts.changed:,}. Nothing was changed: --add "
+                "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
             )
-        return Given(target, {crawl: n for crawl, n in adding.commit().items() if n}, counts, wrong, out)
+        adding.commit()
+        held = {crawl: one.new + (one.both if replace else one.before) for crawl, one in by_crawl.items()}
+        return Given(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
 
 
 def _name_of(file: str) -> str:

@@ -103,12 +103,12 @@ class Outcomes:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
 
         Of the others it remembers how often they were asked for, and those that ``stays`` names (all that are settled
-        otherwise): they stay where nothing better comes.
+        otherwise): they stay where nothing better comes. What was lost with another length counts for nothing.
         """
         taken = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            if name not in self.wanted or name in self.of:
+            if name not in self.wanted or name in self.of or self._is_of_other_bytes(row, name):
                 continue
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
@@ -119,6 +119,11 @@ class Outcomes:
             self.of[name] = self._kept(row)
             taken += 1
         return taken
+
+    def _is_of_other_bytes(self, row: Row, name: Name) -> bool:
+        """Whether a capture was lost when it was said to have another length: that says nothing of it now."""
+        said, then = self.columns["warc_record_length"][self.wanted[name]], row.get("warc_record_length")
+        return row["outcome"] != "fetched" and None not in (said, then) and said != then
 
     @staticmethod
     def _kept(row: Row) -> Row:

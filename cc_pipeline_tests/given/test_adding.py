@@ -142,7 +142,9 @@ def test_nothing_is_added_or_taken_away_unasked(
     assert (add(first).counts.new, version()) == (0, before)
 
     changed = wrote(tmp_path / "changed.parquet", [*new[5:25], *old[:10]])
-    with pytest.raises(UserInputError, match=r"names 5 others, and not 5 of them\. Nothing was changed"):
+    with pytest.raises(
+        UserInputError, match=r"names 5 others, and not 5 of them, and says other things of 0\. Nothing was changed"
+    ):
         add(changed)
     assert len(there(workspace, "given_captures", "captures_mine")) == 30 and version() == before
     assert add(changed, extend=True).held == {OLD: 10, NEW: 25}
@@ -176,6 +178,29 @@ def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> Non
         assert forget_unfound(workspace, instance, unfound) == [part]
     extract(workspace, "captures:mine", crawl=OLD)
     assert len(there(workspace, "records", done.target.slug)) == 5
+
+
+def test_what_a_file_corrects_is_taken(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    truth = places(bucket, NEW)[:3]
+    torn = wrote(tmp_path / "torn.parquet", [truth[0] | {"length": 5}, *truth[1:]])
+    right = wrote(tmp_path / "right.parquet", [truth[0] | {"length": None}, *truth])
+
+    def outcomes() -> set[str]:
+        extract(workspace, "captures:mine")
+        return {*workspace.lake.read("records").column("outcome").to_pylist()}
+
+    add_captures(workspace.settings, torn, "mine")
+    assert outcomes() == {"fetched", "quarantined"}
+    with pytest.raises(UserInputError, match=r"names 0 others, and not 0 of them, and says other things of 1\."):
+        add_captures(workspace.settings, right, "mine")
+    # others are added, and what was there stays
+    assert add_captures(workspace.settings, right, "mine", extend=True).counts.changed == 1
+    assert outcomes() == {"fetched", "quarantined"}
+    done = add_captures(workspace.settings, right, "mine", replace=True)
+    assert (done.held, done.counts.changed, done.counts.repeats) == ({NEW: 3}, 1, 1)
+    assert outcomes() == {"fetched"}
+    assert add_captures(workspace.settings, right, "mine").counts.changed == 0
 
 
 @pytest.mark.parametrize("behind", [0, 1, 2])
@@ -217,7 +242,10 @@ def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> N
         for number, one in enumerate(truth)
     ]
     lacking = [{"url": "http://nowhere.example/", "dump": NEW}, {"url": truth[0].url, "date": "2011-05-01T00:00:00Z"}]
-    done = add_captures(workspace.settings, wrote(tmp_path / "fineweb.parquet", [*rows, *lacking]), harvest=True)
+    file = wrote(tmp_path / "fineweb.parquet", [*rows, *lacking])
+    done = add_captures(workspace.settings, file, harvest=True)
+    again = add_captures(workspace.settings, file)
+    assert (again.held, again.counts.new, again.counts.changed) == (done.held, 0, 0)
     assert {row for row, _ in done.wrong.first} == {len(rows) + 1, len(rows) + 2}
     assert there(workspace, "given_captures", "captures_fineweb") == {
         (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth

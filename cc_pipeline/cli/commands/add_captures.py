@@ -66,8 +66,10 @@ def add_captures(
     counts = done.counts
     console.print(
         f"{done.target.definition}: {sum(done.held.values()):,} captures in {len(done.held):,} crawls, {counts.new:,} "
-        f"new, {counts.gone if replace else 0:,} taken away"
+        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} taken away"
     )
+    if counts.changed and not replace:
+        notice(f"{file} says other things of {counts.changed:,} that were there, which stay as they are: --replace")
     if counts.repeats:
         notice(f"{counts.repeats:,} rows name a place once more")
     if done.blocked:

@@ -50,6 +50,12 @@ def digest_from_int(value: int) -> str:
     return f"{value:0{_DIGEST_HEX}x}"
 
 
+def row_numbers(batch: pa.RecordBatch, but: Collection[str]) -> _Numbers:
+    """A number for each row: the same for rows that say the same in all columns ``but`` those."""
+    named = [name for name in batch.schema.names if name not in but]
+    return spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
+
+
 def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collection[str]) -> dict[str, str]:
     """A hexadecimal number for the rows of each value of the text column ``by``, as the digests of a commit are.
 
@@ -57,8 +63,7 @@ def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collecti
     """
     sums: dict[str, int] = {}
     for batch in _together(batches):
-        named = [name for name in batch.schema.names if name != by and name not in apart]
-        rows = spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
+        rows = row_numbers(batch, (by, *apart))
         slices = batch.column(by).dictionary_encode()
         own = np.zeros(len(slices.dictionary), np.uint64)
         np.add.at(own, slices.indices.to_numpy(), rows)
