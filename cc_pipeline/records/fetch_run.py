@@ -349,12 +349,13 @@ class FetchRun:
     def _is_same_object(self, got: RangeBytes, ask: Ask) -> bool:
         """Whether this is the object that was asked before. If not, its rows wait for another try."""
         self._bytes += len(got.data)
-        if self.patience.is_same_object(got.key, got.etag, got.source):
+        if self.patience.is_same_object(got.key, got.etag, got.source, first=got.first):
             return True
         place, told = ask.planned, f"ETag {got.etag} is new"
-        self._failed(
-            range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
-        )
+        if got.first or not self._pending.goes_on(place):
+            self._failed(
+                range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
+            )
         return False
 
     def _examine(self, row: int, got: RangeBytes, pool: Executor) -> Arrival:

@@ -30,6 +30,8 @@ class Pieces:
         self._next, self._end = asked.offset, asked.offset + asked.length
         self._seen = self._next
         self._answer: Verified | None = None
+        #: Whether the answer at hand gave nothing yet.
+        self.is_first = True
         self._came = bytearray()
         self._out = 0
         self._go_on: Callable[[], None] | None = None
@@ -45,6 +47,7 @@ class Pieces:
             self._leave(self._next + len(self._came))
         self._came.clear()
         self._answer = self._go_on = None
+        self.is_first = True
 
     def went_on(self) -> bool:
         """Whether pieces came since this was asked last."""
@@ -109,3 +112,4 @@ class Pieces:
             self._next = end
             self._out += 1
             self._give(offset, data, self._answer)
+            self.is_first = False
