@@ -15,7 +15,6 @@ from typing import Final, ParamSpec, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-from cc_pipeline.errors import DataKind
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.outcomes import Outcomes, is_settled, of_url, outcome_of
 from cc_pipeline.records.patience import Patience
@@ -390,7 +389,7 @@ class FetchRun:
         row, verdict = arrival.row, arrival.verdict.result()
         key = self._name(row)[0]
         outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
-        if verdict.reason == DataKind.GZIP_TRUNCATED.value and self._goes_on(arrival):
+        if verdict.is_cut_off and self._goes_on(arrival):
             self._growing.append(row)
             return
         if verdict.reason is not None:
