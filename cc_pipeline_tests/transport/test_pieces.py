@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import accumulate, cycle
 from pathlib import Path
 
@@ -152,6 +153,17 @@ def test_what_breaks_goes_on_behind_the_last_whole_record(folder: Path, kind: st
         # of a reset connection, what had not been read yet is lost
         assert len(starts) > RetryPolicy().attempts
         assert sum(hit.body_bytes for hit in server.hits) < 2.5 * ASKED.length
+
+
+@pytest.mark.parametrize("tries", [None, 6])
+def test_what_broke_and_went_on_was_spent(folder: Path, tries: int | None) -> None:
+    with FaultServer(folder, rules=[Rule("cut")]) as server:
+        got, _ = read(server.url, replace(ASKED, tries=tries))
+        assert whole(folder, got)
+        assert len(server.hits) > 6
+        last = got[-1]
+        assert isinstance(last, RangeBytes)
+        assert last.attempts == (tries or len(server.hits))
 
 
 def test_a_fault_is_of_what_is_left(folder: Path) -> None:
