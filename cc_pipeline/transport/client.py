@@ -24,7 +24,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.loop import LoopThread, Part, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.pieces import PIECE, Pieces
+from cc_pipeline.transport.pieces import PIECE, Pieces, held
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
@@ -199,7 +199,7 @@ class Transport:
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._range,
-            lambda asked: min(asked.length, 2 * PIECE) if self._in_pieces(asked) else asked.length,
+            lambda asked: held(asked) if self._in_pieces(asked) else asked.length,
             max(1, concurrency or self._concurrency),
             self._memory_bound,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Final
 
 from cc_pipeline.stores.answer import Answer, Span
@@ -14,6 +15,12 @@ from cc_pipeline.transport.ranges import ByteRange
 #: Bytes of a piece, at least: it ends with the record that reaches them. A range keeps two in memory, one that nobody
 #: took yet and one that arrives.
 PIECE: Final = 2 << 20
+
+
+def held(asked: ByteRange) -> int:
+    """Bytes of a range in pieces that are in memory at most: two pieces, each with the longest record."""
+    places = (asked.offset or 0, *asked.ends)
+    return min(asked.length, 2 * (PIECE + max(end - start for start, end in pairwise(places))))
 
 
 class Pieces:
