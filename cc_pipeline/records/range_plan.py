@@ -25,6 +25,8 @@ MAX_RECORD_BYTES = 128 << 20
 SHORT_RANGE = 8 << 20
 #: Bytes that are read where nobody says how long a record is: as long as nine of ten are.
 FIRST_READ = 64 << 10
+#: How much more is read where a record goes on.
+_GROWS = 8
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 #: Captures that are priced at a time, in whole files where they fit.
@@ -189,6 +191,11 @@ def usable(key: str | None, offset: int | None, length: int | None) -> bool:
     if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
         return False
     return offset is not None and offset >= 0 and (length is None or 0 < length <= MAX_RECORD_BYTES)
+
+
+def longer(length: int) -> int:
+    """Bytes to read of a record that goes on behind ``length``."""
+    return min(length * _GROWS, MAX_RECORD_BYTES)
 
 
 def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
