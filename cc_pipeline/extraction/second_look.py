@@ -16,8 +16,8 @@ from cc_pipeline.extraction.fetch_counts import mismatched_rows, settled_rows
 from cc_pipeline.extraction.shortfall import LOOKS
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.records.range_plan import FIRST_READ
+from cc_pipeline.records.check import Examined, Promise, examine
+from cc_pipeline.records.range_plan import FIRST_READ, longer
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 from cc_pipeline.workspace.workspace import Workspace
@@ -95,25 +95,35 @@ def _asked(
     unknown: RangeFault | None = None
     # of a record that nobody said the length of, and that did not come, no length is known
     lengths = {place: row["warc_record_length"] for place, row in wanted.items()}
-    asks = (
-        ByteRange(*place, length or FIRST_READ, tag=place, tries=1, or_less=not length)
-        for place, length in lengths.items()
-    )
-    for got in archives.read_many(asks):
-        assert isinstance(got.tag, tuple)
-        if isinstance(got, RangeFault) and got.kind in ENVIRONMENT_KINDS:
-            unknown = got
-        elif not isinstance(got, RangeFault) and _is_right(got.data, wanted[got.tag]):
-            back.update(askers[got.tag])
-        else:
-            in_vain.update(askers[got.tag])
+    sizes = {place: length or FIRST_READ for place, length in lengths.items()}
+    while sizes:
+        asks = [
+            ByteRange(*place, size, tag=place, tries=1, or_less=not lengths[place]) for place, size in sizes.items()
+        ]
+        read, sizes = sizes, {}
+        for got in archives.read_many(asks):
+            assert isinstance(got.tag, tuple)
+            place = got.tag
+            if isinstance(got, RangeFault):
+                if got.kind in ENVIRONMENT_KINDS:
+                    unknown = got
+                else:
+                    in_vain.update(askers[place])
+                continue
+            verdict = examine(got.data, promise_of(wanted[place]))
+            size = longer(read[place])
+            if verdict.is_cut_off and not lengths[place] and read[place] == len(got.data) < size:
+                sizes[place] = size
+            elif _is_right(verdict, wanted[place]):
+                back.update(askers[place])
+            else:
+                in_vain.update(askers[place])
     if unknown is not None and not back and not in_vain:
         raise unknown
     return Looked(frozenset(back), frozenset(in_vain - back), archives.stats.requests - before)
 
 
-def _is_right(data: bytes, row: Mapping[str, Any]) -> bool:
-    verdict = examine(data, promise_of(row))
+def _is_right(verdict: Examined, row: Mapping[str, Any]) -> bool:
     return verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch")
 
 
@@ -124,7 +134,7 @@ def promise_of(row: Mapping[str, Any]) -> Promise:
         archive_format=row["archive_format"],
         key=row["warc_filename"],
         offset=row["warc_record_offset"],
-        length=row["warc_record_length"],
+        length=row["warc_record_length"] or None,
         url=row["url"],
         surtkey=row["url_surtkey"],
         digest=row["content_digest"],

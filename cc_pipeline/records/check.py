@@ -50,6 +50,12 @@ class Examined:
     member: bytes
     content: bytes
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether bytes behind these may make them good."""
+        plain = self.member[:2] != GZIP_MAGIC[:2]
+        return self.reason == DataKind.GZIP_TRUNCATED.value or (plain and self.reason == DataKind.LENGTH_MISMATCH.value)
+
 
 def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
     """Judges ``data``, the bytes at the promised place; inflates at most ``limit`` bytes."""
@@ -68,6 +74,11 @@ def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limi
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
     elif not _looks_like_a_record(data, promise.archive_format):
         return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
+    # where a plain record ends, itself says where nobody else does
+    open_ended = promise.length is None and not gzipped
+    end = (arc if promise.archive_format == "arc" else warc).wanted(data) if open_ended else 0
+    if end < 0:
+        return _bad(DataKind.LENGTH_MISMATCH, f"its header does not end within {len(data)} bytes", data)
     try:
         if promise.archive_format == "arc":
             record = arc.parse_record(content, promise.key, promise.offset, sound=gzipped)
@@ -75,6 +86,9 @@ def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limi
             record = warc.parse_record(content, promise.key, promise.offset)
     except DataFault as fault:
         return _bad(fault.kind, fault.reason, data)
+    if open_ended and flag.BYTES_AFTER_RECORD in record.flags:
+        end = len(data) - len(data[end:].lstrip(b"\r\n"))
+        return examine(data[:end], promise, fail_on_digest=fail_on_digest, limit=limit)
     return _compare(record, promise, member, content, notes, fail_on_digest)
 
 

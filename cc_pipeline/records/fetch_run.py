@@ -15,7 +15,6 @@ from typing import Final, ParamSpec, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-from cc_pipeline.errors import DataKind
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.outcomes import Outcomes, is_settled, of_url, outcome_of
 from cc_pipeline.records.patience import Patience
@@ -349,12 +348,13 @@ class FetchRun:
     def _is_same_object(self, got: RangeBytes, ask: Ask) -> bool:
         """Whether this is the object that was asked before. If not, its rows wait for another try."""
         self._bytes += len(got.data)
-        if self.patience.is_same_object(got.key, got.etag, got.source):
+        if self.patience.is_same_object(got.key, got.etag, got.source, first=got.first):
             return True
         place, told = ask.planned, f"ETag {got.etag} is new"
-        self._failed(
-            range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
-        )
+        if got.first or not self._pending.goes_on(place):
+            self._failed(
+                range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
+            )
         return False
 
     def _examine(self, row: int, got: RangeBytes, pool: Executor) -> Arrival:
@@ -389,7 +389,7 @@ class FetchRun:
         row, verdict = arrival.row, arrival.verdict.result()
         key = self._name(row)[0]
         outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
-        if verdict.reason == DataKind.GZIP_TRUNCATED.value and self._goes_on(arrival):
+        if verdict.is_cut_off and self._goes_on(arrival):
             self._growing.append(row)
             return
         if verdict.reason is not None:

@@ -13,7 +13,7 @@ from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.check import PARSER, Examined
-from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES
+from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
 
@@ -29,8 +29,6 @@ _FILLED = (
 )  # fmt: skip
 #: Columns of the records table that say whether and how a row can be used again.
 HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
-#: How much more is read where a record goes on.
-_GROWS = 8
 #: Values for an index row that names no place, since the key columns of the table are never null.
 NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons whose verdict is ours, and may be another now: nothing that was settled for these is kept.
@@ -73,7 +71,7 @@ class Outcomes:
         length = self.length(row)
         if self.columns["warc_record_length"][row] is not None or length >= MAX_RECORD_BYTES:
             return False
-        self._grown[self.name(row)] = min(length * _GROWS, MAX_RECORD_BYTES)
+        self._grown[self.name(row)] = longer(length)
         return True
 
     def still_wanted(self) -> list[int]:

@@ -51,8 +51,9 @@ BY_RECORD: Final = frozenset(
 class FileState:
     """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range.
 
-    ``etags`` are by place: those of different hosts say nothing about each other. ``worse`` are places whose bytes were
-    bad where another place had good ones, ``alike``: several places had the same bytes where they were doubted.
+    ``etags`` are by place: those of different hosts say nothing about each other; ``refused`` are those of which the
+    last answer was. ``worse`` are places whose bytes were bad where another place had good ones, ``alike``: several
+    places had the same bytes where they were doubted.
     ``usable``: it has records that are good but for their payload's digest.
     """
 
@@ -64,6 +65,7 @@ class FileState:
     other_again: int = 0
     not_found: int = 0
     etags: dict[str, Counter[str]] = field(default_factory=dict)
+    refused: set[tuple[str, str]] = field(default_factory=set)
     worse: set[str] = field(default_factory=set)
     alike: bool = False
     usable: bool = False
@@ -141,11 +143,12 @@ class Patience:
         state.extra -= 1
         return True
 
-    def is_same_object(self, key: str, etag: str | None, source: str = "") -> bool:
+    def is_same_object(self, key: str, etag: str | None, source: str = "", *, first: bool = True) -> bool:
         """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
 
         An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time, nor
-        another that comes again while no record is bad: servers behind one name may each have their own.
+        another that comes again while no record is bad: servers behind one name may each have their own. An answer's
+        further pieces (not the ``first``) share its verdict.
         """
         if etag is None:
             return True
@@ -153,10 +156,16 @@ class Patience:
         known = state.etags.setdefault(source, Counter())
         if len(known) >= _ETAGS and etag not in known:
             return max(known.values()) == 1
+        if not first:
+            return (source, etag) not in state.refused
         known[etag] += 1
         others = max((count for other, count in known.items() if other != etag), default=0)
         comes_again = known[etag] > 1 and others > 1 and not state.bad
-        return known[etag] > others or comes_again or (len(known) > _RANDOM and known[etag] == others == 1)
+        if known[etag] > others or comes_again or (len(known) > _RANDOM and known[etag] == others == 1):
+            state.refused.discard((source, etag))
+            return True
+        state.refused.add((source, etag))
+        return False
 
     def good(self, key: str) -> None:
         """A good record came from ``key``."""

@@ -97,6 +97,15 @@ class Pending:
         self.bad[row] = bad
         self.again.append(row)
 
+    def goes_on(self, planned: PlannedRange) -> bool:
+        """Joins ``planned`` to the unread range that it goes on, if there is one: they were one answer."""
+        for number, (before, fault) in enumerate(self.unread):
+            if before.key == planned.key and before.offset + before.length == planned.offset:
+                both = before.length + planned.length
+                self.unread[number] = (replace(before, length=both, rows=before.rows + planned.rows), fault)
+                return True
+        return False
+
     def has_room(self, size: int) -> bool:
         """Whether so many more bytes of bad records can be kept."""
         return self._kept + size <= _KEPT_BYTES

@@ -17,6 +17,7 @@ from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.segments import DEFAULT_ROTATION
 from cc_pipeline.records.witness import Search
+from cc_pipeline.transport.pieces import PIECE
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
@@ -24,6 +25,8 @@ MAX_RECORD_BYTES = 128 << 20
 SHORT_RANGE = 8 << 20
 #: Bytes that are read where nobody says how long a record is: as long as nine of ten are.
 FIRST_READ = 64 << 10
+#: How much more is read where a record goes on.
+_GROWS = 8
 #: What sums of offsets must stay below to be 64-bit integers.
 _FARTHEST = 1 << 61
 #: Captures that are priced at a time, in whole files where they fit.
@@ -36,11 +39,17 @@ class Coalescing:
     whole range stays within ``span`` bytes (a single record may be larger).
 
     At the pace of a polite client, a request is 1.25 MB of a line of 100 Mbit/s. Two MiB of a range are in memory
-    however long it is, and a broken connection costs one record (``benchmarks/range_bounds.py``, docs/records.md).
+    however long it is, and a broken connection costs one record (``benchmarks/range_bounds.py``, docs/records.md). That
+    is not so where the length of a record is unknown: such a range is no longer than a piece.
     """
 
     gap: int = 512 << 10
     span: int = 64 << 20
+
+    def joins(self, size: int, gap: int, unknown: bool) -> bool:
+        """Whether a record that begins ``gap`` bytes behind a range, and makes it ``size`` bytes, is asked for with it;
+        ``unknown``: nobody says how long it, or a record of the range, is."""
+        return gap <= self.gap and size <= (min(self.span, PIECE) if unknown else self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +96,25 @@ def plan_ranges(
     lengths = captures.column("warc_record_length").to_pylist()
     wanted = range(captures.num_rows) if rows is None else rows
     order = sorted(
-        (keys[row], offsets[row], lengths[row] or FIRST_READ, row)
+        (keys[row], offsets[row], lengths[row] or FIRST_READ, lengths[row] is None, row)
         for row in wanted
         if usable(keys[row], offsets[row], lengths[row])
     )
     ranges: list[PlannedRange] = []
     key: str | None = None
     start = stop = 0
+    some_unknown = False
     members: list[int] = []
-    for next_key, offset, length, row in order:
+    for next_key, offset, length, unknown, row in order:
         end = offset + length
         # records overlap only in an index with wrong offsets: even then a range must not grow without bound
-        joins = next_key == key and (end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
+        joins = next_key == key and (end <= stop or bounds.joins(end - start, offset - stop, unknown or some_unknown))
         if not joins:
             if key is not None:
                 ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
-            key, start, stop, members = next_key, offset, offset, []
+            key, start, stop, some_unknown, members = next_key, offset, offset, False, []
         members.append(row)
+        some_unknown = some_unknown or unknown
         stop = max(stop, end)
     if key is not None:
         ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
@@ -182,6 +193,11 @@ def usable(key: str | None, offset: int | None, length: int | None) -> bool:
     return offset is not None and offset >= 0 and (length is None or 0 < length <= MAX_RECORD_BYTES)
 
 
+def longer(length: int) -> int:
+    """Bytes to read of a record that goes on behind ``length``."""
+    return min(length * _GROWS, MAX_RECORD_BYTES)
+
+
 def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
     """What reading ``ranges`` costs. Captures that several rows name are counted once."""
     distinct = set()
@@ -216,7 +232,7 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
     is planned one by one.
     """
     bounds = coalescing or Coalescing()
-    files, offsets, lengths = _places(captures)
+    files, offsets, lengths, unknown = _places(captures)
     if not len(files):
         return FetchPrice(0, 0, 0, 0, 0)
     if int(offsets.max()) > _FARTHEST // len(files):
@@ -228,9 +244,10 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
     last = np.concatenate((first[1:], [len(files)])) - 1
     sizes = ends[last] - offsets[first]
     requests, size = len(first), int(sizes.sum())
-    for stretch in np.flatnonzero(sizes > bounds.span):
-        begin, end = int(first[stretch]), int(last[stretch]) + 1
-        ranges = _split(offsets[begin:end].tolist(), lengths[begin:end].tolist(), bounds)
+    most = np.where(np.logical_or.reduceat(unknown, first), min(bounds.span, PIECE), bounds.span)
+    for stretch in np.flatnonzero(sizes > most):
+        own = slice(int(first[stretch]), int(last[stretch]) + 1)
+        ranges = _split(offsets[own].tolist(), lengths[own].tolist(), unknown[own].tolist(), bounds)
         requests += len(ranges) - 1
         size += sum(ranges) - int(sizes[stretch])
     distinct = np.concatenate(([True], (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])))
@@ -243,21 +260,24 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
     )
 
 
-def _places(captures: pa.Table) -> tuple[Any, Any, Any]:
-    """Numbers of files, offsets and lengths (int64 arrays) of what can be asked for, in the order of a plan."""
+def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
+    """Numbers of files, offsets and lengths (int64 arrays) of what can be asked for, in the order of a plan, and
+    whether nobody says the length."""
     keys = captures.column("warc_filename").combine_chunks()
     if not pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_encode()
     offsets = captures.column("warc_record_offset").fill_null(-1).to_numpy()
-    lengths = captures.column("warc_record_length").fill_null(FIRST_READ).to_numpy()
+    said = captures.column("warc_record_length")
+    unknown, lengths = said.is_null().to_numpy(), said.fill_null(FIRST_READ).to_numpy()
     names = keys.dictionary.to_pylist()
     # a key is judged once, not once for each of its captures
     sound = np.array([*(usable(name, 0, 1) for name in names), False])
     files = keys.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
     wanted = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
-    files, offsets, lengths = files[wanted], offsets[wanted], lengths[wanted]
-    order = np.lexsort((lengths, offsets, files))
-    return files[order], offsets[order], lengths[order]
+    places = files[wanted], offsets[wanted], lengths[wanted], unknown[wanted]
+    order = np.lexsort(places[::-1])
+    files, offsets, lengths, unknown = (column[order] for column in places)
+    return files, offsets, lengths, unknown
 
 
 def _furthest(files: Any, ends: Any) -> Any:
@@ -269,17 +289,17 @@ def _furthest(files: Any, ends: Any) -> Any:
     return np.maximum.accumulate(ends + apart) - apart
 
 
-def _split(offsets: Sequence[int], lengths: Sequence[int], bounds: Coalescing) -> list[int]:
+def _split(offsets: Sequence[int], lengths: Sequence[int], unknown: Sequence[bool], bounds: Coalescing) -> list[int]:
     """Lengths of the ranges that places of one file, in order, are read with."""
-    start, stop = offsets[0], offsets[0] + lengths[0]
+    start, stop, some_unknown = offsets[0], offsets[0] + lengths[0], unknown[0]
     sizes = []
-    for offset, length in zip(offsets[1:], lengths[1:], strict=True):
+    for offset, length, here in zip(offsets[1:], lengths[1:], unknown[1:], strict=True):
         end = offset + length
-        if end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span):
-            stop = max(stop, end)
+        if end <= stop or bounds.joins(end - start, offset - stop, here or some_unknown):
+            stop, some_unknown = max(stop, end), some_unknown or here
         else:
             sizes.append(stop - start)
-            start, stop = offset, end
+            start, stop, some_unknown = offset, end, here
     return [*sizes, stop - start]
 
 

@@ -24,7 +24,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.loop import LoopThread, Part, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.pieces import PIECE, Pieces
+from cc_pipeline.transport.pieces import PIECE, Pieces, held
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
@@ -199,7 +199,7 @@ class Transport:
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._range,
-            lambda asked: min(asked.length, 2 * PIECE) if self._in_pieces(asked) else asked.length,
+            lambda asked: held(asked) if self._in_pieces(asked) else asked.length,
             max(1, concurrency or self._concurrency),
             self._memory_bound,
         )
@@ -236,12 +236,16 @@ class Transport:
 
         def give(offset: int, data: bytes, found: Verified) -> None:
             etag = found.etag if place.alone else place.etag(found)
-            part(RangeBytes(asked.key, offset, data, found.total, etag, 1, asked.tag, place.source), pieces.taken)
+            got = RangeBytes(
+                asked.key, offset, data, found.total, etag, 1, asked.tag, place.source, first=pieces.is_first
+            )
+            part(got, pieces.taken)
 
         pieces = Pieces(asked, asked.etag and place.expected(asked.etag), give)
         found, answer, attempts = await place.in_pieces(asked, asked.tries, pieces)
         left = pieces.span
-        return _outcome(replace(asked, offset=left.offset, length=left.length), found, answer, attempts, place)
+        rest = _outcome(replace(asked, offset=left.offset, length=left.length), found, answer, attempts, place)
+        return rest if isinstance(rest, RangeFault) else replace(rest, first=pieces.is_first)
 
     async def _alone(self, asked: ByteRange) -> RangeBytes | RangeFault:
         if self._mirrored is None:

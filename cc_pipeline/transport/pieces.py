@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Final
 
 from cc_pipeline.stores.answer import Answer, Span
@@ -14,6 +15,12 @@ from cc_pipeline.transport.ranges import ByteRange
 #: Bytes of a piece, at least: it ends with the record that reaches them. A range keeps two in memory, one that nobody
 #: took yet and one that arrives.
 PIECE: Final = 2 << 20
+
+
+def held(asked: ByteRange) -> int:
+    """Bytes of a range in pieces that are in memory at most: two pieces, each with the longest record."""
+    places = (asked.offset or 0, *asked.ends)
+    return min(asked.length, 2 * (PIECE + max(end - start for start, end in pairwise(places))))
 
 
 class Pieces:
@@ -30,6 +37,8 @@ class Pieces:
         self._next, self._end = asked.offset, asked.offset + asked.length
         self._seen = self._next
         self._answer: Verified | None = None
+        #: Whether the answer at hand gave nothing yet.
+        self.is_first = True
         self._came = bytearray()
         self._out = 0
         self._go_on: Callable[[], None] | None = None
@@ -45,6 +54,7 @@ class Pieces:
             self._leave(self._next + len(self._came))
         self._came.clear()
         self._answer = self._go_on = None
+        self.is_first = True
 
     def went_on(self) -> bool:
         """Whether pieces came since this was asked last."""
@@ -109,3 +119,4 @@ class Pieces:
             self._next = end
             self._out += 1
             self._give(offset, data, self._answer)
+            self.is_first = False

@@ -231,7 +231,9 @@ class Place:
         return await self._range(asked, tries)
 
     async def in_pieces(self, asked: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
-        """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count."""
+        """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count, but what
+        was spent does, up to ``tries``."""
+        spent = 0
         asker, follower = self._ready(), self._follower
 
         async def fetch() -> Answer:
@@ -250,11 +252,13 @@ class Place:
             found, answer, sent = await asker.ask(
                 asked.key, fetch, pieces.judged, tries, None if follower is None else follow
             )
+            # more than was granted would have what is left of a range seem tried more often than it was
+            spent = spent + sent if tries is None else min(spent + sent, tries)
             if isinstance(found, Verified):
-                return found, replace(answer, body=pieces.rest(answer)), sent
+                return found, replace(answer, body=pieces.rest(answer)), spent
             pieces.start()
             if found.final or found.kind in PERMANENT_KINDS or not pieces.went_on():
-                return found, answer, sent
+                return found, answer, spent
 
     async def _range(self, asked: ByteRange, tries: int | None) -> Asked:
         span = Span(asked.offset, asked.length)

@@ -77,6 +77,7 @@ class RangeBytes:
 
     ``source`` is the place that gave them, fit to be shown. ``attempts`` are the requests to the place that was asked
     most. ``unknown``: a place that would have been asked before this one gave no answer, so that it may have others.
+    ``first``: of the pieces that one answer gave.
     """
 
     key: str
@@ -88,6 +89,7 @@ class RangeBytes:
     tag: object = None
     source: str = ""
     unknown: bool = False
+    first: bool = True
 
     @property
     def size(self) -> int:

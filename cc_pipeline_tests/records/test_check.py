@@ -77,6 +77,23 @@ def test_an_uncompressed_record_is_read_too() -> None:
     assert (found.reason, found.digest_check) == (None, "match")
 
 
+@pytest.mark.parametrize("which", ["warc", "arc"])
+def test_an_uncompressed_record_that_nobody_said_the_length_of_ends_where_it_says(which: str) -> None:
+    plain, promise = (gzip.decompress(MEMBER), PROMISE) if which == "warc" else (ARC, ARC_PROMISE)
+    promise = dataclasses.replace(promise, length=None)
+    alone = examine(plain, promise)
+    for behind in (plain, plain[:9]):
+        found = examine(plain + behind, promise)
+        assert (found.reason, found.member, found.content) == (None, plain, plain)
+        assert found.record == alone.record or which == "arc"
+    # in its header, before its block, within it
+    for size in (30, plain.index(b"\n\r\n" if which == "warc" else b"\n") + 1, len(plain) - 12):
+        assert examine(plain[:size], promise).is_cut_off
+    # a member that was read to its end says no more
+    short = examine(gzip.compress(plain[:-12]), promise)
+    assert short.reason != "gzip_truncated" and not short.is_cut_off
+
+
 def test_digests() -> None:
     wrong = "A" * 32
     assert examine(MEMBER, dataclasses.replace(PROMISE, digest="sha1:" + sha1_base32(BODY))).digest_check == "match"

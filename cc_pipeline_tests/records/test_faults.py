@@ -417,6 +417,15 @@ def test_a_second_etag_is_no_excuse_for_bad_records() -> None:
     assert [patience.is_same_object("f", etag) for etag in ("b", "a")] == [False, True]
 
 
+def test_an_etag_counts_once_for_an_answer_however_many_pieces_it_gives() -> None:
+    captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
+    patience = Patience(plan_ranges(captures, Coalescing(gap=0), [0]), 25)
+    for etag, same in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
+        assert [patience.is_same_object("f", etag, first=first) for first in (True, False, False)] == [same] * 3
+    # nor does the verdict on an answer change while it arrives
+    assert patience.is_same_object("f", "a", first=False)
+
+
 def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:
     captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
     patience = Patience(plan_ranges(captures, Coalescing(gap=0), [0]), 25)

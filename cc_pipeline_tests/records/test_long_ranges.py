@@ -12,9 +12,19 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
+from cc_pipeline.records.pending import Pending
 from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.range_plan import Coalescing, Order, RecordOptions, in_parts, part_of, plan_ranges
+from cc_pipeline.records.range_plan import (
+    Coalescing,
+    Order,
+    PlannedRange,
+    RecordOptions,
+    in_parts,
+    part_of,
+    plan_ranges,
+)
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
@@ -81,6 +91,27 @@ def test_a_broken_connection_costs_no_whole_record(bucket: tuple[Path, pa.Table]
     assert len(starts) > 3
     assert set(starts[1:]) <= ends
     assert starts == sorted(starts)
+
+
+def test_etags_that_are_new_with_each_answer_lose_nothing(bucket: tuple[Path, pa.Table], tmp_path: Path) -> None:
+    folder, captures = bucket
+    good = captures.slice(41, 49)
+    # four ranges, most of which come in two pieces
+    bounds = Coalescing(span=PIECE + 200_000)
+    with FaultServer(folder, rules=[Rule("changed_etag", times=None)]) as server:
+        result = fetch(server.url, good, tmp_path, "c1", coalescing=bounds)
+    assert result.outcomes == {"fetched": 49}
+
+
+def test_a_refused_answer_is_one_range_again() -> None:
+    fault = range_fault(FaultKind.CHANGED_OBJECT, "a", 0, 10, "another", 1)
+    pending = Pending(unread=[(PlannedRange("a", 0, 10, (0, 1)), fault), (PlannedRange("b", 0, 10, (2,)), fault)])
+    assert pending.goes_on(PlannedRange("a", 10, 5, (3,)))
+    assert not pending.goes_on(PlannedRange("a", 10, 5, (3,)))
+    assert [planned for planned, _ in pending.unread] == [
+        PlannedRange("a", 0, 15, (0, 1, 3)),
+        PlannedRange("b", 0, 10, (2,)),
+    ]
 
 
 def test_parts_hold_all_records_and_cut_none() -> None:

@@ -16,11 +16,13 @@ from cc_pipeline_tests.records.planned import captures_table, html_record, read_
 _CRAWL, _KEY = "CC-MAIN-2024-22", "crawl-data/CC-MAIN-2024-22/segments/1/warc/CC-MAIN-1-2-00000.warc.gz"
 
 
-@pytest.mark.parametrize("group", [2, 50_000])
-def test_a_range_grows_until_its_record_ends(tmp_path: Path, group: int) -> None:
+@pytest.mark.parametrize(("group", "gzipped"), [(2, True), (50_000, True), (50_000, False)])
+def test_a_range_grows_until_its_record_ends(tmp_path: Path, group: int, gzipped: bool) -> None:
     noise = random.Random(1).randbytes
     bodies = [b"<p>small", noise(3 * FIRST_READ), b"<p>next", noise(12 * FIRST_READ), b"<p>last"]
     members = [html_record(f"http://a.example.com/{n}", body) for n, body in enumerate(bodies)]
+    if not gzipped:
+        members = [*map(gzip.decompress, members)]
     offsets = [sum(map(len, members[:n])) for n in range(len(members))]
     file = tmp_path / "bucket" / _KEY
     file.parent.mkdir(parents=True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.range_plan import (
+    FIRST_READ,
     MAX_RECORD_BYTES,
     Coalescing,
     FetchPrice,
@@ -16,6 +17,7 @@ from cc_pipeline.records.range_plan import (
     price_of,
     price_ranges,
 )
+from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline_tests.records.planned import captures_table
 
 CRAWL = "CC-MAIN-2024-22"
@@ -69,6 +71,18 @@ def test_overlapping_rows_do_not_add_up_to_a_range_without_bound() -> None:
 def test_offsets_beyond_32_bits_stay_whole() -> None:
     (planned,) = plan_ranges(captures_table([row("a", 20_000_000_000, 5)], CRAWL))
     assert planned.offset == 20_000_000_000
+
+
+def test_a_range_of_unknown_lengths_is_no_longer_than_a_piece() -> None:
+    step = FIRST_READ // 2
+    rows = [row("a", number * step, None if number >= 100 else step) for number in range(600)]
+    table = captures_table(rows, CRAWL)
+    ranges = plan_ranges(table)
+    # records of known lengths stay together, and nothing goes missing
+    assert ranges[0].rows == tuple(range(100))
+    assert max(planned.length for planned in ranges[1:]) == PIECE
+    assert [number for planned in ranges for number in planned.rows] == list(range(600))
+    assert price_of(table) == price_ranges(ranges, table)
 
 
 _KEYS = st.sampled_from(["a", "b", "c/../d", "", None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import accumulate, cycle
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
-from cc_pipeline.transport.pieces import PIECE, Pieces
+from cc_pipeline.transport.pieces import PIECE, Pieces, held
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -45,7 +46,8 @@ def test_pieces_are_the_range_cut_where_records_end(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_pieces, "PIECE", 500)
-        pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
+        asked = ByteRange("k", FIRST, sum(records), ends=ends)
+        pieces, most = Pieces(asked, None, give), held(asked)
         for number in range(len(breaks) + 1):
             pieces.start()
             start = pieces.span.offset
@@ -68,6 +70,7 @@ def test_pieces_are_the_range_cut_where_records_end(
                 at = min(len(data), at + chunk)
                 # what arrives, and what nobody took: two pieces, with the record and the chunk that go beyond
                 assert len(pieces._came) <= 500 + 300 + 700
+                assert len(pieces._came) + (len(got[-1][1]) if waiting else 0) <= most + chunk
             found = pieces.judged(Answer(206, head, b"", at - start))
             if isinstance(found, Verified):
                 got.append((found.offset, pieces.rest(Answer(206, head, b""))))
@@ -146,10 +149,34 @@ def test_what_breaks_goes_on_behind_the_last_whole_record(folder: Path, kind: st
         assert whole(folder, got)
         starts = [int((hit.range or "").removeprefix("bytes=").partition("-")[0]) for hit in server.hits]
     assert starts == sorted(starts)
+    # of each answer that gave something, one piece is the first
+    assert {one.offset for one in got if isinstance(one, RangeBytes) and one.first} == set(starts)
     if breaks:
         # of a reset connection, what had not been read yet is lost
         assert len(starts) > RetryPolicy().attempts
         assert sum(hit.body_bytes for hit in server.hits) < 2.5 * ASKED.length
+
+
+@pytest.mark.parametrize("tries", [None, 6])
+def test_what_broke_and_went_on_was_spent(folder: Path, tries: int | None) -> None:
+    with FaultServer(folder, rules=[Rule("cut")]) as server:
+        got, _ = read(server.url, replace(ASKED, tries=tries))
+        assert whole(folder, got)
+        assert len(server.hits) > 6
+        last = got[-1]
+        assert isinstance(last, RangeBytes)
+        assert last.attempts == (tries or len(server.hits))
+
+
+def test_large_records_keep_to_the_memory_bound(folder: Path) -> None:
+    # each half of the file is one record; both fit, beside nothing else
+    asked = replace(ASKED, ends=(7 + RECORD * COUNT // 2, 7 + RECORD * COUNT))
+    with FaultServer(folder) as server:
+        with Transport(
+            server.url, PlaceOptions(rate=1e6, concurrency=4), memory_bound=3 * asked.length // 2
+        ) as transport:
+            assert next(iter(transport.read_many([asked, asked]))).offset == 7
+        assert len(server.hits) == 1
 
 
 def test_a_fault_is_of_what_is_left(folder: Path) -> None:
