@@ -155,14 +155,14 @@ def import_catalog(
             wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
             if wrong:
                 raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")
-    taken = _of_subsets(handed.tables, new)
-    taken, unbounded = (taken, 0) if believe_repaired else _unconfirmed(taken)
-    if new:
-        _commit(workspace, slice_, taken, new, before, digest)
     copied = 0
     if page_indexes is not None:
         store = FooterStore(workspace.settings.footers_path)
         copied = copy_page_indexes(page_indexes, store, crawl, tables.index_files)
+    taken = _of_subsets(handed.tables, new)
+    taken, unbounded = (taken, 0) if believe_repaired else _unconfirmed(taken)
+    if new:
+        _commit(workspace, slice_, taken, new, before, digest)
     return Imported(
         crawl, digest, tuple(new), len(drawn), unbounded, copied, stats.requests - requests, stats.bytes - read
     )

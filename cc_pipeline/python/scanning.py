@@ -49,16 +49,19 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
 
     condition = parse_condition(where)
     parts = out.with_name(f"{out.name}.parts")
-    about = json.dumps({"crawls": question.crawls, "where": condition.text, "source": question.settings.source})
+    settings = question.settings
+    subsets = condition.subsets or settings.subsets
+    of = {"crawls": question.crawls, "where": condition.text, "subsets": subsets, "source": settings.source}
+    about = json.dumps(of)
     parts.mkdir(exist_ok=True)
     noted = parts / _ABOUT
     if noted.exists() and noted.read_text() != about:
         raise UserInputError(f"{parts} has parts of another scan: delete it, or name another file")
     write_whole(noted, about)
-    for crawl in question.crawls:
-        _scan_crawl(question, crawl, where, parts, harvest=harvest)
+    # of files that the source has replaced since, parts may lie beside
+    listed = [part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)]
     found = 0
-    for part in sorted(parts.glob("*.parquet")):
+    for part in listed:
         for batch in pq.ParquetFile(part).iter_batches():
             import pyarrow as pa
 
@@ -72,7 +75,8 @@ def forget_parts(out: Path) -> None:
     shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
 
 
-def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> None:
+def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
+    """Writes the parts that are not there yet; gives all of the crawl."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -119,6 +123,7 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
                         target = pa.repeat(pa.scalar(_EVERYTHING), rows.num_rows)
                         to.write_table(rows.add_column(0, NAMED_CAPTURES.field("target"), target).cast(NAMED_CAPTURES))
             progress.report("scan", len(todo), len(todo), crawl)
+    return [parts / _name(crawl, path) for path, _ in files]
 
 
 def _name(crawl: str, path: str) -> str:

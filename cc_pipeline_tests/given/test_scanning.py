@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,32 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
             scanned(question, where, out)
         with pytest.raises(UserInputError, match="parts of another scan"):
             scanned(question, "mime=text/css", out)
+        # a part of a file that the source has replaced since
+        (part,) = out.with_name(f"{out.name}.parts").glob("*.parquet")
+        part.with_stem("replaced").write_bytes(part.read_bytes())
         found = scanned(question, where, out)
-    assert read.count(read[0]) == 1 and read.count(read[1]) == 2
+        assert read.count(read[0]) == 1 and read.count(read[1]) == 2
+        assert found.equals(scanned(question, where, tmp_path / "again.parquet"))
     assert not [*tmp_path.glob("*.parts")]
     pq.write_table(found, out)
     assert add_captures(workspace.settings, out).held == {NEW: found.num_rows}
     expensive = workspace_of(bucket[0], tmp_path / "home", max_requests=1)
     with asked_in(expensive.settings, (), [NEW]) as question, pytest.raises(UserInputError, match="add --yes"):
         scanned(question, where, out)
+
+
+def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: Path) -> None:
+    out, where = tmp_path / "out.parquet", "not mime=x/y"
+    settings = workspace_of(bucket[0], tmp_path / "home").settings
+    for subset in ("warc", "robotstxt"):
+        harvest(workspace_of(bucket[0], settings.home, subsets=(subset,)))
+    with asked_in(settings, (), [NEW]) as question:
+        scan(question, where, out, lambda rows: None, harvest=False)
+    with asked_in(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
+        with pytest.raises(UserInputError, match="parts of another scan"):
+            scanned(question, where, out)
+        forget_parts(out)
+        assert {*scanned(question, where, out)["subset"].to_pylist()} == {"robotstxt"}
 
 
 def test_all_of_a_crawl_needs_a_condition() -> None:

@@ -123,11 +123,11 @@ class KeptIndexes:
         size, digest, kept_etag, plain, crc, packed = row
         if (etag is None or kept_etag != etag) and not self._is_of(crawl, path, etag, size, digest):
             return {}
-        unpacked = _plain(plain, crc, packed)
+        unpacked = _unpacked(plain, crc, packed)
         if unpacked is None:
             self.problems.append(f"the page index that the harvest kept of {path} has changed since: it was not used")
             return {}
-        return _unpacked(unpacked)
+        return unpacked
 
     def _opened(self, crawl: str) -> sqlite3.Connection | None:
         if crawl not in self._files:
@@ -264,28 +264,25 @@ def differing_page_indexes(file: Path, store: FooterStore, crawl: str, paths: Se
     for row in _handed(file):
         path, size, footer, *_, plain, crc, pieces = row.values()
         known = here.get(path)
-        if known is not None and ((size, footer) != known[1:3] or _plain(plain, crc, pieces) != _plain(*known[5:])):
+        if known is not None and (
+            (size, footer) != known[1:3] or _unpacked(plain, crc, pieces) != _unpacked(*known[5:])
+        ):
             return str(path)
     return None
 
 
-def _plain(plain: int | None, crc: int | None, pieces: bytes | None) -> bytes | None:
-    """What was kept, without its packing; ``None`` for a file without page indexes, and where bytes changed since."""
-    if pieces is None or plain is None or zlib.crc32(pieces) != crc or not 0 <= plain <= 2 * MOST_BYTES:
-        return None
-    unpacked: bytes = _CODEC.decompress(pieces, plain, asbytes=True)
-    return unpacked
-
-
 def copy_page_indexes(file: Path, store: FooterStore, crawl: str, index_files: pa.Table) -> int:
     """Keeps the page indexes in ``file`` that are of ``index_files``, by size and ETag; gives how many. Of a file that
-    something is kept of already, that stays."""
+    something is kept of already, that stays. Raises ``DataFault`` for a row that has no page index."""
     known = {row["path"]: (row["file_size"], row["etag"]) for row in index_files.to_pylist()}
     kept = 0
     with KeptWriter(store, crawl) as writer:
         here = writer.known()
         for row in _handed(file):
             if row["path"] not in here and row["etag"] and known.get(row["path"]) == (row["size"], row["etag"]):
+                *_, plain, crc, pieces = row.values()
+                if pieces is not None and _unpacked(plain, crc, pieces) is None:
+                    raise DataFault(DataKind.MALFORMED, file.name, None, f"what it has of {row['path']} cannot be read")
                 writer.put_row(list(row.values()))
                 kept += 1
     return kept
@@ -322,14 +319,23 @@ def _packed(pieces: Mapping[Piece, bytes]) -> bytes:
     return _COUNT.pack(len(ordered)) + head + b"".join(pieces[piece] for piece in ordered)
 
 
-def _unpacked(plain: bytes) -> dict[tuple[int, int], bytes]:
-    (count,) = _COUNT.unpack_from(plain)
-    start = _COUNT.size + count * _PLACE.size
+def _unpacked(plain: int | None, crc: int | None, packed: bytes | None) -> dict[tuple[int, int], bytes] | None:
+    """What was kept, by offset and length; ``None`` for a file without page indexes, and for bytes that changed since,
+    or that were never packed here: an imported row has whatever somebody wrote."""
+    if packed is None or plain is None or zlib.crc32(packed) != crc or not 0 <= plain <= 2 * MOST_BYTES:
+        return None
+    try:
+        data: bytes = _CODEC.decompress(packed, plain, asbytes=True)
+        (count,) = _COUNT.unpack_from(data)
+        start = _COUNT.size + count * _PLACE.size
+        places = list(_PLACE.iter_unpack(data[_COUNT.size : start]))
+    except (OSError, pa.ArrowException, struct.error):
+        return None
     found = {}
-    for offset, length in _PLACE.iter_unpack(plain[_COUNT.size : start]):
-        found[offset, length] = plain[start : start + length]
+    for offset, length in places:
+        found[offset, length] = data[start : start + length]
         start += length
-    return found
+    return found if start == len(data) else None
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ from cc_pipeline.index.parquet.kept_page_indexes import (
     KeepReport,
     KeptIndexes,
     KeptWriter,
+    copy_page_indexes,
     footer_digest,
     keep_page_indexes,
+    write_page_indexes,
 )
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.places import RowGroupPlace
@@ -233,6 +236,33 @@ def test_damage_on_this_disk_costs_requests_alone(root: Path, store: FooterStore
         assert len(found.notes) == 1
         assert harvest(server.url, store).kept == (0 if damage == "rot" else 2)
         assert ask(server, store, "h0123.com")[1] == (before if damage == "rot" else before - 2)
+
+
+JUNK: dict[str, tuple[bytes, int]] = {
+    "no zstd": (b"junk that is no zstd", 50),
+    "nothing in it": (pa.Codec("zstd").compress(b"", asbytes=True), 0),
+    "more pieces than bytes": (pa.Codec("zstd").compress(b"\xff" * 28, asbytes=True), 28),
+    "shorter than it says": (pa.Codec("zstd").compress(bytes(4), asbytes=True), 5),
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+def test_junk_under_a_right_checksum_costs_requests_and_is_not_copied(
+    name: str, root: Path, store: FooterStore
+) -> None:
+    junk, plain = JUNK[name]
+    with FaultServer(root) as server:
+        harvest(server.url, store)
+        good, before = ask(server, None, "h0123.com")
+        change(store, "UPDATE kept SET pieces = ?, crc = ?, plain = ?", junk, zlib.crc32(junk), plain)
+        found, after = ask(server, store, "h0123.com")
+    assert found.captures["h0123.com"].equals(good.captures["h0123.com"])
+    assert (after, len(found.notes)) == (before, 1)
+    write_page_indexes(store, CRAWL, root / "handed")
+    entries = store.read(CRAWL).entries
+    files = [{"path": path, "file_size": entries[path].file_size, "etag": entries[path].etag} for path in PATHS]
+    with pytest.raises(DataFault, match=f"what it has of {PATHS[0]} cannot be read"):
+        copy_page_indexes(root / "handed", FooterStore(root / "other"), CRAWL, pa.Table.from_pylist(files))
 
 
 def test_a_fault_costs_the_page_index_of_its_file_until_the_next_harvest(root: Path, store: FooterStore) -> None:
