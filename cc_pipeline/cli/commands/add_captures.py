@@ -21,7 +21,7 @@ def add_captures(
     ] = None,
     extend: Annotated[bool, typer.Option("--add", help="Add to captures that have the name already.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also take away those that the file does not name any more.")
+        bool, typer.Option("--replace", help="Make them what the file says: corrected, and without others.")
     ] = False,
     via: options.Via = None,
     subset: options.Subsets = None,
