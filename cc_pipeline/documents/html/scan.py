@@ -106,7 +106,9 @@ def links_of(
     other pages: of plain paths under them nothing else is asked."""
     if not COMPILED:
         return links_plainly(raw, places, place, pictures, item_index, most, bound)
-    made: tuple[list[Link], bool, bool] = _links(raw, Link, places, place, own, roots, pictures, item_index, most, bound)
+    made: tuple[list[Link], bool, bool] = _links(
+        raw, Link, places, place, own, roots, pictures, item_index, most, bound
+    )
     return made
 
 
