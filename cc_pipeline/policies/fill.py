@@ -10,11 +10,12 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -48,9 +49,34 @@ _PORT = re.compile(r":([0-9]*)$")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 
 
+#: What is kept of a row of ``records``.
+_KEPT: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
+_LINES: Final = pa.schema([SITE_POLICIES_SCHEMA.field("lines")])
+#: Rows, and lines of bodies, that become one batch.
+_HELD: Final = 10_000
+
+
+class _Bodies:
+    """The lines of each body, put aside in a file while all captures of a slice are read: by digest its batch in the
+    file, and what signals it has."""
+
+    def __init__(self, writer: pa.RecordBatchWriter) -> None:
+        self._writer = writer
+        self.known: dict[str, tuple[int, frozenset[str]]] = {}
+
+    def signals(self, digest: str, payload: bytes) -> frozenset[str]:
+        """Those of a body, which is parsed if it is new."""
+        if digest not in self.known:
+            lines = [asdict(line) for line in parse_robots(payload)]
+            self._writer.write_batch(pa.RecordBatch.from_pylist([{"lines": lines}], _LINES))
+            self.known[digest] = len(self.known), frozenset(line["signal"] for line in lines)
+        return self.known[digest][1]
+
+
 @dataclass(slots=True)
 class _Answer:
-    """One capture of a robots.txt: its row of ``records``, its state, where it sends on to, its lines by ``body``."""
+    """One capture of a robots.txt: what is kept of its row of ``records``, its state, where it sends on to, and the
+    digest of the ``body`` that has its lines."""
 
     row: Row
     segment: str
@@ -80,7 +106,8 @@ def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
             spilled = folder / "site_policies.arrow"
             with pa.ipc.new_stream(str(spilled), SITE_POLICIES_SCHEMA) as writer:
                 for slice_ in together:
-                    writer.write_table(pa.Table.from_pylist(list(_rows(workspace, slice_)), SITE_POLICIES_SCHEMA))
+                    for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow")):
+                        writer.write_batch(batch)
             POLICIES.commit(workspace.lake, together, {"site_policies": partial(spilled_batches, spilled)})
     figures = _figures(workspace, crawl, asked.slices)
     report = POLICIES.report(figures, stale, started)
@@ -116,9 +143,32 @@ def _figures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[
     return {one: {"rows:site_policies": counts.get((crawl, one.target), 0), **versions[one]} for one in slices}
 
 
-def _rows(workspace: Workspace, slice_: Slice) -> Iterator[dict[str, Any]]:
-    bodies: dict[str, list[dict[str, Any]]] = {}
-    answers = list(_answers(workspace, slice_, bodies))
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    some: list[dict[str, Any]] = []
+    held = 0
+    for row in rows:
+        some.append(row)
+        held += 1 + len(row["lines"] or ())
+        if held > _HELD:
+            yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
+            some, held = [], 0
+    yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
+
+
+def _rows(workspace: Workspace, slice_: Slice, aside: Path) -> Iterator[dict[str, Any]]:
+    with pa.ipc.new_file(str(aside), _LINES) as writer:
+        bodies = _Bodies(writer)
+        answers = list(_answers(workspace, slice_, bodies))
+    with pa.OSFile(str(aside)) as source:
+        put_aside = pa.ipc.open_file(source)
+
+        def lines_of(body: str) -> Any:
+            return put_aside.get_batch(bodies.known[body][0]).column(0)[0].as_py()
+
+        yield from _told(slice_, answers, lines_of)
+
+
+def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
     by_url: dict[tuple[str, str], list[_Answer]] = {}
     for answer in answers:
         by_url.setdefault((answer.segment, answer.row["url"]), []).append(answer)
@@ -128,7 +178,7 @@ def _rows(workspace: Workspace, slice_: Slice) -> Iterator[dict[str, Any]]:
         scheme, host, port = origin_of(answer.row["url"])
         lines = None
         if last.body is not None and last.body not in given:
-            lines = bodies[last.body]
+            lines = lines_of(last.body)
             given.add(last.body)
         yield {
             **{name: answer.row[name] for name in ("crawl", "url", "domain", "fetch_time", "fetch_status")},
@@ -173,18 +223,18 @@ def _seconds(answer: _Answer) -> float:
     return at.timestamp() if at else 0.0
 
 
-def _answers(workspace: Workspace, slice_: Slice, bodies: dict[str, list[dict[str, Any]]]) -> Iterator[_Answer]:
+def _answers(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_Answer]:
     records = (row for batch in stream_rows(workspace.lake, "records", slice_.where) for row in batch.to_pylist())
     for row, found in read_members(records, workspace.storage, lambda row: row["outcome"] == "fetched"):
         segment = _SEGMENT.search(row["warc_filename"])
-        answer = _Answer(row, segment[1] if segment else "", "unreadable")
+        answer = _Answer({name: row[name] for name in _KEPT}, segment[1] if segment else "", "unreadable")
         page = None if found is None or isinstance(found, DataFault) else page_of((row, found))
         if isinstance(page, PageInput):
             _read(answer, page, bodies)
         yield answer
 
 
-def _read(answer: _Answer, page: PageInput, bodies: dict[str, list[dict[str, Any]]]) -> None:
+def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
     """Fills in what became of a request for a robots.txt, in the words of RFC 9309 (2.3.1)."""
     status = page.http_status or 0
     if 300 <= status < 400:
@@ -196,10 +246,7 @@ def _read(answer: _Answer, page: PageInput, bodies: dict[str, list[dict[str, Any
         answer.state = "unavailable" if status < 500 else "unreachable"
     elif 200 <= status < 300:
         digest = base64.b32encode(hashlib.sha1(page.payload, usedforsecurity=False).digest()).decode()
-        if digest not in bodies:
-            lines = parse_robots(page.payload)
-            bodies[digest] = [asdict(line) for line in lines]
-        signals = {line["signal"] for line in bodies[digest]}
+        signals = bodies.signals(digest, page.payload)
         answer.body = digest
         # many servers give their page for everything
         other = not signals and _PAGE.match(page.payload)
