@@ -78,16 +78,18 @@ def note_even(handle: DeltaTable) -> None:
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` in ``schema``: in its order and types, null where a column is missing."""
+    """``table`` in ``schema``: in its order and types, null where a column is missing. Raises ``pa.ArrowInvalid``."""
     if table.schema.equals(schema):
-        return table  # to cast each column costs a millisecond a batch
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in schema])).cast(schema)
+        return table
+    columns = []
+    for field in schema:
+        place = table.schema.get_field_index(field.name)
+        column = pa.nulls(table.num_rows, field.type) if place < 0 else table.column(place)
+        if not field.nullable and column.null_count:
+            raise pa.ArrowInvalid(f"no value in column {field.name}, which must have one")
+        # to cast each column costs a millisecond a batch
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)

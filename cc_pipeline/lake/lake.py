@@ -33,7 +33,7 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
-from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
+from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, actions_of
 from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
 
 #: How often a commit is tried when other processes commit to the same table first.
@@ -326,7 +326,7 @@ class Lake:
         handle = None if version == _NONE_YET else self.open(spec, version)
         if handle is None:
             return PinnedTable(spec, _NONE_YET, (), 0)
-        actions = pa.table(handle.get_add_actions(flatten=True))
+        actions = actions_of(handle)
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
         return PinnedTable(
             spec,

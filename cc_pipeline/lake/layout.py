@@ -56,10 +56,16 @@ def clustered_by(spec: TableSpec) -> str | None:
     return next((name for name in reversed(spec.slice_columns) if name != "crawl"), None)
 
 
+def actions_of(handle: DeltaTable) -> pa.Table:
+    """What the log says of each file of a table."""
+    # not pa.table, which imports pandas: 50 MB
+    return pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
+
+
 def stored_files(spec: TableSpec, handle: DeltaTable) -> list[StoredFile]:
     """The files of a table at the version of ``handle``."""
     clustered = clustered_by(spec)
-    actions = pa.table(handle.get_add_actions(flatten=True))
+    actions = actions_of(handle)
     partitions = [name for name in actions.column_names if name.startswith("partition.")]
     return [
         StoredFile(
@@ -120,10 +126,28 @@ def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     return runs + [[file] for file in files if file.first is None or file.last is None]
 
 
+def apart(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
+    """``files`` in groups, in the order of their slices: no slice is in two groups. Those of a group are in the order
+    of their paths."""
+    groups: list[list[StoredFile]] = []
+    end: str | None = None
+    for file in sorted(files, key=lambda one: (one.first is not None, one.first or "")):
+        # one that may hold any slice comes first, and then all are of its group
+        if not groups or (end is not None and file.first is not None and end < file.first):
+            groups.append([])
+            end = file.last
+        elif end is not None:
+            end = None if file.last is None else max(end, file.last)
+        groups[-1].append(file)
+    return [sorted(group, key=lambda one: one.path) for group in groups]
+
+
 def _smallest(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
-    ordered = sorted(files, key=lambda one: one.size)[:AT_ONCE]
+    ordered = sorted(files, key=lambda one: one.size)
     sums = accumulate(file.size for file in ordered)
-    return [file for file, size in zip(ordered, sums, strict=True) if most_bytes is None or size <= most_bytes]
+    found = [file for file, size in zip(ordered, sums, strict=True) if most_bytes is None or size <= most_bytes]
+    # those of neighbouring slices: what becomes of the others then does not overlap with what becomes of these
+    return sorted(found, key=lambda one: one.first or "")[:AT_ONCE]
 
 
 def _smaller_runs(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:

@@ -9,14 +9,18 @@ import math
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -25,7 +29,7 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import FEW_FILES, StoredFile, clustered_by, due, stored_files, too_large
+from cc_pipeline.lake.layout import FEW_FILES, StoredFile, apart, clustered_by, due, stored_files, too_large
 from cc_pipeline.lake.replacing import (
     BATCH_ROWS,
     opened_apart,
@@ -34,10 +38,14 @@ from cc_pipeline.lake.replacing import (
     whole_row_groups,
     write_files,
 )
-from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.lake.streaming import stream_files
 
 #: What DuckDB may hold in memory while it sorts; it puts more into a folder.
 _MEMORY: Final = "400MB"
+#: Bytes of rows up to which they are sorted without it.
+_SORTED_IN_MEMORY: Final = 32 << 20
+#: Bytes of a file from which its rows may be more than that, however few they are.
+_MAY_BE_LARGE: Final = 1 << 20
 #: The place of a row among all that are merged, so that rows of a slice stay in their order.
 _PLACE: Final = "_place"
 #: Files that are rewritten in one commit where they are large, or may be.
@@ -194,32 +202,86 @@ def _write_run(
     lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
 ) -> list[StoredFile]:
     """The new files, in their order. The log does not name them yet."""
-    import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
-
-    addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
-    pinned = replace(lake.pin(spec.name), files=tuple(sorted(addresses)))
     clustered = clustered_by(spec)
-    order = [name for name in dict.fromkeys([clustered, *spec.sort_by]) if name in schema.names]
+    order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
+    groups = apart(files)
+    every = stream_files(lake, [f"{lake.address(spec.name)}/{one.path}" for group in groups for one in group], schema)
+    with _faults_of(lake, spec):
+        rows = chain.from_iterable(
+            chain.from_iterable(islice(every, len(group)))
+            if _is_run(lake, spec, schema, group, order)
+            else _in_order(chain.from_iterable(islice(every, len(group))), schema, order, scratch)
+            for group in groups
+        )
+        return list(write_files(lake, spec, schema, files[0], whole_row_groups(rows, schema)))
+
+
+def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[StoredFile], order: Sequence[str]) -> bool:
+    """Whether a group is one file of many rows that is sorted, as merges leave them."""
+    if len(group) > 1 or not order or (group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE):
+        return False
+    keys = pa.schema([schema.field(name) for name in order])
+    last: list[pa.RecordBatch] = []
+    for batch in chain.from_iterable(stream_files(lake, [f"{lake.address(spec.name)}/{group[0].path}"], keys)):
+        if not _are_sorted(_places(pa.Table.from_batches([*last, batch]), order)):
+            return False
+        last = [batch.slice(batch.num_rows - 1)]
+    return True
+
+
+def _places(rows: pa.Table, order: Sequence[str]) -> pa.Array:
+    """The rows' places in their order; those that do not differ in it stay in theirs."""
+    return pc.sort_indices(rows, [(name, "ascending") for name in order])
+
+
+def _are_sorted(places: pa.Array) -> bool:
+    return np.array_equal(places, np.arange(len(places)))
+
+
+def _in_order(
+    rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """``rows`` sorted; those that do not differ in ``order`` stay in theirs."""
+    held: deque[pa.RecordBatch] = deque()
+    size = 0
+    for batch in rows:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _SORTED_IN_MEMORY:
+            yield from _in_order_apart(chain((held.popleft() for _ in range(len(held))), rows), schema, order, scratch)
+            return
+    table = pa.Table.from_batches(held, schema)
+    places = _places(table, order) if order else None
+    if places is None or _are_sorted(places):
+        yield from held  # most files are of one slice, which is sorted when it is committed
+    else:
+        yield from table.take(places).to_batches()
+
+
+def _in_order_apart(
+    rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """The same with bounded memory."""
     scratch.mkdir(parents=True, exist_ok=True)
-    with connect() as connection, _faults_of(lake, spec, duckdb.Error):
+    with connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         placed = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
-        rows = stream_table(lake, pinned)
         connection.register("_rows", pa.RecordBatchReader.from_batches(placed, _with_places(rows, schema)))
         named = ", ".join(f'"{name}"' for name in schema.names)
         ordered = ", ".join(f'"{name}"' for name in [*order, _PLACE])
         found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
-        batches = whole_row_groups(found.to_arrow_reader(BATCH_ROWS), schema)
-        return list(write_files(lake, spec, schema, files[0], batches))
+        yield from found.to_arrow_reader(BATCH_ROWS)
 
 
 @contextmanager
-def _faults_of(lake: Lake, spec: TableSpec, kind: type[Exception]) -> Iterator[None]:
+def _faults_of(lake: Lake, spec: TableSpec) -> Iterator[None]:
+    import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
+
     try:
         yield
-    except kind as error:
+    except duckdb.Error as error:
         raise lake_fault(f"could not merge files of {lake.address(spec.name)}", error) from error
 
 

@@ -30,6 +30,9 @@ from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clus
 _ROW_GROUP_BYTES: Final = 8 << 20
 #: Rows that are put into a row group at a time.
 BATCH_ROWS: Final = 1_024
+#: Batches that become one, and their bytes.
+_FEW_TOGETHER: Final = 32
+_SMALL_TOGETHER: Final = 1 << 20
 #: Rows of a narrow column that are looked at together.
 _NARROW_ROWS: Final = 1 << 16
 #: Files whose rows are changed in one commit.
@@ -164,8 +167,7 @@ def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> It
     """Rows in their order, put together to as many as a row group has."""
     held: list[pa.Table] = []
     rows = size = 0
-    for batch in batches:
-        whole = with_columns(pa.Table.from_batches([batch]), schema)
+    for whole in _together(batches, schema):
         # a row may be a page of a megabyte
         length = max(1, min(BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
         for start in range(0, whole.num_rows, length):
@@ -177,6 +179,21 @@ def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> It
                 held, rows, size = [], 0, 0
     if held:
         yield pa.concat_tables(held)
+
+
+def _together(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """``batches`` in ``schema``; small ones are copied into one, as each column of each costs as much as some hundred
+    rows."""
+    few: list[pa.Table] = []
+    size = 0
+    for batch in batches:
+        few.append(with_columns(pa.Table.from_batches([batch]), schema))
+        size += batch.nbytes
+        if len(few) == _FEW_TOGETHER or size > _SMALL_TOGETHER:
+            yield pa.concat_tables(few).combine_chunks() if len(few) > 1 else few[0]
+            few, size = [], 0
+    if few:
+        yield pa.concat_tables(few).combine_chunks()
 
 
 def write_files(

@@ -7,8 +7,9 @@ batch by batch decodes page by page.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -30,9 +31,9 @@ _BUFFER = 1 << 16
 _NARROW_ROWS = 1 << 16
 #: The same for whole tables, where a read may be a request.
 _LARGE_BUFFER = 1 << 19
-#: Bytes of a batch of a whole table, as far as the footer tells.
+#: Bytes of a batch of a whole table, as far as the footer tells, which counts a value that comes again once; and rows.
 _BATCH_BYTES = 8 << 20
-_MOST_ROWS = 8_192
+_MOST_ROWS = 2_048
 #: Rows that are looked through for a few of each target.
 _MOST_SEEN = 200_000
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
@@ -187,6 +188,13 @@ def stream_table(lake: Lake, pinned: PinnedTable) -> pa.RecordBatchReader:
 
 
 def _table_rows(lake: Lake, pinned: PinnedTable) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(stream_files(lake, pinned.files, pinned.spec.schema))
+
+
+def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[Iterator[pa.RecordBatch]]:
+    """For each of a table's files, in their order, its rows in ``schema`` (with ``crawl`` or without), batch by batch;
+    those of a file have to be taken before the next file's. The iterators raise ``EnvironmentFault`` when the lake
+    cannot be read."""
     files = lake.file_system()
 
     def opened(address: str) -> pa.NativeFile:
@@ -196,21 +204,21 @@ def _table_rows(lake: Lake, pinned: PinnedTable) -> Iterator[pa.RecordBatch]:
         with source:
             return pa.BufferReader(source.read_buffer())
 
-    waiting = deque(pinned.files)
-    ahead: deque[tuple[str, Future[pa.NativeFile]]] = deque()
+    def rows(address: str, coming: Future[pa.NativeFile]) -> Iterator[pa.RecordBatch]:
+        try:
+            with coming.result() as source:
+                yield from _whole_file(source, _crawl_of(address), schema)
+        except (OSError, pa.ArrowException) as error:
+            raise EnvironmentFault(
+                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+            ) from error
+
+    waiting = iter(addresses)
     with ThreadPoolExecutor(_AHEAD) as pool:
-        while waiting or ahead:
-            while waiting and len(ahead) < _AHEAD:
-                address = waiting.popleft()
-                ahead.append((address, pool.submit(opened, address)))
-            address, coming = ahead.popleft()
-            try:
-                with coming.result() as source:
-                    yield from _whole_file(source, _crawl_of(address), pinned.spec.schema)
-            except (OSError, pa.ArrowException) as error:
-                raise EnvironmentFault(
-                    f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-                ) from error
+        ahead = deque((address, pool.submit(opened, address)) for address in islice(waiting, _AHEAD))
+        while ahead:
+            yield rows(*ahead.popleft())
+            ahead.extend((address, pool.submit(opened, address)) for address in islice(waiting, 1))
 
 
 def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -221,7 +229,7 @@ def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> 
     names = _columns_of(reader, schema)
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
-        if crawl is not None and "crawl" not in names:
+        if crawl is not None and "crawl" in schema.names and "crawl" not in names:
             # the column that a table is partitioned by stands in the folder's name alone
             table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
         yield from with_columns(table, schema).to_batches()

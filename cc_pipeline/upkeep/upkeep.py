@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
@@ -120,6 +122,8 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
                 merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
             if alone:  # else another thread of this process may be merging there
                 shutil.rmtree(scratch, ignore_errors=True)
+        # Arrow keeps what it freed for rows to come, and what follows needs memory of other kinds
+        pa.default_memory_pool().release_unused()
     return merged
 
 
