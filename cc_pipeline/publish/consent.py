@@ -238,20 +238,20 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
     own = f"FROM {of('captures')} WHERE url = {page}"
 
     def said_by_page(name: str, which: str) -> str:
+        # joined: DuckDB 1.1 fails where such a question stands inside a row
         return f"""{name} AS (
-            SELECT agent, unnest(uses) AS about, says FROM {of("page_policies")}
-            WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({which}))"""
+            SELECT one.agent, one.about, CASE WHEN bool_or(s.says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
+            FROM both_times one JOIN (
+                SELECT agent, unnest(uses) AS about, says FROM {of("page_policies")}
+                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({which})) s
+            ON s.about = one.about AND (s.agent = '*' OR s.agent = one.agent)
+            GROUP BY one.agent, one.about)"""
 
-    def from_page(name: str) -> str:
-        return (
-            f"(SELECT CASE WHEN bool_or(says = 'disallow') THEN 'disallow' WHEN count(*) > 0 THEN 'allow' END "
-            f"FROM {name} s WHERE s.about = one.about AND s.agent IN ('*', one.agent))"
-        )
-
-    then, now = both("one.held", from_page("page_then")), both("one.holds", from_page("page_now"))
+    then, now = both("one.held", "page_then.says"), both("one.holds", "page_now.says")
     asked = f"""
         SELECT ask, one.robots AS robots, one.state AS state, {path_of(page)} AS path, agent FROM agents, (
-            SELECT 'then' AS ask, robots AS one FROM held UNION ALL SELECT 'now', newest FROM held)"""
+            SELECT 'then' AS ask, robots AS one FROM one_held UNION ALL SELECT 'now', newest FROM one_held)"""
+    # before 1.4 DuckDB asks anew wherever a part is named, which is minutes
     return f"""
         WITH {
         joined(
@@ -263,15 +263,16 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
             of,
         )
     },
+        one_held AS MATERIALIZED (FROM held),
         agents AS (
-            SELECT '*' AS agent UNION SELECT r.agent FROM {of("site_policies")} r, held h
+            SELECT '*' AS agent UNION SELECT r.agent FROM {of("site_policies")} r, one_held h
             WHERE r.signal = 'user-agent' AND r.robots IN (h.robots.robots, h.newest.robots)),
         {verdicts(asked, of)},
-        {said_by_page("page_then", f"{moment}::TIMESTAMPTZ")},
-        {said_by_page("page_now", f"SELECT max(fetch_time) {own}")},
-        both_times AS (
+        both_times AS MATERIALIZED (
             SELECT agent, about, max(verdict) FILTER (ask = 'then') AS held, max(verdict) FILTER (ask = 'now') AS holds
-            FROM verdicts GROUP BY ALL)
+            FROM verdicts GROUP BY ALL),
+        {said_by_page("page_then", f"{moment}::TIMESTAMPTZ")},
+        {said_by_page("page_now", f"SELECT max(fetch_time) {own}")}
         SELECT one.agent, one.about, {then} AS at_fetch, {now} AS latest, h.basis, h.gap_seconds, h.agreement,
             h.robots.fetch_time AS robots_time, h.robots.fetch_status AS robots_status, h.robots.state AS robots_state,
             {by_status("h.robots", "rfc9309")}, {by_status("h.robots", "ccbot")},
@@ -279,7 +280,8 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
             h.newest.fetch_status AS latest_status, h.newest.state AS latest_state,
             h.newest.content_digest AS latest_digest, h.robots.crawl AS crawl, h.robots.warc_filename AS warc_filename,
             h.robots.warc_record_offset AS warc_record_offset
-        FROM both_times one, held h
+        FROM both_times one LEFT JOIN page_then USING (agent, about) LEFT JOIN page_now USING (agent, about)
+        CROSS JOIN one_held h
         ORDER BY one.agent <> '*', one.agent, list_position({list(ABOUT)}, one.about)"""
 
 

@@ -1,7 +1,8 @@
-"""Files for others open in the DuckDB that they have: what is published, and what is exported."""
+"""Files for others open in what they have: DuckDB since 1.1, polars, pandas; those published and those exported."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
+import polars as pl
 import pytest
 
+import cc_pipeline
 from cc_pipeline.delivery.table_files import select_tables, write_duckdb
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.settings import Settings
@@ -25,7 +29,7 @@ _ASK = """
 import json, sys, duckdb
 path, calls = sys.argv[1], json.loads(sys.argv[2])
 there = duckdb.connect(path, read_only=True)
-there.execute("SET TimeZone = 'UTC'")
+there.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
 tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' ORDER BY ALL"
 said = {"version": duckdb.__version__}
 for asked in [name for (name,) in there.execute(tables).fetchall()] + calls:
@@ -70,6 +74,36 @@ def test_another_version_gives_the_same_rows(
         assert len(found) > 20
         for asked, rows in found.items():
             assert isinstance(expected[asked], list) and rows == expected[asked], (name, asked)
+
+
+def test_polars_and_pandas_take_each_table_of_the_files(files: Mapping[str, Path], here: dict[str, Any]) -> None:
+    for name, path in files.items():
+        with duckdb.connect(str(path), read_only=True) as connection:
+            for table in (one for one in here[name] if one.replace("_", "").isalpha() and one != "version"):
+                rows = connection.sql(f"FROM {table}")
+                assert pl.DataFrame(rows).shape == rows.df().shape == (len(here[name][table]), len(rows.columns))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv"])
+def test_polars_and_pandas_read_an_exported_file(
+    asked_home: Settings, here: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    read = {
+        "parquet": (pl.read_parquet, pd.read_parquet),
+        "jsonl": (
+            functools.partial(pl.read_ndjson, infer_schema_length=None),
+            functools.partial(pd.read_json, lines=True),
+        ),
+        "csv": (functools.partial(pl.read_csv, infer_schema=False), functools.partial(pd.read_csv, dtype=str)),
+    }
+    home = cc_pipeline.open(asked_home.home, quiet=True)
+    for table in ("captures", "page_text"):
+        done = home.export(tmp_path / f"{table}.{form}", tables=table)
+        frames = [reader(done.path) for reader in read[form]]
+        [row] = done.rows
+        assert {frame.shape for frame in frames} == {(row["rows"], row["columns"])}
+        assert {tuple(frame.columns) for frame in frames} == {tuple(home.table(table).columns)}
+        assert row["rows"] == len(here["views"][table])
 
 
 def _installed(version: str, request: pytest.FixtureRequest) -> Path:
