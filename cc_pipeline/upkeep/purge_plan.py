@@ -176,7 +176,7 @@ class PurgePlan:
     @property
     def found_nothing(self) -> bool:
         """Whether nothing is here of the target but its definition, and what became of looking for it."""
-        held = sum(count for table, count in self.rows.items() if table not in ("fetches", "lookups"))
+        held = sum(count for table, count in self.rows.items() if table not in ("fetches", "lookups", "targets"))
         return not held and not self.exports
 
     @property
