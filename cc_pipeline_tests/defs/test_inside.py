@@ -71,10 +71,25 @@ def test_homes_share_no_name_and_clash_with_nothing_of_others(tmp_path: Path) ->
 
 def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_alone() -> None:
     ours, inside = names_of(everything()), names_of(definitions(Placement(alone=False)))
-    assert ours - inside == {"job trim_history", "ticks history", "resource workspace"} | {
-        name for name in ours if name.startswith("op forget")
+    of_ours = {"job trim_history", "ticks history", "resource workspace", "ticks default_automation_condition_sensor"}
+    assert ours - inside == of_ours | {name for name in ours if name.startswith("op forget")}
+    assert inside - ours == {"resource cc_pipeline_workspace", "ticks conditions"}
+
+
+def test_conditions_of_others_are_left_to_the_sensor_of_dagster(tmp_path: Path) -> None:
+    @dg.asset(automation_condition=dg.AutomationCondition.eager())
+    def own() -> None: ...
+
+    merged = dg.Definitions.merge(build_defs(home=tmp_path, automation=True), dg.Definitions(assets=[own]))
+    repository = merged.get_repository_def()
+    sensors = {
+        one.name: one.asset_selection.resolve(repository.asset_graph)
+        for one in repository.sensor_defs
+        if isinstance(one, dg.AutomationConditionSensorDefinition)
     }
-    assert inside - ours == {"resource cc_pipeline_workspace"}
+    crawls = dg.AssetKey("crawls")
+    assert own.key in sensors["default_automation_condition_sensor"] and crawls in sensors["conditions"]
+    assert crawls not in sensors["default_automation_condition_sensor"] and own.key not in sensors["conditions"]
 
 
 def test_settings_come_per_home_in_the_words_of_their_variables(

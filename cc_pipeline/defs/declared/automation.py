@@ -76,7 +76,8 @@ def sensors(at: Placement, jobs: Mapping[str, Any], assets: dg.AssetSelection) -
         # for assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
         # conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it
         dg.AutomationConditionSensorDefinition(
-            at.of("default_automation_condition_sensor"),
+            # Dagster's own name is that of a sensor for all assets that no other has, which ours would replace
+            "default_automation_condition_sensor" if at.alone else at.of("conditions"),
             target=assets,
             default_status=status,
             minimum_interval_seconds=300,

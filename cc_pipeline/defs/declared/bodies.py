@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from threading import RLock
+from typing import Any, Final
 
 import dagster as dg
 
 from cc_pipeline.defs.placement import Placement
+
+#: Threads of a code server whose first loads cross each other are refused by Python as a deadlock.
+_LOADING: Final = RLock()
 
 
 def later(place: str) -> Callable[..., Any]:
@@ -14,7 +18,9 @@ def later(place: str) -> Callable[..., Any]:
     module, _, name = place.rpartition(".")
 
     def call(*given: Any) -> Any:
-        return getattr(import_module(f"cc_pipeline.{module}"), name)(*given)
+        with _LOADING:
+            loaded = import_module(f"cc_pipeline.{module}")
+        return getattr(loaded, name)(*given)
 
     return call
 

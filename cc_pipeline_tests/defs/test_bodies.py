@@ -1,0 +1,29 @@
+"""Bodies are loaded with their first call, whichever threads of a code server call them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, BrokenBarrierError
+from types import SimpleNamespace
+
+import pytest
+
+from cc_pipeline.defs.declared import bodies
+
+
+def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, met = Barrier(2), []
+
+    def load(module: str) -> SimpleNamespace:
+        try:
+            both.wait(0.5)
+            met.append(module)
+        except BrokenBarrierError:
+            pass
+        return SimpleNamespace(called=lambda: module)
+
+    monkeypatch.setattr(bodies, "import_module", load)
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda place: bodies.later(place)(), ("one.called", "two.called")))
+    assert done == ["cc_pipeline.one", "cc_pipeline.two"]
+    assert not met
