@@ -7,6 +7,7 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import (
+    ColumnProperties,
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
@@ -46,10 +48,25 @@ AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_e
 _NONE_YET = -1
 COMPRESSION: Final = "ZSTD"
 COMPRESSION_LEVEL: Final = 3
+#: Bytes of a value in a column's bounds at most. Without it those of a text are two whole pages.
+_BOUND_BYTES: Final = 256
 #: How the files of tables are written.
 WRITER: Final = WriterProperties(
-    compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, max_row_group_size=ROW_GROUP_ROWS
+    compression=COMPRESSION,
+    compression_level=COMPRESSION_LEVEL,
+    max_row_group_size=ROW_GROUP_ROWS,
+    statistics_truncate_length=_BOUND_BYTES,
 )
+#: The same for a few rows, until they are merged: what costs then is what each column costs, to write and to read. It
+#: is half of that without a dictionary and an index of pages, and where to unpack needs no state; files are smaller.
+_WRITER_OF_FEW: Final = WriterProperties(
+    compression="SNAPPY",
+    max_row_group_size=ROW_GROUP_ROWS,
+    statistics_truncate_length=_BOUND_BYTES,
+    default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="CHUNK"),
+)
+#: Bytes of rows up to which they are few.
+_FEW_BYTES: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +207,13 @@ class Lake:
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         properties = CommitProperties(app_transactions=transactions)
         predicate = of_slices(spec.slice_columns, slices)
+        # to replace a slice writes the others in its file anew, which may be many rows
+        is_new = bool(digests) and self.digest(table, next(iter(digests))) is None
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             try:
                 with ExitStack() as stack:
-                    handle, data = self.open(spec), open_data()
+                    handle, (data, are_few) = self.open(spec), _looked_at(open_data())
                     if len(slices) > MOST_REPLACED:
                         # what is kept between so many is read and written at one version
                         handle = DeltaTable(self.address(table), storage_options=self._options)
@@ -207,7 +226,7 @@ class Lake:
                         target_file_size=FILE_BYTES,
                         commit_properties=properties,
                         post_commithook_properties=AFTER_COMMIT,
-                        writer_properties=WRITER,
+                        writer_properties=_WRITER_OF_FEW if are_few and is_new else WRITER,
                     )
                 # it may have been another handle than the one that is kept
                 self.look_again(table)
@@ -428,6 +447,23 @@ class Lake:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.open(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
+
+
+def _looked_at(
+    data: pa.Table | pa.RecordBatchReader,
+) -> tuple[pa.Table | pa.RecordBatchReader, bool]:
+    """``data``, and whether it is a few rows."""
+    if isinstance(data, pa.Table):
+        return data, data.nbytes <= _FEW_BYTES
+    held: deque[pa.RecordBatch] = deque()
+    size = 0
+    for batch in data:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _FEW_BYTES:
+            rest = chain((held.popleft() for _ in range(len(held))), data)
+            return pa.RecordBatchReader.from_batches(data.schema, rest), False
+    return pa.Table.from_batches(held, data.schema), True
 
 
 def _with_others(

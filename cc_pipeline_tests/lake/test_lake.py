@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
@@ -104,6 +106,38 @@ def test_a_stream_is_committed_with_flat_batches(lake: Lake) -> None:
     written = lake.commit_stream("things", lambda: iter(batches), [{"crawl": "A", "target": "x"}], {"stage:A:x": "5"})
     assert written == 5
     assert [value for _, _, value in content(lake)] == [0, 1, 2, 3, 4]
+
+
+def test_few_new_rows_are_written_for_a_quick_look_and_all_others_to_stay(lake: Lake) -> None:
+    def packed() -> list[tuple[str, int]]:
+        found = [pq.ParquetFile(file).metadata for file in lake.pin("things").files]
+        return sorted((one.row_group(0).column(0).compression, one.num_rows) for one in found)
+
+    where = [{"crawl": "A", "target": "x"}, {"crawl": "A", "target": "y"}]
+    few = [*rows("A", "x", [1]).to_batches(), *rows("A", "y", [2]).to_batches()]
+    lake.commit_stream("things", lambda: iter(few), where, {"stage:A:x": "1", "stage:A:y": "1"})
+    assert packed() == [("SNAPPY", 2)]
+    # what it leaves of the old file may be much more than what is new
+    commit(lake, "A", "y", [3])
+    assert packed() == [("ZSTD", 2)]
+    many = rows("B", "z", list(range(60_000))).to_batches(20_000)
+    lake.commit_stream("things", lambda: iter(many), [{"crawl": "B", "target": "z"}], {"stage:B:z": "1"})
+    assert packed() == [("ZSTD", 2), ("ZSTD", 60_000)]
+    assert [value for crawl, _, value in content(lake) if crawl == "B"] == list(range(60_000))
+
+
+def test_bounds_of_long_values_are_short_and_still_true(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("crawl", pa.string(), nullable=False), pa.field("text", pa.string())])
+    lake = Lake(str(tmp_path), [TableSpec("pages", schema, ("crawl",))])
+    texts = ["m" * 50_000, "ä" * 50_000]
+    lake.commit("pages", pa.table({"crawl": ["A", "A"], "text": texts}), [{"crawl": "A"}], {"stage:A": "1"})
+    [file] = lake.pin("pages").files
+    assert pq.ParquetFile(file).metadata.serialized_size < 5_000
+    asked = "SELECT max(text), count(*) FILTER (text > ?) FROM read_parquet(?)"
+    with duckdb.connect() as connection:
+        assert connection.execute(asked, ["ä", file]).fetchall() == [(texts[1], 1)]
+        asked = "SELECT count(*) FROM read_parquet(?) WHERE text = ?"
+        assert connection.execute(asked, [file, texts[1]]).fetchall() == [(1,)]
 
 
 def test_a_pinned_version_stays_readable_after_the_next_commit(lake: Lake) -> None:

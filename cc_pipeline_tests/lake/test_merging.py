@@ -13,7 +13,7 @@ from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake import layout, merging, replacing, streaming
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import StoredFile, due, runs_of, stored_files, too_large
+from cc_pipeline.lake.layout import StoredFile, apart, due, runs_of, stored_files, too_large
 from cc_pipeline.lake.merging import (
     Bounds,
     bytes_too_large,
@@ -115,6 +115,44 @@ def test_the_log_bounds_slices_of_merged_files_so_that_a_new_one_rewrites_nothin
     commit(lake, "d", range(1))
     assert path not in lake.pin("things").files
     assert {target: len(own) for (_, target), own in content(lake).items()} == {"b": 3, "d": 1, "e": 2, "f": 3}
+
+
+@pytest.mark.parametrize("in_memory", [0, 3_000, 1 << 20])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_files_become_one_sorted_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int, seed: int
+) -> None:
+    """Files of one slice, some that overlap, and what a merge has left; with and without DuckDB."""
+    monkeypatch.setattr(merging, "_SORTED_IN_MEMORY", in_memory)
+    monkeypatch.setattr(merging, "BATCH_ROWS", 40)
+    spec = TableSpec("things", SCHEMA, ("crawl", "target"), sort_by=("small", "key"))
+    lake, chance = Lake(str(tmp_path / "lake"), [spec]), random.Random(seed)
+    for number in range(8):
+        some = chance.sample(range(40), chance.choice([1, 1, 3]))
+        own = pa.concat_tables([rows(f"t{one:02}-{number}", range(chance.randint(1, 30))) for one in some])
+        slices = [{"crawl": CRAWL, "target": target} for target in own["target"].unique().to_pylist()]
+        lake.commit("things", own, slices, {f"made:{number}": "1"})
+    if seed % 2:
+        merged(lake, tmp_path / "scratch", few=3)
+        for number in range(3):
+            lake.commit("things", rows(f"u{number}", range(5)), [{"crawl": CRAWL, "target": f"u{number}"}], {})
+    before = {name: sorted(own, key=str) for name, own in content(lake).items()}
+    merged(lake, tmp_path / "scratch")
+    assert {name: sorted(own, key=str) for name, own in content(lake).items()} == before
+    [path] = lake.pin("things").files
+    found = pq.ParquetFile(path).read()
+    assert found.equals(found.sort_by([(name, "ascending") for name in ("target", "small", "key")]))
+
+
+def test_no_slice_is_in_two_groups_of_files() -> None:
+    files = [stored(*bounds, MB) for bounds in ("dd", "ac", "bb", "de", "cc", "ff")]
+    assert [[(one.first, one.last) for one in group] for group in apart(files)] == [
+        [("a", "c"), ("b", "b"), ("c", "c")],
+        [("d", "d"), ("d", "e")],
+        [("f", "f")],
+    ]
+    unknown = StoredFile("unknown", {"crawl": "C"}, MB, 1)
+    assert apart([*files, unknown]) == [sorted([*files, unknown], key=lambda one: one.path)]
 
 
 def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
