@@ -116,9 +116,9 @@ def _get_and_parse(session: requests.Session, url: str, place: tuple[str, int, i
     return 0
 
 
-def bare_client(url: str, captures: pa.Table, concurrency: int) -> int:
+def bare_client(url: str, captures: pa.Table, concurrency: int, rate: float | None = None) -> int:
     """Our transport alone: the bytes arrive and are dropped."""
-    with Transport(url, PlaceOptions(concurrency=concurrency)) as transport:
+    with Transport(url, PlaceOptions(concurrency=concurrency, rate=rate)) as transport:
         ranges = (ByteRange(planned.key, planned.offset, planned.length) for planned in plan_ranges(captures))
         return sum(isinstance(outcome, RangeBytes) for outcome in transport.read_many(ranges))
 

@@ -162,9 +162,11 @@ def _children(process: int) -> list[int]:
     return mine + [below for child in mine for below in _children(child)]
 
 
-def run(source: str, home: Path, steps: list[str], rows: Path | None = None) -> dict[str, dict[str, float]]:
+def run(
+    source: str, home: Path, steps: list[str], rows: Path | None = None, **limits: float | None
+) -> dict[str, dict[str, float]]:
     """Seconds and peaks of each of ``steps`` over the target, or over the captures that a file of ``rows`` names, in
-    this process."""
+    this process. ``limits`` are settings of how the source is asked."""
     # imported here: the making of a bucket needs none of it
     from cc_pipeline.commoncrawl.target_text import parse_target
     from cc_pipeline.extraction.fetch import fetch_captures
@@ -175,7 +177,6 @@ def run(source: str, home: Path, steps: list[str], rows: Path | None = None) -> 
     from cc_pipeline.settings import load_settings
     from cc_pipeline.workspace.workspace import Workspace
 
-    limits = {"max_bytes": None, "max_requests": None}
     workspace = Workspace(load_settings({}, source=source, home=str(home), **limits))
 
     def harvest() -> None:
@@ -217,12 +218,15 @@ def main() -> None:
     parser.add_argument("--captures", type=int, default=10_000)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--concurrency", type=int)
     parser.add_argument("--steps", nargs="*", default=STEPS)
     given = parser.parse_args()
     if given.step == "make":
         make(Path(given.bucket), given.captures)
     else:
-        json.dump(run(given.bucket, given.home, given.steps, given.rows), sys.stdout)
+        limits = {"rate": given.rate, "concurrency": given.concurrency}
+        json.dump(run(given.bucket, given.home, given.steps, given.rows, **limits), sys.stdout)
 
 
 if __name__ == "__main__":

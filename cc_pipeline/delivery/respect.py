@@ -8,6 +8,7 @@ add what was said to others, and signals what was said of uses (``publish/consen
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -183,8 +184,15 @@ def _refuse_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str])
     if not found and any(wish not in _OF_PAGES for wish in wanted):
         raise UserInputError(
             "no robots.txt was read in this home, so nothing is known of what it says; read them first: "
-            "cc-pipeline policies TARGET"
+            f"cc-pipeline policies {_some_target(connection)}"
         )
+
+
+def _some_target(connection: duckdb.DuckDBPyConnection) -> str:
+    """A target that was run, as a shell takes it: the shortest."""
+    asked = "SELECT definition FROM main.targets ORDER BY length(definition), definition LIMIT 1"
+    found = connection.execute(asked).fetchone()
+    return "TARGET" if found is None else shlex.quote(str(found[0]))
 
 
 def _main(name: str) -> str:

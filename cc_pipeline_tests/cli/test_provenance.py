@@ -17,12 +17,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.delivery.provenance import gather
-from cc_pipeline.extraction.blocked import block
-from cc_pipeline.python.meaning import chosen_targets
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
-from cc_pipeline_tests.world import Bucket, extract, harvested
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -181,15 +176,3 @@ def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp
         (tmp_path / "none.txt").write_text("nowhere-example.net\n")
         said = cli(*words, *alone)
         assert (said.status, "nowhere-example.net was not run in this home" in " ".join(said.err.split())) == (1, True)
-
-
-def test_members_of_a_set_that_is_only_named_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path / "home")
-    extract(workspace, "set:press = example.com, nowhere-example.net, example.org")
-    block(workspace, [parse_target("nowhere-example.net")])
-    found = gather(workspace, chosen_targets(["set:press"]), [NEW])
-    assert {(one.definition, one.outcome, one.of) for one in found.targets} == {
-        ("example.com", "found", "set-press"),
-        ("example.org", "found", "set-press"),
-        ("nowhere-example.net", "refused", "set-press"),
-    }

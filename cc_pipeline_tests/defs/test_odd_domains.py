@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -170,6 +170,31 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
     assert found == [(len(truth.of(NEW, subset="warc", domain="kunst-example.museum")),)]
     assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
+
+
+def test_a_condition_is_a_partition_whose_definition_reads_back(
+    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+) -> None:
+    folder, truth = world
+    text = "example.com where mime=text/html"
+    target = parse_target(text)
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", [target.slug])
+    settings = settings_of(folder / "bucket", folder / "home")
+    workspace = workspace_of(folder / "bucket", folder / "home")
+    harvest(workspace)
+    assert f"(partition key {target.slug})" in run("domains", "add", text)[1]
+    workspace.register_targets([target])  # as the sensor does that makes the partition
+    result = execute(instance, settings, "extract_domain", key=f"{NEW}|{target.slug}")
+    assert result.success, failure_of(result)
+    assert workspace.targets([target.slug])[target.slug] == target
+    pages = [one for one in truth.of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
+    rows = workspace.lake.read("captures", {"crawl": NEW, "target": target.slug}, ["url"])["url"].to_pylist()
+    assert sorted(rows) == sorted(one.url for one in pages) != []
+
+
+def _mime(capture: Capture) -> str | None:
+    return capture.content_mime_detected or capture.content_mime_type
 
 
 def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(

@@ -12,6 +12,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.delivery.cards import About
 from cc_pipeline.delivery.files import Handed, write_papers
 from cc_pipeline.delivery.provenance import Provenance, TargetOutcome, gather
+from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.python.meaning import chosen_targets
@@ -31,6 +32,10 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
         ("nowhere.example", "empty", "set-press", 0),
     ]
+    block(workspace, [parse_target("nowhere.example")])
+    assert gather(workspace, chosen_targets(["set:press"]), [NEW]).targets[-1].outcome == "refused"
+    [other] = gather(workspace, chosen_targets(["elsewhere.example"]), [NEW]).targets
+    assert other.outcome == "not here"
 
 
 def test_look_ups_are_not_read_as_one(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.dataset import Recipe, Sieved, sieve
 from cc_pipeline.delivery.respect import wishes
@@ -175,9 +176,10 @@ def test_words_that_are_no_wish() -> None:
 
 def test_nothing_is_respected_where_nothing_was_read(policies_bucket: Path, tmp_path: Path) -> None:
     empty = workspace_of(policies_bucket, tmp_path / "home")
+    empty.register_targets([parse_target("set:duo = example.com, example.org"), parse_target("host:www.example.com")])
     publish(empty)
     (tmp_path / "scratch").mkdir()
-    with pytest.raises(UserInputError, match="cc-pipeline policies"):
+    with pytest.raises(UserInputError, match=r"cc-pipeline policies host:www\.example\.com$"):
         sieved_of(empty, tmp_path / "scratch", respect=("gptbot",))
 
 
