@@ -2,6 +2,7 @@
 
     python -m benchmarks.bench_documents
     python -m benchmarks.bench_documents --repeats 3
+    python -m benchmarks.bench_documents --before ../earlier    # a checkout, its modules compiled, to compare with
 
 Needs the shared corpus (``CC_PIPELINE_CORPUS``, see cc_pipeline_tests/corpus.py) and, as rivals, whichever of
 beautifulsoup4, feedparser, chardet, faust-cchardet and charset-normalizer are installed. Speeds are pages per second
@@ -17,36 +18,34 @@ import importlib
 import json
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urljoin, urlsplit
 
 from publicsuffixlist import PublicSuffixList
 
 from benchmarks.content_model import bench_unseen
+from benchmarks.documents_builds import bench_builds
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
-from cc_pipeline.documents.about.author import author
-from cc_pipeline.documents.about.marks import Marks, Metas
-from cc_pipeline.documents.about.nodes import Nodes
-from cc_pipeline.documents.about.page import About
-from cc_pipeline.documents.about.published import guessed_date, modified, published
-from cc_pipeline.documents.about.relations import relations
-from cc_pipeline.documents.about.robots import robots
+from cc_pipeline.documents import parse
+from cc_pipeline.documents.about import page as about
+from cc_pipeline.documents.about.marks import Marks
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import parse_feed
+from cc_pipeline.documents.html import content, tree
 from cc_pipeline.documents.html.content import Extractor, extracted, main_content
-from cc_pipeline.documents.html.description import json_ld
-from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -130,7 +129,7 @@ def bench_main_content(report: Report, repeats: int) -> None:
     goals: tuple[tuple[Extractor, float, float | None], ...] = (
         ("fast", 0.945, 500),
         ("auto", 0.955, 250),
-        ("quality", 0.964, None),
+        ("quality", 0.9634, None),
     )
     for extractor, goal, speed in goals:
         extract = partial(main_content, extractor=extractor)
@@ -242,62 +241,67 @@ def _sources(rows: Sequence[Any], column: str) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
-def price_of_facts(report: Report, pages: Sequence[PageInput], repeats: int) -> None:
-    """What each part costs a page, in milliseconds of processor time; pages are the large ones of the corpus."""
-    looks: list[tuple[PageInput, Any, Any, Any]] = []
-    for page in pages:
-        kept = partial(lambda page, *seen: looks.append((page, *seen)), page)
-        parse_html(page.payload.decode(), page.url, Limits(), utf8=page.payload, look=kept)
-    read = []
-    for page, tree, document, resolve in looks:
-        marks = Marks(Limits())
-        marks.look(tree, resolve)
-        values = json_ld(document.json_ld, Limits(), set()).values
-        read.append((page, tree, document, resolve, Nodes(values), Metas(document.meta_tags), marks))
+#: Where each part of a row is called, by the name it is shown under.
+_PARTS: tuple[tuple[str, object, str], ...] = (
+    ("body", parse, "uncoded"),
+    ("md5", hashlib, "md5"),
+    ("charset", parse, "decode"),
+    ("bounds", tree, "bounded"),
+    ("lexbor", tree, "LexborHTMLParser"),
+    ("scan", tree, "collected"),
+    ("scan", tree, "body_text"),
+    ("links", tree, "_finish_links"),
+    ("json_ld", about, "json_ld"),
+    ("marks", Marks, "look"),
+    ("marks", Marks, "structured"),
+    ("dates", about, "published"),
+    ("dates", about, "modified"),
+    ("htmldate", about, "guessed_date"),
+    ("author", about, "author"),
+    ("robots_relations", about, "robots"),
+    ("robots_relations", about, "relations"),
+    ("walk", content, "walk"),
+    ("trees", content, "likelihoods"),
+    ("kept", content, "content_of"),
+    ("language", parse, "detect_languages"),
+    ("text_simhash", parse, "text_simhash"),
+    ("signals", parse, "main_text_signals"),
+)
 
-    def cost(name: str, work: Callable[..., object], things: Sequence[Any], note: str) -> None:
-        spent = []
-        for _ in range(repeats):
-            gc.collect()
+
+def price_of_parts(report: Report, pages: Sequence[PageInput], repeats: int) -> None:
+    """What each part of a row costs a page, in milliseconds of processor time, without the parts within it."""
+    spent: dict[str, float] = defaultdict(float)
+    open_parts = [0.0]
+
+    def clocked(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_work(*args: Any, **kwargs: Any) -> Any:
+            open_parts.append(0.0)
             started = time.process_time()
-            for thing in things:
-                work(*thing)
-            spent.append((time.process_time() - started) * 1000 / len(pages))
-        report.figure(f"price_{name}", median(spent), unit="ms/page", higher_is_better=False, note=note)
+            try:
+                return work(*args, **kwargs)
+            finally:
+                whole = time.process_time() - started
+                spent[name] += whole - open_parts.pop()
+                open_parts[-1] += whole
 
-    cost(
-        "all_facts",
-        lambda page, *found: About(page, Limits()).look(*found),
-        looks,
-        "all below but htmldate, and JSON-LD",
-    )
-    cost(
-        "marks", lambda _, tree, __, resolve: _marks(tree, resolve), looks, "headings, times, refresh, microdata, RDFa"
-    )
-    cost("dates", lambda p, _, __, ___, *found: (published(*found, p.url, None), modified(*found, None)), read, "")
-    cost("author", lambda _, tree, __, ___, *found: author(*found, tree), read, "")
-    cost(
-        "robots_relations",
-        lambda page, _, document, resolve: (
-            robots(document.meta_tags, page.http_headers),
-            relations(document.links, page.http_headers, resolve),
-        ),
-        looks,
-        "robots, TDM, canonical, languages, feeds",
-    )
-    without = [(page,) for page, *_, nodes, metas, marks in read if not published(nodes, metas, marks, page.url, None)]
-    cost(
-        "htmldate",
-        lambda page: guessed_date(page.payload.decode(), page.url, None, article=True),
-        without,
-        f"shared by all pages; asked for {len(without)} of {len(pages)}",
-    )
+        return timed_work
 
-
-def _marks(tree: Any, resolve: Any) -> None:
-    marks = Marks(Limits())
-    marks.look(tree, resolve)
-    marks.structured()
+    for page in pages:
+        parse_page(page)
+    with ExitStack() as stack:
+        for name, place, called in _PARTS:
+            stack.enter_context(patch.object(place, called, clocked(name, getattr(place, called))))
+        gc.collect()
+        started = time.process_time()
+        for _ in range(repeats):
+            for page in pages:
+                parse_page(page)
+        spent["rest"] = time.process_time() - started - open_parts[0]
+    for name, seconds in sorted(spent.items(), key=lambda each: -each[1]):
+        share = f"{seconds / sum(spent.values()):.0%} of a row"
+        cost = seconds * 1000 / len(pages) / repeats
+        report.figure(f"part_{name}", cost, unit="ms/page", higher_is_better=False, note=share)
 
 
 _LINKS = {"a": "href", "area": "href", "frame": "src", "iframe": "src", "script": "src", "link": "href", "img": "src"}
@@ -386,6 +390,7 @@ def main() -> None:
     arguments.add_argument(
         "--rounds", type=int, default=sized(1, 6), help="times the pages are parsed for whole_machine"
     )
+    arguments.add_argument("--before", type=Path, help="folder of an earlier build, to compare with")
     asked = arguments.parse_args()
     if not CORPUS.is_dir():
         raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
@@ -393,7 +398,8 @@ def main() -> None:
     report = Report("documents", {"pages": len(pages), "repeats": asked.repeats})
     bench_pages(report, pages, asked.repeats)
     found_and_agreed(report)
-    price_of_facts(report, pages, asked.repeats)
+    price_of_parts(report, pages, asked.repeats)
+    bench_builds(report, asked.before, pages, asked.repeats)
     bench_main_content(report, max(1, asked.repeats // 2))
     bench_signals(report, asked.repeats)
     bench_structure(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.documents.document2012.json import metadata_object
+from cc_pipeline.documents.html import tree
 from cc_pipeline.documents.page import Link, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -93,6 +94,26 @@ def test_the_document_of_2012_has_addresses_as_written() -> None:
     written = parse_page(page(markup), ParseOptions(compat="2012")).links
     assert [link.url for link in written] == ["http://Other.example", "https://www.example.com/a|b"]
     assert [link.host for link in written] == ["other.example", "www.example.com"]
+
+
+def test_links_are_the_same_whatever_pages_were_read_before() -> None:
+    hosts = ("http://a.example", "https://1.2.3.4.5", "http://0x7f.1", "http://b.example", "//a.example", "")
+    markup = "".join(f"<a href='{host}/{path}'>x</a>" for path in ("x", "y?z", "./w") for host in hosts)
+    kinds = (ParseOptions(), ParseOptions(compat="2012"))
+
+    def links(options: ParseOptions) -> tuple[Link, ...]:
+        return parse_page(page(markup), options).links
+
+    alone = []
+    for options in kinds:
+        tree._ROOTS.clear()
+        alone.append(links(options))
+    assert alone[0] != alone[1]
+    assert [links(options) for options in (*kinds, *kinds)] == alone * 2
+    tree._ROOTS.update({str(number): ("", None, None, None) for number in range(tree._MOST_ROOTS)})
+    tree._ROOTS.pop("http://a.example")
+    assert links(kinds[0]) == alone[0]
+    assert len(tree._ROOTS) < 10, "those of before make room"
 
 
 def test_links_made_elsewhere_belong_to_the_document() -> None:
