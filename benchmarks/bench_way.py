@@ -2,6 +2,7 @@
 
     python -m benchmarks.bench_way                   150 partitions with nothing to do
     FULL=1 python -m benchmarks.bench_way            1,500 of them; to make them takes some minutes
+    python -m benchmarks.bench_way start             how long it takes to begin: imports, --help, the definitions
     python -m benchmarks.bench_way run idle lookup   some of its cases
     python -m benchmarks.bench_way --keep FOLDER     the bucket and the homes stay there for another time
 
@@ -33,12 +34,19 @@ _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
 _TRACED = [sys.executable, str(Path(__file__).with_name("way_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-CASES = ("run", "idle", "many", "lookup", "check", "plan", "errors")
+CASES = ("start", "run", "idle", "many", "lookup", "check", "plan", "errors")
 #: Captures of the partition that is run.
 _CAPTURES = 4
 _REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
-_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4}
+_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4,
+          "import": 0.15, "help": 0.6, "definitions": 0.5}  # fmt: skip
+#: What is begun, and what of it is taken off.
+_STARTS = {
+    "import": ("import cc_pipeline as cc; cc.open", False),
+    "help": ("import sys; sys.argv = ['cc-pipeline', '--help']; from cc_pipeline.cli import main; main()", False),
+    "definitions": ("from cc_pipeline.definitions import defs; defs().get_repository_def()", True),
+}
 #: What a run of the few captures may call.
 _CALLED = {"functions": 600, "modules": 110, "delta_openings": 40}
 _TARGETS = sized(50, 50, 500)
@@ -110,6 +118,17 @@ def made(bench: Bench) -> None:
             making = Path(folder) / "home"
             processor([*_COMMAND, *bench.arguments("run", "-c", CRAWLS[0], "-d", other, home=making)])
             making.rename(home)
+
+
+def bench_start(bench: Bench) -> None:
+    """What comes before any work; each time beside ``import dagster``, since a busy machine slows both."""
+    times: dict[str, list[float]] = {name: [] for name in _STARTS}
+    for _ in range(bench.repeats):
+        beside = processor([sys.executable, "-c", "import dagster"])
+        for name, (code, less) in _STARTS.items():
+            times[name].append(processor([sys.executable, "-c", code]) - (beside if less else 0.0))
+    for name, (_, less) in _STARTS.items():
+        _say(bench, name, times[name], note="beyond import dagster beside it" if less else "")
 
 
 def bench_run(bench: Bench) -> None:
@@ -216,13 +235,14 @@ def main() -> None:
         place = given.keep or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         bench = Bench(report, place.resolve(), _TARGETS, given.repeats)
-        made(bench)
+        if given.cases != ["start"]:
+            made(bench)
         times = [processor([sys.executable, "-c", "import dagster"]) for _ in range(given.repeats)]
         bench.dagster = report.figure(
             "import_dagster", median(times), unit="s", higher_is_better=False, note=spread(times)
         ).ours
-        steps = {"run": bench_run, "idle": bench_idle, "many": bench_many, "errors": bench_errors}
-        for name in given.cases or sized(("lookup", "plan"), CASES):
+        steps = {"start": bench_start, "run": bench_run, "idle": bench_idle, "many": bench_many, "errors": bench_errors}
+        for name in given.cases or sized(("start", "lookup", "plan"), CASES):
             (steps.get(name) or _asked(name))(bench)
     report.write()
 

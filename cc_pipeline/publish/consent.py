@@ -238,20 +238,26 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
     own = f"FROM {of('captures')} WHERE url = {page}"
 
     def said_by_page(name: str, which: str) -> str:
-        # joined: DuckDB 1.1 fails where such a question stands inside a row
         return f"""{name} AS (
-            SELECT one.agent, one.about, CASE WHEN bool_or(s.says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
-            FROM both_times one JOIN (
-                SELECT agent, unnest(uses) AS about, says FROM {of("page_policies")}
-                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({which})) s
-            ON s.about = one.about AND (s.agent = '*' OR s.agent = one.agent)
-            GROUP BY one.agent, one.about)"""
+            SELECT agent, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
+            FROM (SELECT agent, unnest(uses) AS about, says FROM {of("page_policies")}
+                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({which})) GROUP BY agent, about)"""
 
-    then, now = both("one.held", "page_then.says"), both("one.holds", "page_now.says")
+    def beside(name: str) -> str:
+        # joined by equality, since DuckDB 1.1 cannot plan such a question inside a row
+        return (
+            f"LEFT JOIN {name} {name}_all ON {name}_all.about = one.about AND {name}_all.agent = '*' "
+            f"LEFT JOIN {name} {name}_own ON {name}_own.about = one.about AND {name}_own.agent = one.agent"
+        )
+
+    # a no wins, and what was not said counts for nothing
+    then, now = (
+        both(verdict, f"greatest({name}_all.says, {name}_own.says)")
+        for verdict, name in (("one.held", "page_then"), ("one.holds", "page_now"))
+    )
     asked = f"""
         SELECT ask, one.robots AS robots, one.state AS state, {path_of(page)} AS path, agent FROM agents, (
-            SELECT 'then' AS ask, robots AS one FROM one_held UNION ALL SELECT 'now', newest FROM one_held)"""
-    # before 1.4 DuckDB asks anew wherever a part is named, which is minutes
+            SELECT 'then' AS ask, robots AS one FROM held UNION ALL SELECT 'now', newest FROM held)"""
     return f"""
         WITH {
         joined(
@@ -263,12 +269,11 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
             of,
         )
     },
-        one_held AS MATERIALIZED (FROM held),
         agents AS (
-            SELECT '*' AS agent UNION SELECT r.agent FROM {of("site_policies")} r, one_held h
+            SELECT '*' AS agent UNION SELECT r.agent FROM {of("site_policies")} r, held h
             WHERE r.signal = 'user-agent' AND r.robots IN (h.robots.robots, h.newest.robots)),
         {verdicts(asked, of)},
-        both_times AS MATERIALIZED (
+        both_times AS (
             SELECT agent, about, max(verdict) FILTER (ask = 'then') AS held, max(verdict) FILTER (ask = 'now') AS holds
             FROM verdicts GROUP BY ALL),
         {said_by_page("page_then", f"{moment}::TIMESTAMPTZ")},
@@ -280,8 +285,7 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
             h.newest.fetch_status AS latest_status, h.newest.state AS latest_state,
             h.newest.content_digest AS latest_digest, h.robots.crawl AS crawl, h.robots.warc_filename AS warc_filename,
             h.robots.warc_record_offset AS warc_record_offset
-        FROM both_times one LEFT JOIN page_then USING (agent, about) LEFT JOIN page_now USING (agent, about)
-        CROSS JOIN one_held h
+        FROM both_times one {beside("page_then")} {beside("page_now")} CROSS JOIN held h
         ORDER BY one.agent <> '*', one.agent, list_position({list(ABOUT)}, one.about)"""
 
 
