@@ -104,7 +104,10 @@ class LocalStore:
                     beside.write_bytes(data)
         except FileExistsError:
             return Answer(412, {}, b"the object exists already")
-        return Answer(200, {"etag": _etag(os.stat(target))}, b"")
+        try:
+            return Answer(200, {"etag": _etag(os.stat(target))}, b"")
+        except FileNotFoundError:
+            return Answer(200, {}, b"")  # somebody else deleted it since
 
     def delete_now(self, key: str) -> Answer:
         """The same as ``delete``, without an event loop."""

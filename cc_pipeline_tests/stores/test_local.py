@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.stores import local
 from cc_pipeline.stores.answer import S3Options, Span
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import is_loopback, open_store, system_proxy
@@ -84,6 +88,22 @@ def test_a_changed_file_has_another_etag(store: LocalStore, tmp_path: Path) -> N
     before = store.head_now("a").headers["etag"]
     os.utime(tmp_path / "a", (5, 5))
     assert store.head_now("a").headers["etag"] != before
+
+
+def test_what_another_deletes_at_once_was_written_all_the_same(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = local.written_whole
+
+    @contextmanager
+    def gone(path: Path, **how: Any) -> Iterator[Path]:
+        with whole(path, **how) as beside:
+            yield beside
+        path.unlink()
+
+    monkeypatch.setattr(local, "written_whole", gone)
+    assert store.put_now("new", b"one", only_if_absent=True).status == 200
+    assert not (tmp_path / "new").exists()
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
