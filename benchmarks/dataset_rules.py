@@ -4,8 +4,9 @@ give the same verdict.
     python -m benchmarks.dataset_rules            # needs datatrove, nltk and spacy, wherever they are installed
     python -m benchmarks.dataset_rules --write    # and writes the verdicts that the tests hold ours against
 
-Texts are generated (prose with every kind of blemish), and with the corpus beside the checkout its main contents. One
-comparison lets datatrove split words as ours does: verdicts must be equal there. The other leaves it spaCy's words.
+Texts are generated (prose with every kind of blemish), and with the corpus beside the checkout its English main
+contents, by two extractors. One comparison lets datatrove split words as ours does: verdicts must be equal there. The
+other leaves it spaCy's words.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
+from cc_pipeline.documents.html.content import Extractor, main_content
+from cc_pipeline.documents.html.text import detect_languages
 from cc_pipeline.documents.signals.presets import PRESETS, failed, split_words
+from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.documents.gold import gold_pages
 from cc_pipeline_tests.documents.signals.blemished import VERDICTS
 from cc_pipeline_tests.documents.signals.blemished import texts as generated_texts
 
@@ -71,6 +76,13 @@ def compared(texts: list[str]) -> tuple[dict[str, list[str]], dict[str, Counter[
     return theirs, differing
 
 
+def real_texts() -> list[str]:
+    """The English main contents of the corpus's labelled pages."""
+    extractors: tuple[Extractor, ...] = ("fast", "quality")
+    found = [main_content(page.markup, each) or "" for page in gold_pages() for each in extractors]
+    return [text for text in found if (detect_languages(text).codes or "").startswith("eng")]
+
+
 def _dropped(verdicts: dict[str, list[str]]) -> dict[str, str]:
     """The numbers of the texts that each preset drops."""
     return {preset: " ".join(str(at) for at, why in enumerate(each) if why) for preset, each in verdicts.items()}
@@ -79,10 +91,10 @@ def _dropped(verdicts: dict[str, list[str]]) -> dict[str, str]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--write", action="store_true")
-    arguments.add_argument("--texts", type=Path, help="a JSON list of further texts")
     asked = arguments.parse_args()
-    made = generated_texts()
-    real = json.loads(asked.texts.read_text("utf-8")) if asked.texts else []
+    if not find_spec("datatrove"):
+        raise SystemExit("datatrove is not installed: there is nothing to compare with")
+    made, real = generated_texts(), real_texts() if CORPUS.is_dir() else []
     for name, texts in (("generated", made), ("real", real)):
         if not texts:
             continue
