@@ -28,7 +28,8 @@ _LEAVE = ("exit", "quit", "\\q", ".quit", ".exit")
 _GREETING = "A statement ends with ; and Enter. Tab completes names, SHOW TABLES; lists tables. Leave with Ctrl-D."
 _NAMES = (
     "SELECT DISTINCT name FROM (SELECT table_name AS name FROM information_schema.tables UNION ALL "
-    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main') ORDER BY 1"
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' UNION ALL "
+    "SELECT function_name FROM duckdb_functions() WHERE NOT internal) ORDER BY 1"
 )
 
 

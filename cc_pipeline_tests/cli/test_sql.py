@@ -19,7 +19,7 @@ from rich.console import Console
 
 from cc_pipeline.cli import output
 from cc_pipeline.cli import sql_results as answers
-from cc_pipeline.cli.prompt import converse
+from cc_pipeline.cli.prompt import _NAMES, converse
 from cc_pipeline.cli.sql_results import answer, is_complete
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.cli.conftest import Cli, World
@@ -211,6 +211,13 @@ def test_the_prompt_takes_several_lines_shows_mistakes_and_remembers(
         keys.send_text("\x1b[A\x1b[A\n\x04")
         converse(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
     assert len(asked) == 4
+
+
+def test_tab_completes_tables_columns_and_macros() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE pages (title VARCHAR); CREATE MACRO pages_of(a) AS TABLE SELECT a AS one")
+        names = [name for (name,) in connection.execute(_NAMES).fetchall()]
+    assert names == ["pages", "pages_of", "title"]
 
 
 def test_ctrl_c_ends_a_query_and_not_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:

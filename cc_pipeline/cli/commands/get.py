@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +14,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.python import meaning
 from cc_pipeline.python.asking import crawls_named, without_a_home
+from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _FORMS: dict[Form, str] = {
     "record": "the record as archived, gzipped",
     "json": "a JSON object",
 }
+
+#: What the end of a file's name says, where no flag says more.
+_NAMED: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
 
 
 def get(
@@ -81,6 +85,8 @@ def get(
     wanted = {"html": html, "markdown": markdown, "text": text, "json": json, "warc": warc, "record": record,
               "body": body}  # fmt: skip
     form = _form([name for name, value in wanted.items() if value])
+    if out is not None and not any(wanted.values()):
+        _ask_about(out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
     target, period = _page(url), _period(at)
@@ -123,6 +129,14 @@ def _form(names: list[str]) -> Form:
     if len(names) > 1:
         raise UserInputError(f"choose one of --{', --'.join(names)}")
     return names[0] if names else "html"  # type: ignore[return-value]  # they are the names of Form
+
+
+def _ask_about(out: Path) -> None:
+    """Asks whether a file whose name says another form is to hold HTML. Raises ``UserInputError`` where nobody can be
+    asked."""
+    other = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
+    if other and not voice().agrees(f"{out.name} would hold {_FORMS['html']}. Write it nevertheless?"):
+        raise UserInputError(f"{out.name} would hold {_FORMS['html']}: add --{other}, or --html if that is meant")
 
 
 def _page(url: str) -> Target:
