@@ -1,4 +1,4 @@
-"""Connections of DuckDB, of which none fetches an extension by itself: what runs here is what was installed here."""
+"""Connections of DuckDB, of which none fetches an extension by itself or draws on standard output."""
 
 from __future__ import annotations
 
@@ -21,4 +21,6 @@ def connect(path: Path | None = None, *, read_only: bool = False, **limits: str)
     # as a statement: two connections of a process to one file need the same configuration
     found = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config={**limits})
     found.execute("SET autoinstall_known_extensions = false")
+    # DuckDB 2.0 draws one on standard output, also where that is a file or a pipe with rows
+    found.execute("SET enable_progress_bar = false")
     return found

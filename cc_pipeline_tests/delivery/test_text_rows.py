@@ -91,9 +91,9 @@ def test_a_wide_row_is_not_copied_for_each_of_its_columns() -> None:
         ["repeat(chr(97 + (i % 26)::INTEGER), 20000) AS page", *(f"i AS c{number}" for number in range(60))]
     )
     program = (
-        "import duckdb, io, sys\nfrom cc_pipeline.delivery.text_rows import write_text\n"
+        "import sys\nfrom cc_pipeline.delivery.text_rows import write_text\nfrom cc_pipeline.duck import connect\n"
         "from cc_pipeline_tests.peak import own_peak\n"
-        "duck, before = duckdb.connect(config={'threads': 1}), own_peak()\n"
+        "duck, before = connect(threads='1'), own_peak()\n"
         "with open('/dev/null', 'wb') as out:\n"
         "    print(write_text(duck, sys.argv[1], 'csv', out), (own_peak() - before) // 1024)"
     )
