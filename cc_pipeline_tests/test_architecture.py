@@ -33,7 +33,7 @@ def test_what_a_targets_way_names_is_there() -> None:
         assert places, (module, function)
 
 
-def test_duckdb_is_opened_in_one_place_which_fetches_no_extension() -> None:
+def test_duckdb_is_opened_in_one_place_which_fetches_no_extension_and_draws_nothing() -> None:
     """Functions of DuckDB's module would open, or share, connections of their own."""
     opening = re.compile(
         r"\bduckdb\.(?:connect|sql|query|execute|from_|read_|default_connection)|duckdb import .*connect"
@@ -43,7 +43,8 @@ def test_duckdb_is_opened_in_one_place_which_fetches_no_extension() -> None:
     ours["cli/commands/run.py"] = ours["cli/commands/run.py"].replace("f\"duckdb.connect('{shown}'", "")
     assert [name for name, text in ours.items() if opening.search(text)] == ["duck.py"]
     with connect() as connection:
-        assert connection.sql("SELECT current_setting('autoinstall_known_extensions')").fetchall() == [(False,)]
+        for name in ("autoinstall_known_extensions", "enable_progress_bar"):
+            assert connection.sql(f"SELECT current_setting('{name}')").fetchall() == [(False,)], name
 
 
 def test_the_readme_links_every_page() -> None:
