@@ -33,11 +33,11 @@ from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
 from cc_pipeline.defs.automation.history import forget
-from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
+from cc_pipeline.defs.partitions import KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
@@ -295,6 +295,7 @@ def _record(instance: dg.DagsterInstance, crawls: Sequence[str], domains: Sequen
 def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> None:
     """Our own questions, as every tick asks them."""
     workspace.register_targets([])
+    backfill_missing = everything().resolve_schedule_def("backfill_missing")
 
     def tick() -> None:
         context = dg.build_schedule_context(
@@ -320,7 +321,7 @@ def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> 
 
 def _ask_dagster(report: Report, instance: dg.DagsterInstance) -> None:
     """What the UI's own pages ask, as it is."""
-    definition = CRAWL_AND_DOMAIN
+    definition = OURS.pairs
     _, listed = cost(lambda: definition.get_partition_keys(dynamic_partitions_store=instance))
     report.figure("dagster_key_list", listed, unit="s", higher_is_better=False, note="all keys, wall time")
     asset = dg.AssetKey("page_metadata")

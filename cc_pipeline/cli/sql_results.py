@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, BinaryIO, Final, TextIO
 
 import duckdb
 from duckdb import ExpectedResultType, StatementType
@@ -20,7 +20,6 @@ from duckdb import ExpectedResultType, StatementType
 from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.cli.output import console, format_by_name, notice, show_cut, whole_file, write_aligned
 from cc_pipeline.delivery.formulas import harmless_in_sql
-from cc_pipeline.delivery.text_rows import write_text
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
 from cc_pipeline.python.meaning import checked_format
@@ -107,6 +106,13 @@ def _answers(statement: duckdb.Statement) -> bool:
     return statement.type in _ANSWERING and ExpectedResultType.QUERY_RESULT in statement.expected_result_type
 
 
+def _write_text(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
+    # it loads pyarrow, which a table on a terminal does without
+    from cc_pipeline.delivery.text_rows import write_text
+
+    write_text(connection, query, output, stream)
+
+
 def _write(
     connection: duckdb.DuckDBPyConnection, result: duckdb.DuckDBPyRelation, rows: str, output: str, out: Path | None
 ) -> None:
@@ -119,12 +125,12 @@ def _write(
                 _copy(connection, query, beside)
             else:
                 with beside.open("wb") as stream:
-                    write_text(connection, query, output, stream)
+                    _write_text(connection, query, output, stream)
     elif output == "parquet":
         _copy_to_pipe(connection, query, sys.stdout)
     elif output != "table":
         sys.stdout.flush()
-        write_text(connection, query, output, sys.stdout.buffer)
+        _write_text(connection, query, output, sys.stdout.buffer)
     else:
         _show(connection.execute(query), result.columns, screen=screen)
 
