@@ -11,6 +11,7 @@ from cc_pipeline.documents.html import walk as walks
 from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.tags import HINT, IN, NUMBER, TAGS
 from cc_pipeline.documents.html.walk import walk, walk_plainly
+from cc_pipeline_tests.corpus import needs_corpus
 from cc_pipeline_tests.documents.gold import gold_articles
 
 WHOLE = {"chars": 1 << 22, "elements": 500_000}
@@ -118,6 +119,7 @@ def test_the_compiled_walk_does_what_python_does(seed: int) -> None:
         assert same(walk(root, **bounds), walk_plainly(root, **bounds)), (markup, bounds)
 
 
+@needs_corpus
 def test_the_same_of_real_pages() -> None:
     for _, page, _ in gold_articles()[:8]:
         root = LexborHTMLParser(page).body
