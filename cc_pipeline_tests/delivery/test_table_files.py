@@ -66,3 +66,13 @@ def test_a_query_may_end_as_people_end_one(connection: duckdb.DuckDBPyConnection
 def test_what_gives_no_rows_is_refused(connection: duckdb.DuckDBPyConnection, sql: str, said: str) -> None:
     with pytest.raises(UserInputError, match=said):
         select_query(connection, sql)
+
+
+@pytest.mark.parametrize(("place", "ahead"), [("/lake", False), ("s3://lake", True)])
+def test_files_are_read_ahead_where_that_saves_requests(tmp_path: Path, place: str, ahead: bool) -> None:
+    with duckdb.connect() as opened:
+        # the text of a view is looked at, not what it reads
+        opened.execute(f"CREATE VIEW pages AS SELECT '{place}/part.parquet' AS path")
+        bound_memory(opened, tmp_path)
+        [(without,)] = opened.execute("SELECT current_setting('disable_parquet_prefetching')").fetchall()
+    assert without is not ahead
