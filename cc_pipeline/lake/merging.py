@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ from cc_pipeline.lake.replacing import (
     whole_row_groups,
     write_files,
 )
-from cc_pipeline.lake.streaming import stream_files
+from cc_pipeline.lake.streaming import stream_files, stream_small_files
 
 #: What DuckDB may hold in memory while it sorts; it puts more into a folder.
 _MEMORY: Final = "400MB"
@@ -203,21 +203,43 @@ def _write_run(
     """The new files, in their order. The log does not name them yet."""
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
-    groups = apart(files)
-    every = stream_files(lake, [f"{lake.address(spec.name)}/{one.path}" for group in groups for one in group], schema)
     with _faults_of(lake, spec):
+        runs = groupby(apart(files), key=_is_small)
         rows = chain.from_iterable(
-            chain.from_iterable(islice(every, len(group)))
-            if _is_run(lake, spec, schema, group, order)
-            else _in_order(chain.from_iterable(islice(every, len(group))), schema, order, scratch)
-            for group in groups
+            _rows_of(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
         )
         return list(write_files(lake, spec, schema, files[0], whole_row_groups(rows, schema)))
 
 
+def _is_small(group: Sequence[StoredFile]) -> bool:
+    """Whether a group is one file of few rows, as a commit of a slice leaves it."""
+    return len(group) == 1 and group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE
+
+
+def _rows_of(
+    lake: Lake,
+    spec: TableSpec,
+    schema: pa.Schema,
+    groups: Sequence[Sequence[StoredFile]],
+    order: Sequence[str],
+    scratch: Path,
+    *,
+    small: bool,
+) -> Iterator[pa.RecordBatch]:
+    addresses = [f"{lake.address(spec.name)}/{one.path}" for group in groups for one in group]
+    if small:
+        for table in stream_small_files(lake, addresses, schema):
+            yield from _in_order(iter(table.to_batches()), schema, order, scratch)
+        return
+    every = stream_files(lake, addresses, schema)
+    for group in groups:
+        own = chain.from_iterable(islice(every, len(group)))
+        yield from own if _is_run(lake, spec, schema, group, order) else _in_order(own, schema, order, scratch)
+
+
 def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[StoredFile], order: Sequence[str]) -> bool:
     """Whether a group is one file of many rows that is sorted, as merges leave them."""
-    if len(group) > 1 or not order or (group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE):
+    if len(group) > 1 or not order:
         return False
     keys = pa.schema([schema.field(name) for name in order])
     last: list[pa.RecordBatch] = []

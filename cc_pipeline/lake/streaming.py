@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
+from contextlib import contextmanager
+from itertools import chain, groupby, islice
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ _LARGE_BUFFER = 1 << 19
 #: Bytes of a batch of a whole table, as far as the footer tells, which counts a value that comes again once; and rows.
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 2_048
+#: Bytes of small files that are put together: what is put together is copied, once or twice.
+_SMALL_BYTES = 2 << 20
 #: Rows that are looked through for a few of each target.
 _MOST_SEEN = 200_000
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
@@ -126,13 +129,8 @@ def stream_slices(
     files = lake.file_system()
     wanted = pa.array(sorted(targets), pa.string())
     for address in _files_that_may_have(lake, table, crawl, sorted(targets)) if targets else ():
-        try:
-            with files.open_input_file(address.removeprefix("s3://")) as source:
-                yield from _file_rows(source, wanted, schema)
-        except (OSError, pa.ArrowException) as error:
-            raise EnvironmentFault(
-                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-            ) from error
+        with _read_of(address), files.open_input_file(address.removeprefix("s3://")) as source:
+            yield from _file_rows(source, wanted, schema)
 
 
 def _files_that_may_have(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
@@ -156,16 +154,11 @@ def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[
     schema = pa.schema([pinned.spec.schema.field(name) for name in columns])
     files = lake.file_system()
     for address in files_of_crawl(pinned, crawl):
-        try:
-            with files.open_input_file(address.removeprefix("s3://")) as source:
-                reader = pq.ParquetFile(source, pre_buffer=False)
-                names = _columns_of(reader, schema)
-                for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
-                    yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
-        except (OSError, pa.ArrowException) as error:
-            raise EnvironmentFault(
-                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-            ) from error
+        with _read_of(address), files.open_input_file(address.removeprefix("s3://")) as source:
+            reader = pq.ParquetFile(source, pre_buffer=False)
+            names = _columns_of(reader, schema)
+            for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
+                yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 def crawls_of(pinned: PinnedTable) -> list[str]:
@@ -195,6 +188,36 @@ def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Ite
     """For each of a table's files, in their order, its rows in ``schema`` (with ``crawl`` or without), batch by batch;
     those of a file have to be taken before the next file's. The iterators raise ``EnvironmentFault`` when the lake
     cannot be read."""
+    for address, coming in _opened_ahead(lake, addresses):
+        yield _rows_of(address, coming, schema)
+
+
+def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of small files of a table in their order, several files together, in ``schema``, which has no column
+    that is in folders' names. Raises ``EnvironmentFault`` when the lake cannot be read.
+
+    Where rows are few, what each column of each file costs is all that there is: what can wait is done with many.
+    """
+    held: list[pa.Table] = []
+    size = 0
+    for address, coming in _opened_ahead(lake, addresses):
+        with _read_of(address), coming.result() as source:
+            reader = pq.ParquetFile(source, pre_buffer=False)
+            held.append(reader.read(use_threads=False))
+            size += _unpacked(reader)
+        if size > _SMALL_BYTES:
+            yield _as_one(held, schema)
+            held, size = [], 0
+    if held:
+        yield _as_one(held, schema)
+
+
+def _as_one(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    alike = (pa.concat_tables(some) for _, some in groupby(tables, key=lambda table: table.schema))
+    return pa.concat_tables(with_columns(table, schema) for table in alike).combine_chunks()
+
+
+def _opened_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, Future[pa.NativeFile]]]:
     files = lake.file_system()
 
     def opened(address: str) -> pa.NativeFile:
@@ -204,28 +227,32 @@ def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Ite
         with source:
             return pa.BufferReader(source.read_buffer())
 
-    def rows(address: str, coming: Future[pa.NativeFile]) -> Iterator[pa.RecordBatch]:
-        try:
-            with coming.result() as source:
-                yield from _whole_file(source, _crawl_of(address), schema)
-        except (OSError, pa.ArrowException) as error:
-            raise EnvironmentFault(
-                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-            ) from error
-
     waiting = iter(addresses)
     with ThreadPoolExecutor(_AHEAD) as pool:
         ahead = deque((address, pool.submit(opened, address)) for address in islice(waiting, _AHEAD))
         while ahead:
-            yield rows(*ahead.popleft())
+            yield ahead.popleft()
             ahead.extend((address, pool.submit(opened, address)) for address in islice(waiting, 1))
+
+
+@contextmanager
+def _read_of(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise EnvironmentFault(
+            f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+        ) from error
+
+
+def _rows_of(address: str, coming: Future[pa.NativeFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _read_of(address), coming.result() as source:
+        yield from _whole_file(source, _crawl_of(address), schema)
 
 
 def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_LARGE_BUFFER)
-    stored = reader.metadata
-    size = sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
-    rows = max(_BATCH_ROWS, min(_MOST_ROWS, _BATCH_BYTES * stored.num_rows // max(size, 1)))
+    rows = max(_BATCH_ROWS, min(_MOST_ROWS, _BATCH_BYTES * reader.metadata.num_rows // max(_unpacked(reader), 1)))
     names = _columns_of(reader, schema)
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
@@ -233,6 +260,11 @@ def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> 
             # the column that a table is partitioned by stands in the folder's name alone
             table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
         yield from with_columns(table, schema).to_batches()
+
+
+def _unpacked(reader: pq.ParquetFile) -> int:
+    stored = reader.metadata
+    return sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
 
 
 def _columns_of(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:

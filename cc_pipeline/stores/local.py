@@ -40,13 +40,15 @@ class LocalStore:
     def path(self, key: str) -> Path:
         """The file of a key. Raises ``UserInputError`` for a key that would leave the root, ``EnvironmentFault`` for a
         link that does."""
-        parts = key.split("/")
-        if not key or key.startswith("/") or ".." in parts or "\0" in key:
-            raise UserInputError(f"{key!r} is not a key below {self.root}")
-        path = Path(self._prefix + key)
+        path = self._named(key)
         if self._leads_out(path):
             raise self._named_link(path)
         return path
+
+    def _named(self, key: str) -> Path:
+        if not key or key.startswith("/") or ".." in key.split("/") or "\0" in key:
+            raise UserInputError(f"{key!r} is not a key below {self.root}")
+        return Path(self._prefix + key)
 
     def _leads_out(self, path: Path) -> bool:
         return self._within is not None and not os.path.realpath(path).startswith(self._within)
@@ -60,7 +62,8 @@ class LocalStore:
         )
 
     def url(self, key: str) -> str:
-        return self.path(key).as_uri()
+        # asked for with each record: a name alone, nothing on the disk is looked at
+        return self._named(key).as_uri()
 
     def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         """The same as ``fetch``, without an event loop."""
