@@ -34,6 +34,7 @@ from publicsuffixlist import PublicSuffixList
 
 from benchmarks.content_model import bench_unseen
 from benchmarks.documents_builds import bench_builds
+from benchmarks.documents_handing import bench_handing
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
@@ -411,6 +412,7 @@ def main() -> None:
     bench_charset(report, asked.repeats)
     bench_feeds(report, asked.repeats)
     bench_machine(report, pages, asked.rounds)
+    bench_handing(report, pages, asked.repeats)
     report.write()
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +20,28 @@ __version__ = "0.1.0"
 SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
 
 
+#: What compiled modules have to be made for, ``MADE_FOR`` of ``_module.h``: raised here and there with what a function
+#: of theirs takes or gives.
+MADE_FOR = 1
+
+
 def compiled(module: str, name: str) -> Any:
-    """The function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` where that was not built, or of an older
-    source: a twin in Python then does the same, slower."""
+    """The function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` where that was not built, or of another
+    source, which is warned of: a twin in Python then does the same, slower."""
     try:
-        return getattr(import_module(f"cc_pipeline.{module}"), name, None)
+        found = import_module(f"cc_pipeline.{module}")
     except ImportError:
         return None
+    if getattr(found, "made_for", 0) != MADE_FOR:
+        _warn_of_old_modules()
+        return None
+    return getattr(found, name)
+
+
+@cache
+def _warn_of_old_modules() -> None:
+    text = "The compiled modules are of another source: Python does their work, many times slower"
+    warnings.warn(f"{text}. `make setup` builds them.", RuntimeWarning, stacklevel=3)
 
 
 def __getattr__(name: str) -> Any:

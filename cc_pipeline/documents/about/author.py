@@ -22,10 +22,10 @@ author parselyauthor sailthruauthor dccreator dctermcreator dctermscreator dccon
 citationauthors authors byl byline creator articleauthor articleauthorname authorname rbauthors dcsextauthor
 atcmetaauthor shareaholicarticleauthorname cxenseparseauthor mediatorauthor mediatorauthorname btauthor postauthor
 dccreatoraut dctermscreatoraut newsauthor pageauthor articlewriter writer
-"""
+""".split()
 _GRAPH = """
 articleauthor articleauthorname ogarticleauthor ogauthor author bookauthor dccreator dctermscreator schemaauthor
-"""
+""".split()
 _LD = ("author", "creator")
 _MOST_NAMES = 20
 _MOST_CHARS = 300
@@ -114,10 +114,10 @@ def _stated(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any
     for node in nodes.about_page:
         for key in _LD:
             yield "json-ld", node.get(key)
-    for key in _GRAPH.split():
-        yield "open-graph" if key.startswith(("article", "og", "book")) else "meta", metas.graph.get(key)
-    for key in _NAMES.split():
-        yield "meta", metas.names.get(key)
+    for key in filter(metas.graph.__contains__, _GRAPH):
+        yield "open-graph" if key.startswith(("article", "og", "book")) else "meta", metas.graph[key]
+    for key in filter(metas.names.__contains__, _NAMES):
+        yield "meta", metas.names[key]
     for item in about_page(marks.microdata):
         for key in _LD:
             yield "microdata", item["properties"].get(key)

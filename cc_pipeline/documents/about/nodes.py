@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from cc_pipeline.documents.html.whitespace import collapsed
@@ -27,8 +28,10 @@ _MAX_NODES = 2_000
 def kinds_of(node: Node, key: str = "@type") -> list[str]:
     """The types of a node, without the vocabulary they are from."""
     named = node.get(key)
+    if named is None:
+        return []
     return [
-        re.split(r"[/#:]", kind)[-1]
+        kind.replace("#", "/").replace(":", "/").rpartition("/")[2]
         for kind in (named if isinstance(named, list) else [named])[:16]
         if isinstance(kind, str)
     ]
@@ -40,7 +43,12 @@ def is_article(kinds: Iterable[str]) -> bool:
 
 def is_other(kinds: Iterable[str]) -> bool:
     """Whether what these types describe is beside the page: its readers' words, its goods, its furniture."""
-    return any(_OTHERS.match(kind[:100]) for kind in kinds)
+    return any(_is_other(kind[:100]) for kind in kinds)
+
+
+@lru_cache(maxsize=1024)
+def _is_other(kind: str) -> bool:
+    return _OTHERS.match(kind) is not None
 
 
 class Nodes:

@@ -45,6 +45,8 @@ _DAY_AS_WRITTEN = re.compile(
     r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
     re.IGNORECASE,
 )
+#: As nearly all moments begin: none of the others has to be looked for.
+_PLAIN_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?!\d)")
 _FIRST_MOMENT = date(1800, 1, 1)
 #: What programs write that know no date.
 _NO_DATES = frozenset({date(1970, 1, 1)})
@@ -64,7 +66,7 @@ articlepublishedtime ogarticlepublishedtime articlepublished ogpublishedtime ogp
 ogdatepublished articlepublicationdate articlepublisheddate vrpublishedtime rnewsdatepublished
 shareaholicarticlepublishedtime videoreleasedate bookreleasedate datepublished dcdate dctermscreated dctermsissued
 dcissued schemadatepublished articlepostdate articlecreated btpubdate ogregdate
-"""
+""".split()
 _PUBLISHED_NAMES = """
 articlepublishedtime parselypubdate sailthrudate datepublished publisheddate publishdate publicationdate pubdate
 dcdateissued dctermsissued dcissued dctermscreated dccreated dcdatecreated dctermsdate dcdatepublication dcdate
@@ -73,16 +75,16 @@ articledateoriginal btpubdate rbpubdate cxenseparserecspublishtime mediatorpubli
 published datecreated dateposted displaydate docdate creationdate created articlepubdate contentcreatedate
 dcsextarticlefirstpublished analyticsattributesarticledate shareaholicarticlepublishedtime ogpublishedtime pdate
 ptime releasedate twtpublishedat date postdate newsdate issuedate firstpublished firstpublisheddate
-"""
+""".split()
 _MODIFIED_GRAPH = """
 articlemodifiedtime ogarticlemodifiedtime ogmodifiedtime ogupdatedtime articlemodified articlemodifieddate
 modifiedtime updatedtime datemodified dctermsmodified dcmodified schemadatemodified articlepostmodified btmoddate
-"""
+""".split()
 _MODIFIED_NAMES = """
 articlemodifiedtime datemodified dctermsmodified dcmodified dcdatemodified lastmodified lastmod modificationdate
 modified modifieddate modifiedtime dateupdated updated updatedtime lastupdate lastupdated revised revisiondate
 rbmoddate btmoddate ogupdatedtime utime
-"""
+""".split()
 _PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
 _MODIFIED_LD = ("dateModified",)
 _IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
@@ -165,6 +167,9 @@ def stated(text: object, fetched: datetime | None) -> Stated | None:
 
 
 def _day_as_written(text: str) -> date | None:
+    if plain := _PLAIN_DAY.match(text):
+        with contextlib.suppress(ValueError):
+            return date.fromisoformat(plain[0])
     found = _DAY_AS_WRITTEN.search(text)
     moment = parse_date(found.group(found.lastindex or 0)) if found else None
     return moment.date() if moment else None
@@ -220,7 +225,7 @@ def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None)
 
 def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
     yield from _of_nodes(nodes, _PUBLISHED_LD)
-    yield from _of_metas(metas, _PUBLISHED_GRAPH.split(), _PUBLISHED_NAMES.split())
+    yield from _of_metas(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
     yield from _of_items(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
     yield from _of_times(marks.times, _PUBLISHED_KIND)
     yield from _near_heading(marks.times)
@@ -228,7 +233,7 @@ def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, 
 
 def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
     yield from _of_nodes(nodes, _MODIFIED_LD)
-    yield from _of_metas(metas, _MODIFIED_GRAPH.split(), _MODIFIED_NAMES.split())
+    yield from _of_metas(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
     yield from _of_items(marks, _MODIFIED_LD, ("modified",))
     yield from _of_times(marks.times, _MODIFIED_KIND)
 
@@ -242,11 +247,11 @@ def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]
 
 
 def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
-    for key in graph:
-        for text in metas.graph.get(key, ()):
+    for key in filter(metas.graph.__contains__, graph):
+        for text in metas.graph[key]:
             yield "open-graph" if key.startswith(("article", "og", "video", "book")) else "meta", text
-    for key in names:
-        for text in metas.names.get(key, ()):
+    for key in filter(metas.names.__contains__, names):
+        for text in metas.names[key]:
             yield "meta", text
 
 

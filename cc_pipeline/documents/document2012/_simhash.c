@@ -15,6 +15,15 @@
 
 #include "../../_module.h"
 
+/* Eight runs at once where the processor can. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(ONE_BY_ONE)
+#include <immintrin.h>
+#define ABREAST 8
+static int can_abreast;
+/* For eight bits: the places of those that are set, an octet each. */
+static uint64_t places_of[256];
+#endif
+
 enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, BLOCK = 1024 };
 enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 18 };
 
@@ -71,6 +80,14 @@ static int prepare(void) {
             contribution[place][byte] = value ^ of_zeros;
         }
     }
+#ifdef ABREAST
+    can_abreast = __builtin_cpu_supports("avx2");
+    for (unsigned bits = 0; bits < 256; bits++) {
+        for (unsigned place = 0, count = 0; place < ABREAST; place++) {
+            if (bits >> place & 1) places_of[bits] |= (uint64_t)place << (8 * count++);
+        }
+    }
+#endif
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     multiplier = (0x9E3779B97F4A7C15ULL ^ ((uint64_t)now.tv_nsec << 20) ^ ((uint64_t)(uintptr_t)&now >> 4)) | 1;
@@ -108,7 +125,41 @@ static uint64_t print_of_narrow(uint32_t run) {
            contribution[7][run >> 24];
 }
 
-static size_t slot_of(uint64_t run, int log2) { return (size_t)((run * multiplier) >> (64 - log2)); }
+#ifdef ABREAST
+/* As vote() does, with all octets at once. */
+__attribute__((target("avx2"))) static void vote_abreast(Tally *tally, const uint32_t *runs, int count) {
+    const __m256i low = _mm256_setr_epi64x(0, 1, 2, 3), high = _mm256_setr_epi64x(4, 5, 6, 7), lowest = _mm256_set1_epi8(1);
+    __m256i *octets = (__m256i *)tally->octets;
+    tally->runs += count;
+    for (int at = 0, stop; at < count; at = stop) {
+        stop = count - at < OCTET_MAX - tally->pending ? count : at + OCTET_MAX - tally->pending;
+        tally->pending += stop - at;
+        __m256i one = _mm256_loadu_si256(octets), other = _mm256_loadu_si256(octets + 1);
+        for (; at < stop; at++) {
+            const __m256i print = _mm256_set1_epi64x((long long)print_of_narrow(runs[at]));
+            one = _mm256_add_epi8(one, _mm256_and_si256(_mm256_srlv_epi64(print, low), lowest));
+            other = _mm256_add_epi8(other, _mm256_and_si256(_mm256_srlv_epi64(print, high), lowest));
+        }
+        _mm256_storeu_si256(octets, one);
+        _mm256_storeu_si256(octets + 1, other);
+        if (tally->pending == OCTET_MAX) empty_octets(tally);
+    }
+}
+#endif
+
+static void vote_narrow(Tally *tally, const uint32_t *runs, int count) {
+#ifdef ABREAST
+    if (can_abreast) {
+        vote_abreast(tally, runs, count);
+        return;
+    }
+#endif
+    for (int at = 0; at < count; at++) vote(tally, print_of_narrow(runs[at]));
+}
+
+static size_t narrow_slot(uint32_t run, int log2) { return run * (uint32_t)multiplier >> (32 - log2); }
+
+static size_t wide_slot(uint64_t run, int log2) { return (size_t)((run * multiplier) >> (64 - log2)); }
 
 /* For both tables: 1 where the run was put in, 0 where it was there. */
 #define INSERT(slots, log2, run, at)                   \
@@ -121,12 +172,12 @@ static size_t slot_of(uint64_t run, int log2) { return (size_t)((run * multiplie
     }
 
 static int insert_narrow(uint32_t *slots, int log2, uint32_t run) {
-    size_t at = slot_of(run, log2);
+    size_t at = narrow_slot(run, log2);
     INSERT(slots, log2, run, at)
 }
 
 static int insert_wide(uint64_t *slots, int log2, uint64_t run) {
-    size_t at = slot_of(run, log2);
+    size_t at = wide_slot(run, log2);
     INSERT(slots, log2, run, at)
 }
 
@@ -141,6 +192,8 @@ static int insert_wide(uint64_t *slots, int log2, uint64_t run) {
     (table)->log2 += 1;                                                     \
     return 0;
 
+static int is_crowded(const Narrow *table) { return table->used > ((size_t)1 << table->log2) / 2; }
+
 static int grow_narrow(Narrow *table) { GROW(table, uint32_t, insert_narrow) }
 
 static int grow_wide(Wide *table) { GROW(table, uint64_t, insert_wide) }
@@ -152,7 +205,8 @@ static int add_narrow(Tally *tally, uint32_t run) {
         tally->has_zeros = 1;
     } else if (insert_narrow(table->slots, table->log2, run)) {
         vote(tally, print_of_narrow(run));
-        if (++table->used > ((size_t)1 << table->log2) / 2) return grow_narrow(table);
+        table->used++;
+        if (is_crowded(table)) return grow_narrow(table);
     }
     return 0;
 }
@@ -166,16 +220,70 @@ static int add_wide(Tally *tally, uint64_t run) {
     return 0;
 }
 
-/* The text as units, a block at a time; the last three units of a block are the first of the next. */
-typedef struct {
-    uint16_t units[BLOCK + 1]; /* a character may be two units */
-    uint8_t octets[BLOCK + 1];
-    int count;
-} Block;
+/* Those of some runs that do not lie where the table is asked first. Nearly all runs have been seen before, and most of
+ * them lie there: all are asked for without a branch, which would be guessed wrong too often. */
+static int others_of(const Narrow *table, const uint8_t *text, int at, int runs, uint32_t *others, int count) {
+    for (; at < runs; at++) {
+        const uint8_t *octets = text + at;
+        uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
+        others[count] = run;
+        count += table->slots[narrow_slot(run, table->log2)] != run;
+    }
+    return count;
+}
 
-static int add_units(Tally *tally, const Block *block) {
-    for (int at = 0; at + RUN <= block->count; at++) {
-        const uint16_t *units = block->units + at;
+#ifdef ABREAST
+/* The same, eight runs at once. */
+__attribute__((target("avx2"))) static int others_abreast(const Narrow *table, const uint8_t *text, int runs, uint32_t *others) {
+    const __m128i window = _mm_setr_epi8(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6);
+    const __m256i windows = _mm256_broadcastsi128_si256(window), factor = _mm256_set1_epi32((int)(uint32_t)multiplier);
+    const __m128i shift = _mm_cvtsi32_si128(32 - table->log2);
+    int at = 0, count = 0;
+    for (; at + ABREAST < runs; at += ABREAST) { /* twelve octets are read, the last runs has three more behind its first */
+        const __m128i low = _mm_loadl_epi64((const __m128i *)(text + at)), high = _mm_loadl_epi64((const __m128i *)(text + at + 4));
+        const __m256i run = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), windows);
+        const __m256i slot = _mm256_srl_epi32(_mm256_mullo_epi32(run, factor), shift);
+        const __m256i there = _mm256_cmpeq_epi32(_mm256_i32gather_epi32((const int *)table->slots, slot, 4), run);
+        const unsigned other = 0xFF ^ (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(there));
+        const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)places_of[other]));
+        _mm256_storeu_si256((__m256i *)(others + count), _mm256_permutevar8x32_epi32(run, places));
+        count += __builtin_popcount(other);
+    }
+    return others_of(table, text, at, runs, others, count);
+}
+#endif
+
+/* Runs of octets, none of them zero. */
+static int add_runs(Tally *tally, const uint8_t *text, int runs) {
+    uint32_t others[BLOCK + 8];
+    int count;
+#ifdef ABREAST
+    if (can_abreast) count = others_abreast(&tally->narrow, text, runs, others);
+    else
+#endif
+        count = others_of(&tally->narrow, text, 0, runs, others, 0);
+    /* without a branch again: what lies elsewhere, or is new where another lies, is added one by one */
+    uint32_t *slots = tally->narrow.slots, fresh[BLOCK];
+    int news = 0, rest = 0;
+    for (int at = 0; at < count; at++) {
+        uint32_t run = others[at], *slot = &slots[narrow_slot(run, tally->narrow.log2)], there = *slot;
+        const uint32_t empty = (uint32_t)(((uint64_t)there - 1) >> 63); /* compilers would branch */
+        *slot = there | (run & (0 - empty));
+        fresh[news] = others[rest] = run;
+        news += (int)empty;
+        rest += (there != run) & !empty;
+    }
+    vote_narrow(tally, fresh, news);
+    tally->narrow.used += (size_t)news;
+    if (is_crowded(&tally->narrow) && grow_narrow(&tally->narrow) < 0) return -1;
+    for (int at = 0; at < rest; at++) {
+        if (add_narrow(tally, others[at]) < 0) return -1;
+    }
+    return 0;
+}
+
+static int add_units(Tally *tally, const uint16_t *units, int runs) {
+    for (; runs > 0; units++, runs--) {
         uint64_t run = units[0] | (uint64_t)units[1] << 16 | (uint64_t)units[2] << 32 | (uint64_t)units[3] << 48;
         uint32_t low = units[0] | (uint32_t)units[1] << 8 | (uint32_t)units[2] << 16 | (uint32_t)units[3] << 24;
         if ((run & HIGH_OCTETS ? add_wide(tally, run) : add_narrow(tally, low)) < 0) return -1;
@@ -183,85 +291,58 @@ static int add_units(Tally *tally, const Block *block) {
     return 0;
 }
 
-/* Runs of octets, none of them zero. Nearly all have been seen before, and most of them lie where the table is asked
- * first: all are asked for without a branch, which would be guessed wrong too often, then the others are added. */
-static int add_runs(Tally *tally, const uint8_t *text, int runs) {
-    const uint32_t *slots = tally->narrow.slots;
-    int log2 = tally->narrow.log2;
-    uint32_t others[BLOCK + 1];
+/* The runs that begin at the first units, with three more behind the last; what is between wide units and zeros as octets. */
+static int add_block(Tally *tally, const uint16_t *units, int runs) {
+    uint8_t octets[BLOCK + RUN];
+    int count = runs + RUN - 1;
+    for (int at = 0; at < count; at++) octets[at] = units[at] > 0xFF ? 0 : (uint8_t)units[at];
+    for (int at = 0, stop, end; at < runs; at = end) {
+        const uint8_t *odd = memchr(octets + at, 0, (size_t)(count - at));
+        stop = odd ? (int)(odd - octets) : count;
+        end = stop - RUN + 1;
+        if (end > at) {
+            if (add_runs(tally, octets + at, end - at) < 0) return -1;
+            continue;
+        }
+        while (stop + 1 < runs && octets[stop + 1] == 0) stop++;
+        end = stop < runs ? stop + 1 : runs;
+        if (add_units(tally, units + at, end - at) < 0) return -1;
+    }
+    return 0;
+}
+
+/* A text of any characters, a block of units at a time; the last three of a block are the first of the next. */
+static int slide_any(Tally *tally, int kind, const void *data, Py_ssize_t length) {
+    uint16_t units[BLOCK + 1]; /* a character may be two units */
     int count = 0;
-    for (int at = 0; at < runs; at++) {
-        const uint8_t *octets = text + at;
-        uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
-        others[count] = run;
-        count += slots[slot_of(run, log2)] != run;
-    }
-    for (int at = 0; at < count; at++) {
-        if (add_narrow(tally, others[at]) < 0) return -1;
+    for (Py_ssize_t at = 0; at < length;) {
+        for (; at < length && count < BLOCK; at++) {
+            Py_UCS4 character = PyUnicode_READ(kind, data, at);
+            if (character <= 0xFFFF) {
+                units[count++] = (uint16_t)character;
+            } else {
+                units[count++] = (uint16_t)(0xD800 + ((character - 0x10000) >> 10));
+                units[count++] = (uint16_t)(0xDC00 + ((character - 0x10000) & 0x3FF));
+            }
+        }
+        int runs = count - RUN + 1;
+        if (runs <= 0) continue;
+        if (add_block(tally, units, runs) < 0) return -1;
+        memmove(units, units + runs, (RUN - 1) * sizeof *units);
+        count = RUN - 1;
     }
     return 0;
 }
-
-/* Runs of a block in which no unit is above 255. */
-static int add_octets(Tally *tally, Block *block) {
-    for (int at = 0; at < block->count; at++) block->octets[at] = (uint8_t)block->units[at];
-    int zeros = memchr(block->octets, 0, (size_t)block->count) != NULL;
-    return zeros ? add_units(tally, block) : add_runs(tally, block->octets, block->count - RUN + 1);
-}
-
-static int add_block(Tally *tally, Block *block) {
-    uint16_t all = 0;
-    for (int at = 0; at < block->count; at++) all |= block->units[at];
-    if ((all > 0xFF ? add_units(tally, block) : add_octets(tally, block)) < 0) return -1;
-    int kept = block->count < RUN - 1 ? block->count : RUN - 1;
-    memmove(block->units, block->units + block->count - kept, (size_t)kept * sizeof *block->units);
-    block->count = kept;
-    return 0;
-}
-
-#define SLIDE(name, character_type, ADD)                                              \
-    static int name(Tally *tally, const character_type *text, Py_ssize_t length) {    \
-        Block block;                                                                  \
-        block.count = 0;                                                              \
-        for (Py_ssize_t at = 0; at < length;) {                                       \
-            Py_ssize_t stop = at + (BLOCK - block.count);                             \
-            if (stop > length) stop = length;                                         \
-            ADD                                                                       \
-            if (add_block(tally, &block) < 0) return -1;                              \
-        }                                                                             \
-        return 0;                                                                     \
-    }
-
-#define ADD_AS_THEY_ARE \
-    for (; at < stop; at++) block.units[block.count++] = text[at];
-
-#define ADD_PAIRS_TOO                                                                     \
-    for (; at < stop && block.count < BLOCK; at++) {                                      \
-        Py_UCS4 character = text[at];                                                     \
-        if (character <= 0xFFFF) {                                                        \
-            block.units[block.count++] = (uint16_t)character;                             \
-        } else {                                                                          \
-            block.units[block.count++] = (uint16_t)(0xD800 + ((character - 0x10000) >> 10)); \
-            block.units[block.count++] = (uint16_t)(0xDC00 + ((character - 0x10000) & 0x3FF)); \
-        }                                                                                 \
-    }
-
-SLIDE(slide_1, Py_UCS1, ADD_AS_THEY_ARE)
-SLIDE(slide_2, Py_UCS2, ADD_AS_THEY_ARE)
-SLIDE(slide_4, Py_UCS4, ADD_PAIRS_TOO)
 
 static int slide(Tally *tally, int kind, const void *data, Py_ssize_t length) {
-    if (kind == PyUnicode_1BYTE_KIND && memchr(data, 0, (size_t)length) == NULL) {
-        const uint8_t *text = data;
-        for (Py_ssize_t at = 0; at + RUN <= length; at += BLOCK) {
-            Py_ssize_t runs = length - at - RUN + 1;
-            if (add_runs(tally, text + at, runs < BLOCK ? (int)runs : BLOCK) < 0) return -1;
-        }
-        return 0;
+    const int octets = kind == PyUnicode_1BYTE_KIND && memchr(data, 0, (size_t)length) == NULL;
+    if (!octets && kind != PyUnicode_2BYTE_KIND) return slide_any(tally, kind, data, length);
+    for (Py_ssize_t at = 0; at + RUN <= length; at += BLOCK) {
+        int runs = length - at - RUN + 1 < BLOCK ? (int)(length - at - RUN + 1) : BLOCK;
+        if ((octets ? add_runs(tally, (const uint8_t *)data + at, runs) : add_block(tally, (const uint16_t *)data + at, runs)) < 0)
+            return -1;
     }
-    if (kind == PyUnicode_1BYTE_KIND) return slide_1(tally, data, length);
-    if (kind == PyUnicode_2BYTE_KIND) return slide_2(tally, data, length);
-    return slide_4(tally, data, length);
+    return 0;
 }
 
 static PyObject *text_simhash(PyObject *self, PyObject *text) {

@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -19,12 +20,14 @@ typedef struct {
 } Format;
 
 typedef struct {
+    uint64_t distinct[DISTINCT]; /* all zero before a page: only what a page put there is cleared behind it */
+    uint16_t taken[DISTINCT / 2];
+    Py_ssize_t takes;
     const uint8_t *data;
     Py_ssize_t length, most_attributes, most_depth, most_elements, most_options;
     Py_ssize_t depth, over, elements, options, foreign, formats, work;
     uint64_t open_name[NAMES];
     uint32_t open[NAMES];
-    uint64_t distinct[DISTINCT];
     Py_ssize_t names;
     Py_ssize_t merged[2];
     Format format[MOST_FORMATTING];
@@ -93,6 +96,7 @@ static void note_name(Scan *scan, uint64_t name) {
         if (scan->distinct[slot] == name) return;
         if (scan->distinct[slot] == 0) {
             scan->distinct[slot] = name;
+            scan->taken[scan->takes++] = (uint16_t)slot;
             break;
         }
     }
@@ -255,14 +259,33 @@ static Py_ssize_t read_tag(Scan *scan, Py_ssize_t start) {
     return stop;
 }
 
+/* The room of the last page, for the next; NULL while one is looked at. */
+static Scan *spare;
+
+static Scan *begin(void) {
+    Scan *scan = spare;
+    spare = NULL;
+    return scan ? scan : PyMem_Calloc(1, sizeof(Scan));
+}
+
+static void end(Scan *scan) {
+    if (spare != NULL) {
+        PyMem_Free(scan);
+        return;
+    }
+    for (Py_ssize_t at = 0; at < scan->takes; at++) scan->distinct[scan->taken[at]] = 0;
+    memset(&scan->takes, 0, sizeof(Scan) - offsetof(Scan, takes));
+    spare = scan;
+}
+
 static PyObject *scanned(PyObject *self, PyObject *arguments) {
     (void)self;
     Py_buffer markup;
-    Scan *scan = PyMem_Calloc(1, sizeof(Scan));
+    Scan *scan = begin();
     if (scan == NULL) return PyErr_NoMemory();
     if (!PyArg_ParseTuple(arguments, "y*nnnn", &markup, &scan->most_attributes, &scan->most_depth,
                           &scan->most_elements, &scan->most_options)) {
-        PyMem_Free(scan);
+        end(scan);
         return NULL;
     }
     scan->data = markup.buf;
@@ -294,7 +317,7 @@ static PyObject *scanned(PyObject *self, PyObject *arguments) {
 done:
     Py_XDECREF(scan->cuts);
     PyBuffer_Release(&markup);
-    PyMem_Free(scan);
+    end(scan);
     return result;
 }
 

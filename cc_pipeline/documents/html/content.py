@@ -219,7 +219,8 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
     everything = "\n".join(block.text for block in blocks)
     if not everything or len(blocks) > _MAX_BLOCKS:
         return Article(everything, 0.0, 1.0)
-    likely = 1 / (1 + np.exp(-weighed(blocks) @ (_WEIGHTS if weights is None else weights)))
+    # not by @: a product of matrices wakes threads that spin when it is done
+    likely = 1 / (1 + np.exp(-(weighed(blocks) * (_WEIGHTS if weights is None else weights)).sum(1)))
     sizes = np.array([len(block.text) for block in blocks])
     kept = likely > _THRESHOLD
     share = float(sizes[kept].sum() / sizes.sum())

@@ -172,9 +172,9 @@ def types_of(value: Any) -> list[str]:
             for name in named if isinstance(named, list) else [named]:
                 if isinstance(name, str):
                     types[_storable(name)] = None
-            waiting.extend(reversed(list(current.values())))
+            waiting += [value for value in reversed(current.values()) if isinstance(value, (dict, list))]
         elif isinstance(current, list):
-            waiting.extend(reversed(current))
+            waiting += [value for value in reversed(current) if isinstance(value, (dict, list))]
     return list(types)
 
 

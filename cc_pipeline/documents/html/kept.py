@@ -60,7 +60,9 @@ class Content(NamedTuple):
 
     @property
     def text(self) -> str:
-        return "\n".join(self.walk.text_of(block) for block in np.flatnonzero(self.kept).tolist())
+        text, block = self.walk.text, self.walk.blocks
+        starts, chars = block.start[self.kept].tolist(), block.chars[self.kept].tolist()
+        return "\n".join([text[start : start + size] for start, size in zip(starts, chars, strict=True)])
 
     @property
     def elements(self) -> NDArray[np.bool_]:

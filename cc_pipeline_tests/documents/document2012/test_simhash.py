@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.document2012.simhash_np import fingerprint
 from cc_pipeline.documents.document2012.simhash_np import text_simhash as text_simhash_np
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.sanitised import run_sanitised
 
 
 def plainly(text: str) -> int:
@@ -92,3 +94,28 @@ def test_texts_that_end_where_a_block_does(alphabet: str) -> None:
     for length in (1018, 1021, 1022, 1023, 1024, 1025, 2045, 2046, 3072):
         text = "".join(chosen.choices(alphabet, k=length))
         assert text_simhash(text) == text_simhash_np(text)
+
+
+#: Texts of all kinds of characters, most of them with what the tables ask for only now and then, by both ways to ask.
+FUZZ = """
+import random, sys
+from importlib.util import module_from_spec, spec_from_file_location
+from cc_pipeline.documents.document2012.simhash_np import text_simhash
+spec = spec_from_file_location("_simhash", sys.argv[1])
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+rng = random.Random(3)
+letters, octets = "abcdefghijklmnopqrstuvwxyz <>/=", "".join(map(chr, range(256)))
+alphabets = ["ab", letters, "abc\\x00", "abé€", "€日本", "ab𝄞€\\x00", octets]
+for turn in range(3_000):
+    sizes = rng.choices((1, 3, 8, 40, 1024, 1027), k=rng.randrange(5))
+    text = "".join("".join(rng.choices(rng.choice(alphabets), k=size)) for size in sizes)
+    assert module.text_simhash(text) == text_simhash(text), (turn, text)
+"""
+
+
+@pytest.mark.bomb
+@pytest.mark.parametrize("flags", [(), ("-DONE_BY_ONE",)], ids=["abreast", "one by one"])
+def test_no_byte_out_of_bounds_is_touched(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """On each way to ask the table of runs: the one this processor has, and the one of others."""
+    run_sanitised(Path(simhash.__file__).with_name("_simhash.c"), FUZZ, tmp_path, *flags)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +16,7 @@ from cc_pipeline.index.footers.statistics import bounds_from_signed, sound_write
 from cc_pipeline.index.footers.thrift import FooterFault, parse_schema
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, index_table, old_file, parquet_bytes
+from cc_pipeline_tests.sanitised import run_sanitised
 
 NAMES = (b"url_surtkey", b"fetch_time", b"nested.list.element", b"warc_record_offset")
 needs_compiled = pytest.mark.skipif(not COMPILED, reason="the compiled footer walk was not built here")
@@ -232,29 +228,7 @@ for turn in range(20_000):
 
 
 @pytest.mark.bomb
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build a sanitised walk with")
 def test_no_byte_out_of_bounds_is_touched(tmp_path: Path):
     """The compiled walk with the address and undefined-behaviour sanitisers, fed with damaged footers."""
     source = Path(walk_py.__file__).with_name("_footerwalk.c")
-    library = tmp_path / "_footerwalk.so"
-    include = sysconfig.get_path("include")
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
-    built = subprocess.run(["gcc", *flags, f"-I{include}", str(source), "-o", str(library)], check=False, timeout=120)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    if built.returncode or not Path(runtime.stdout.strip()).is_absolute():
-        pytest.skip("gcc has no sanitisers here")
-    done = subprocess.run(
-        [sys.executable, "-c", FUZZ, str(library)],
-        input="\n".join(base.hex() for base in bases() if base),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={
-            **os.environ,
-            "LD_PRELOAD": runtime.stdout.strip(),
-            "ASAN_OPTIONS": "detect_leaks=0",
-            "PYTHONMALLOC": "malloc",
-        },
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_sanitised(source, FUZZ, tmp_path, given="\n".join(base.hex() for base in bases() if base))
