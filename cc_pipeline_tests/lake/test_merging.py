@@ -124,6 +124,7 @@ def test_any_files_become_one_sorted_run(
 ) -> None:
     """Files of one slice, some that overlap, and what a merge has left; with and without DuckDB."""
     monkeypatch.setattr(merging, "_SORTED_IN_MEMORY", in_memory)
+    monkeypatch.setattr(streaming, "_SMALL_BYTES", in_memory)
     monkeypatch.setattr(merging, "BATCH_ROWS", 40)
     spec = TableSpec("things", SCHEMA, ("crawl", "target"), sort_by=("small", "key"))
     lake, chance = Lake(str(tmp_path / "lake"), [spec]), random.Random(seed)
