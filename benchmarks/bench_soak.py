@@ -6,7 +6,7 @@ and their runs are done, and counts. One partition in fifty always fails (``soak
 is killed in the middle and started again.
 
 It ends with status 1 where a good partition was made twice or not at all, a run is left that nobody executes, or
-something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes six days.
+something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes two days.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sizes:
     crawl: int
 
 
-SIZES = sized(Sizes(6, 1, 8, 4), Sizes(200, 4, 30, 22))
+SIZES = sized(Sizes(2, 1, 4, 2), Sizes(200, 4, 30, 22))
 
 
 @dataclass(frozen=True, slots=True)
