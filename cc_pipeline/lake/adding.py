@@ -13,6 +13,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -169,7 +171,7 @@ def commit_added(
     try:
         lake.prepare(table)
         _look_for(lake, table, files)
-        replacing = _Replacing(lake, spec, slices)
+        replacing = Replacing(lake, spec, slices)
         for left in reversed(range(_TRIES)):
             handle = opened_apart(lake, table)
             assert handle is not None
@@ -188,6 +190,47 @@ def commit_added(
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not add files to {lake.address(table)}", error) from error
     raise AssertionError("no try was left")
+
+
+def put_rows(
+    lake: Lake,
+    spec: TableSpec,
+    handle: DeltaTable,
+    replacing: Replacing,
+    batches: Iterable[pa.RecordBatch],
+    digests: Mapping[str, str],
+) -> None:
+    """One try to put rows, in the schema and order of a table at the version of ``handle``, in the place of the slices
+    that ``replacing`` names, in one commit with ``digests``; memory is bounded, whatever is replaced.
+
+    Raises ``CommitFailedError`` where another process changed what was looked at, and nothing was changed;
+    ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError`` when it cannot be written, and what
+    ``batches`` raises.
+    """
+    new = [*_written(lake, spec, schema_of_files(spec, handle, ["crawl"]), batches)]
+    try:
+        gone, rest = replacing.plan(handle, stored_files(spec, handle), {file.path for file in new})
+    except pa.ArrowException as error:
+        raise lake_fault(f"could not read {lake.address(spec.name)}", error) from error
+    replace_files(spec, handle, gone, [*new, *rest], digests)
+
+
+def _written(lake: Lake, spec: TableSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[StoredFile]:
+    """Files with the rows of ``batches``, which follow each other by crawl."""
+    parts = (part for batch in batches for part in _by_crawl(batch))
+    for crawl, own in groupby(parts, key=itemgetter(0)):
+        folder = f"crawl={quote(crawl, safe='')}"
+        if "://" not in lake.root:
+            lake.file_system().create_dir(f"{lake.address(spec.name)}/{folder}", recursive=True)
+        like = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
+        yield from write_files(lake, spec, schema, like, whole_row_groups((part for _, part in own), schema))
+
+
+def _by_crawl(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
+    crawls = batch.column("crawl").unique().to_pylist()
+    if len(crawls) == 1:
+        return [(crawls[0], batch)]
+    return [(crawl, batch.filter(pc.equal(batch.column("crawl"), crawl))) for crawl in crawls]
 
 
 def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[str, str]]) -> list[StoredFile]:
@@ -227,7 +270,7 @@ def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         )
 
 
-class _Replacing:
+class Replacing:
     """Which files hold rows of some slices, and what is left of them: looked at and written once, however often a
     commit is tried."""
 
@@ -260,7 +303,7 @@ class _Replacing:
             for run in runs_of([file for file in mixed if file.partition["crawl"] == crawl]):
                 key = tuple(file.path for file in run)
                 if key not in self._rest:
-                    self._rest[key] = self._written(handle, crawl, run)
+                    self._rest[key] = self._left_of(handle, crawl, run)
                 rest += self._rest[key]
         return [*whole, *mixed], rest
 
@@ -292,7 +335,7 @@ class _Replacing:
     def _are_ours(self, crawl: str | None, targets: pa.Array) -> pa.Array:
         return pc.is_in(targets, value_set=pa.array(self._named[crawl or ""], pa.string()))
 
-    def _written(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
+    def _left_of(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
         """Files, written here, with the rows of ``files`` that are of no slice that is replaced."""
         lake, spec = self._lake, self._spec
         schema = schema_of_files(spec, handle, ["crawl"])

@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Final
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -36,7 +35,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, actions_of
-from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
+from cc_pipeline.lake.predicates import MOST_NAMED, of_slices, others, scan
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -202,29 +201,38 @@ class Lake:
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
     ) -> None:
+        from cc_pipeline.lake.adding import Replacing, put_rows  # noqa: PLC0415  # they are built on a lake
+
         table = spec.name
         self.prepare(table)
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
-        properties = CommitProperties(app_transactions=transactions)
-        predicate = of_slices(spec.slice_columns, slices)
-        # to replace a slice writes the others in its file anew, which may be many rows
         is_new = bool(digests) and self.digest(table, next(iter(digests))) is None
+        # the library's engine holds what it replaces in memory, and takes long for many names
+        replacing, many = None, len(slices) > MOST_NAMED
+        if slices and "crawl" in spec.slice_columns and (not is_new or many):
+            replacing = Replacing(self, spec, slices)
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             try:
-                with ExitStack() as stack:
-                    handle, (data, are_few) = self.open(spec), _looked_at(open_data())
-                    if len(slices) > MOST_REPLACED:
-                        # what is kept between so many is read and written at one version
-                        handle = DeltaTable(self.address(table), storage_options=self._options)
-                        data = _with_others(data, spec, handle, slices, stack.enter_context(TemporaryFile()))
+                (data, are_few), handle = _looked_at(open_data()), self.open(spec)
+                if handle is not None and (replacing is not None or many):
+                    # a handle of its own: what stays is read and written at one version
+                    handle = self.open(spec, handle.version())
+                if handle is not None and replacing is not None:
+                    new = data.to_batches() if isinstance(data, pa.Table) else data
+                    put_rows(self, spec, handle, replacing, new, digests)
+                else:
+                    if handle is not None and many:
+                        # a table of few rows: those of others are written again
+                        whole = data if isinstance(data, pa.Table) else data.read_all()
+                        data = pa.concat_tables([whole, others(handle, spec.schema, spec.slice_columns, slices)])
                     write_deltalake(
                         handle or self.address(table),
                         data,
                         mode="overwrite",
-                        predicate=predicate,
+                        predicate=None if many else of_slices(spec.slice_columns, slices),
                         target_file_size=FILE_BYTES,
-                        commit_properties=properties,
+                        commit_properties=CommitProperties(app_transactions=transactions),
                         post_commithook_properties=AFTER_COMMIT,
                         writer_properties=_WRITER_OF_FEW if are_few and is_new else WRITER,
                     )
@@ -464,22 +472,6 @@ def _looked_at(
             rest = chain((held.popleft() for _ in range(len(held))), data)
             return pa.RecordBatchReader.from_batches(data.schema, rest), False
     return pa.Table.from_batches(held, data.schema), True
-
-
-def _with_others(
-    data: pa.Table | pa.RecordBatchReader,
-    spec: TableSpec,
-    handle: DeltaTable,
-    slices: Sequence[Mapping[str, str]],
-    aside: IO[bytes],
-) -> pa.RecordBatchReader:
-    """``data``, and behind it the rows that lie between ``slices`` and are of others, which wait in ``aside``."""
-    with pa.ipc.new_stream(aside, spec.schema) as sink:
-        for kept in others(handle, spec.schema, spec.slice_columns, slices):
-            sink.write_batch(kept)
-    aside.seek(0)
-    new = data.to_batches() if isinstance(data, pa.Table) else data
-    return pa.RecordBatchReader.from_batches(spec.schema, chain(new, pa.ipc.open_stream(aside)))
 
 
 def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:

@@ -16,10 +16,9 @@ from cc_pipeline.lake.evolution import with_columns
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _LIST_USED: Final = 20
-#: Values that a condition for reading names. Of more it gives their bounds, and rows between these are looked at.
-_MOST_READ: Final = 1_000
-#: The same for one for replacing, which writes the rows between anew.
-MOST_REPLACED: Final = 5_000
+#: Values that a condition names. For reading, of more it gives their bounds, and rows between these are looked at; none
+#: for replacing may have more.
+MOST_NAMED: Final = 1_000
 
 Where = Mapping[str, str | Sequence[str]]
 
@@ -51,20 +50,18 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
 
 
 def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> str | None:
-    """Rows of ``slices``, each a value for every one of ``columns``; ``None`` for the whole table.
-
-    Of more than ``MOST_REPLACED`` slices those of others between them too: see :func:`others`.
-    """
+    """Rows of ``slices``, each a value for every one of ``columns``, and no others; ``None`` for the whole table. There
+    are ``MOST_NAMED`` at most."""
+    assert len(slices) <= MOST_NAMED, "their bounds would be replaced, with what lies between them"
     *above, last = columns or ("",)
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in slices:
         groups.setdefault(tuple(one[name] for name in above), []).append(one[last])
-    named = len(slices) <= MOST_REPLACED
     parts = [
         " AND ".join(
             [
                 *(f"{name} = {_quoted(value)}" for name, value in zip(above, key, strict=True)),
-                _equal(last, own) if named else _between(last, own),
+                _equal(last, own),
             ]
         )
         for key, own in groups.items()
@@ -74,18 +71,16 @@ def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> st
 
 def others(
     handle: DeltaTable, schema: pa.Schema, columns: Sequence[str], slices: Sequence[Mapping[str, str]]
-) -> Iterator[pa.RecordBatch]:
-    """The rows that match what :func:`of_slices` gives and are of none of ``slices``: who replaces by that condition
-    writes them again. They cannot be read while the engine writes."""
+) -> pa.Table:
+    """The rows of a table of few rows that are of none of ``slices``."""
     named = {tuple(one[name] for name in columns) for one in slices}
-    for batch in pa.RecordBatchReader.from_stream(handle.scan(predicate=of_slices(columns, slices))):
-        rows = with_columns(pa.Table.from_batches([batch]), schema)
-        keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
-        yield from rows.filter(pa.array([key not in named for key in keys], pa.bool_())).to_batches()
+    rows = pa.Table.from_batches(scan(handle, schema, {}), schema)
+    keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+    return rows.filter(pa.array([key not in named for key in keys], pa.bool_()))
 
 
 def _is_many(value: object) -> bool:
-    return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > _MOST_READ
+    return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > MOST_NAMED
 
 
 def _equal(name: str, value: str | Sequence[str]) -> str:

@@ -6,12 +6,14 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from cc_pipeline.lake import predicates
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.adding import Replacing
+from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline_tests.lake.test_lake import SCHEMA, SPEC, content, rows
 
@@ -57,8 +59,32 @@ def test_texts_that_start_with_one_are_those_that_python_finds(tmp_path: Path) -
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three names are many."""
-    for name in ("predicates._MOST_READ", "predicates.MOST_REPLACED", "lake.MOST_REPLACED"):
+    for name in ("predicates.MOST_NAMED", "lake.MOST_NAMED"):
         monkeypatch.setattr(f"cc_pipeline.lake.{name}", 2)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("columns", [("crawl", "target"), ("target",)])
+@pytest.mark.parametrize("count", [900, 1_500, 6_000])
+def test_what_lies_between_replaced_slices_stays(
+    tmp_path: Path, count: int, columns: tuple[str, ...], is_new: bool
+) -> None:
+    lake = Lake(str(tmp_path), [TableSpec("things", SCHEMA, columns)])
+    names = [f"name-{one:05}.example" for one in range(2 * count)]
+
+    def made(some: list[str], value: int) -> pa.Table:
+        return pa.Table.from_pylist(
+            [{"crawl": "A", "target": one, "value": value, "extra": [], "at": 0} for one in some], schema=SCHEMA
+        )
+
+    lake.commit("things", made(names, 1), [], {})
+    slices = [{name: {"crawl": "A", "target": one}[name] for name in columns} for one in names[::2]]
+    lake.commit("things", made(names[:count:2], 2), slices, {"digest": "1"} if is_new else {})
+    here = lake.read("things").to_pylist()
+    assert len(here) == count + count // 2
+    assert {row["target"]: row["value"] for row in here} == dict.fromkeys(names[1::2], 1) | dict.fromkeys(
+        names[:count:2], 2
+    )
 
 
 @pytest.mark.usefixtures("few")
@@ -97,18 +123,19 @@ def test_a_row_that_somebody_adds_between_many_slices_meanwhile_stays(
 ) -> None:
     lake = Lake(str(tmp_path), [SPEC])
     lake.commit("things", rows("A", "m", [1]), [{"crawl": "A", "target": "m"}], {})
-    plain, met = predicates.others, []
+    plain, met = Replacing.plan, []
 
-    def interrupted(*arguments: object):
-        kept = list(plain(*arguments))
+    def interrupted(*arguments: Any) -> object:
+        found = plain(*arguments)
         if not met:
             met.append(True)
             other = Lake(str(tmp_path), [SPEC])
             other.commit("things", rows("A", "n", [2]), [{"crawl": "A", "target": "n"}], {})
             other.commit("things", rows("A", "m", [3]), [{"crawl": "A", "target": "m"}], {})
-        yield from kept
+            other.commit("things", rows("A", "b", [4]), [{"crawl": "A", "target": "b"}], {})
+        return found
 
-    monkeypatch.setattr("cc_pipeline.lake.lake.others", interrupted)
+    monkeypatch.setattr(Replacing, "plan", interrupted)
     lake.commit("things", rows("A", "a", [9]), [{"crawl": "A", "target": one} for one in "abz"], {})
     assert met
     assert content(lake) == [("A", "a", 9), ("A", "m", 3), ("A", "n", 2)]

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.lake import lake as lakes
-from cc_pipeline.lake import layout, merging, replacing, streaming
+from cc_pipeline.lake import adding, layout, merging, replacing, streaming
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import StoredFile, apart, due, runs_of, stored_files, too_large
@@ -207,14 +206,14 @@ def test_a_commit_whose_file_is_merged_meanwhile_gets_through(
         commit(lake, target, range(3))
     other = Lake(lake.root, [SPEC])
     first = iter([True])
-    write = lakes.write_deltalake
+    write = adding.replace_files
 
     def merged_before(*given: object, **named: object) -> None:
         if next(first, False):
             assert merged(other, tmp_path / "scratch") == 4
         write(*given, **named)
 
-    monkeypatch.setattr(lakes, "write_deltalake", merged_before)
+    monkeypatch.setattr(adding, "replace_files", merged_before)
     commit(lake, "b", range(1))
     assert next(first, None) is None
     assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3}
