@@ -214,10 +214,12 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             try:
-                (data, are_few), handle = _looked_at(open_data()), self.open(spec)
+                handle = self.open(spec)
                 if handle is not None and (replacing is not None or many):
                     # a handle of its own: what stays is read and written at one version
                     handle = self.open(spec, handle.version())
+                # the table first: who commits after rows were looked at is met
+                data, are_few = _looked_at(open_data())
                 if handle is not None and replacing is not None:
                     new = data.to_batches() if isinstance(data, pa.Table) else data
                     put_rows(self, spec, handle, replacing, new, digests)
