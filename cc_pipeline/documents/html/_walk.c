@@ -302,6 +302,16 @@ static int text_is(Text text, size_t length, const char *expected) {
     return length == strlen(expected) && memcmp(text, expected, length) == 0;
 }
 
+/* Whether a class is that of links to edit a section, which wikis put into its heading. */
+static int edits(Text value, size_t length) {
+    for (size_t at = 0, from = 0; at <= length; at++) {
+        if (at < length && value[at] != ' ' && (value[at] < '\t' || value[at] > '\r')) continue;
+        if (text_is(value + from, at - from, "mw-editsection") || text_is(value + from, at - from, "editsection")) return 1;
+        from = at + 1;
+    }
+    return 0;
+}
+
 typedef struct {
     Text class;
     size_t class_length;
@@ -328,7 +338,9 @@ static void read_attributes(Node node, Attributes *found) {
             break;
         case 5:
             if (text_is(name, size, "class")) {
-                found->hints |= hints_of(value, length);
+                uint32_t hints = hints_of(value, length);
+                found->hints |= hints;
+                found->hidden |= hints && edits(value, length);
                 found->class = value;
                 found->class_length = length;
             } else if (text_is(name, size, "style")) found->hidden |= not_displayed(value, length);

@@ -37,12 +37,15 @@ _STYLES: Final[dict[str, Callable[[Style], Style]]] = {
 }
 _CODE_BLOCKS: Final = frozenset(("pre", "listing", "xmp", "plaintext"))
 _CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
-#: What readers do not see, and what programs that draw formulas put beside the formula itself.
+#: What readers do not see, links to edit a section, and what programs that draw formulas put beside a formula.
 _UNSEEN: Final = (
-    "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .MathJax, .MathJax_Preview,"
-    " .MathJax_Display, .MathJax_SVG, .MathJax_CHTML, .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
+    "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .editsection, .mw-editsection,"
+    " .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MathJax_CHTML,"
+    " .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
 )
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,40})", re.ASCII)
+#: What annotations of formulas in TeX are called.
+_TEX: Final = frozenset(("application/x-tex", "application/x-latex", "text/x-tex", "text/x-latex", "tex", "latex"))
 _OF_WIKIPEDIA = re.compile(r"\{\\displaystyle (.*)\}", re.DOTALL)
 #: Tables that hold one of these, and no head, lay out a page.
 _RICH: Final = frozenset("blockquote dl form h1 h2 h3 h4 h5 h6 ol pre table ul".split())
@@ -50,6 +53,9 @@ _LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
 #: Lists and quotes nested deeper than this are written as if they were this deep.
 _DEEPEST: Final = 12
 _MOST_COLUMNS: Final = 200
+#: Groups of rows, beyond which no cell reaches, and the rows that one may span.
+_GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
+_MOST_ROWS: Final = 65_534
 _LONGEST_ADDRESS: Final = 2_048
 
 _T = TypeVar("_T")
@@ -98,7 +104,7 @@ class _Run:
 
 
 class _Begin(NamedTuple):
-    kind: Literal["list", "item", "quote", "table", "row", "cell"]
+    kind: Literal["list", "item", "quote", "table", "group", "row", "cell"]
     number: int | None = None
     table: _Table | None = None
     span: tuple[int, int] = (1, 1)
@@ -280,11 +286,13 @@ class _Walk:
 
     def _in_table(self, node: LexborNode, tag: str) -> None:
         table = self._tables[-1]
-        if tag == "tr":
+        if tag in _GROUPS:
+            self.events.append(_Begin("group", table=table))
+        elif tag == "tr":
             table.cells = 0
             self.events.append(_Begin("row", table=table))
         elif tag in ("td", "th"):
-            span = _number(node, "colspan", 1), _number(node, "rowspan", 1)
+            span = _number(node, "colspan", 1) or 1, _number(node, "rowspan", 1) or _MOST_ROWS
             table.cells += span[0]
             table.columns = max(table.columns, table.cells)
             self.events.append(_Begin("cell", table=table, span=span))
@@ -340,12 +348,15 @@ class _Walk:
 
     def formula(self, node: LexborNode) -> None:
         """MathML that says what it was written as; its text where it does not."""
-        source = node.css_first('annotation[encoding="application/x-tex"]')
+        notes = node.css("annotation, annotation-xml")
+        source = next((each for each in notes if (each.attributes.get("encoding") or "").lower() in _TEX), None)
         tex = (source.text() if source else "") or node.attributes.get("alttext") or ""
         if tex.strip():
             self._tex(tex, block=node.attributes.get("display") == "block")
-        else:
-            self._say(node.text(deep=True, separator=" "))
+            return
+        beside = {text.mem_id for each in notes for text in each.traverse(include_text=True)}
+        texts = (each for each in node.traverse(include_text=True) if each.is_text_node and each.mem_id not in beside)
+        self._say(" ".join(each.text_content or "" for each in texts))
 
     def _tex(self, tex: str, *, block: bool) -> None:
         tex = " ".join(tex.split())
@@ -559,7 +570,9 @@ def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
                 rows[-1][cell] = f"{before}<br>{text}" if before and text else before or text
         else:
             cells.append(event.kind == "cell" and event.table is table)
-            if event.kind == "row" and event.table is table:
+            if event.kind == "group" and event.table is table:
+                below = {}
+            elif event.kind == "row" and event.table is table:
                 rows.append([])
                 reached = {column for column, left in below.items() if left}
                 below = {column: left - 1 for column, left in below.items() if left > 1}

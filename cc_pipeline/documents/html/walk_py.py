@@ -58,6 +58,9 @@ class _Element:
             self.link, self.state, self.path = above.link, above.state, above.path
 
 
+#: Classes of links to edit a section, which wikis put into its heading.
+_EDITS = frozenset((b"mw-editsection", b"editsection"))
+
 _NOTHING, _A_SPACE, _A_BREAK = range(3)
 
 
@@ -260,6 +263,7 @@ def _is_hidden(attributes: dict[str, bytes]) -> bool:
         ("hidden" in attributes and attributes["hidden"] != b"until-found")
         or attributes.get("aria-hidden") == b"true"
         or b"display:none" in attributes.get("style", b"").lower().replace(b" ", b"")
+        or not _EDITS.isdisjoint(attributes.get("class", b"").split())
     )
 
 

@@ -282,6 +282,13 @@ def test_a_parser_reads_back_what_the_page_has(blocks: list[Block]) -> None:
             "<img class='mwe-math-fallback-image-inline' alt='x_1*y_2' src='x.svg'>",
             "so $x_1*y_2$",
         ),
+        (
+            "<math><semantics><mi>x</mi><annotation-xml encoding=MathML-Content><ci>X</ci></annotation-xml>"
+            "<annotation encoding=MathType-MTEF>MathType@MTEF@5</annotation></semantics></math>",
+            "x",
+        ),
+        ("<math><mi>x</mi><annotation encoding=LaTeX>\\beta</annotation></math>", "$\\beta$"),
+        ("<h2>a<span class=mw-editsection>[<a href=x>edit</a>]</span></h2>", "## a"),
         ("<p><script type='math/tex; mode=display'>a\n\\le b</script>", "$$a \\le b$$"),
         ("<p>a<p><img src='i.png' alt='A [map]'><p>b<p><img src=j.png><p>c", None),
         ("<div class='highlight-source-c++ highlight'><pre>a\n\n\n  b</pre></div>", "```c++\na\n\n\n  b\n```"),
@@ -296,6 +303,10 @@ def test_a_parser_reads_back_what_the_page_has(blocks: list[Block]) -> None:
             "<table><caption>C</caption><tr><th rowspan=2>a<th colspan=2>b"
             "<tr><td><p>c<p>d|<td><table><tr><td>e<td>f</table></table>",
             "C\n\n| a | b |  |\n| --- | --- | --- |\n|  | c<br>d\\| | e<br>f |",
+        ),
+        (  # no column or row of no size, and no cell beyond its group
+            "<table><thead><tr><th rowspan=3>a<th colspan=0>b</thead><tr><td rowspan=0>c<td>d<tr><td>e</table>",
+            "| a | b |\n| --- | --- |\n| c | d |\n|  | e |",
         ),
         ("<table><tr><td><h2>a</h2><td><ul><li>b</ul></table>", "## a\n\n- b"),  # it only places things
         ("<a href=/x><h3>a</h3><p>b</a> <a href='javascript:x'>c</a> <a href='#d'>d</a>", None),

@@ -37,6 +37,10 @@ def texts(markup: str) -> list[str]:
         ("<p><ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>字", ["漢字"]),
         ("<p>a<script>b</script><style>c</style><noscript>d</noscript><template>e</template>f", ["af"]),
         ("<p>a<i hidden>b</i><i style='Display : none'>c</i><i aria-hidden=true>d</i><dialog>e</dialog>f", ["a", "f"]),
+        (
+            "<h2>a<span class='x mw-editsection'>[<a>edit</a>]</span></h2><i class=editsection>b</i><i class=edit>c",
+            ["a", "c"],
+        ),
         ("<body style='display:none'><article hidden>shown", ["shown"]),
         ("<x-y><template shadowrootmode=open><p>in</p></template>after</x-y>", ["in", "after"]),
         ("<math><semantics><mi>x</mi><annotation>tex</annotation></semantics></math>", ["x"]),
@@ -99,7 +103,7 @@ TOKENS = (
     "<template shadowrootmode=open>", "<template>", "</template>", "<ruby>", "<rt>", "</ruby>", "<svg>", "</svg>",
     "<math>", "<annotation-xml>", "</math>", "<script type=math/tex>x</script>", "<style>s</style>", "<i hidden>", "</i>",
     "<span style='a:b; display: none'>", "</span>", "<dialog>", "<dialog open>", "</dialog>", "<x-y class=AD>", "</x-y>",
-    "<h2 role=navigation>", "</h2>", "<blockquote>", "</blockquote>", "<!-- c -->", "<noscript>", "</noscript>",
+    "<h2 role=navigation>", "</h2>", "<i class='x\x1cmw-editsection'>", "<i class='x\x0bmw-editsection\ty'>", "<blockquote>", "</blockquote>", "<!-- c -->", "<noscript>", "</noscript>",
     "<select>", "<option>", "</select>", "<frameset>", "<body class=sidebar hidden>", "&#0;", "&#xd800;", "<title>t</title>",
     "<iframe>x</iframe>", "<figure itemprop=articleBody>", "</figure>", "<li class='" + "\xe9" * 300 + "comment'>",
 )
