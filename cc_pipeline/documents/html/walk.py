@@ -50,9 +50,8 @@ def _compiled(root: LexborNode, chars: int, elements: int) -> Raw:
 #: What both are compared on when this is imported: a page with everything that needs Lexbor's own structs.
 _SAMPLE = (
     "<body class='has-sidebar'><nav id=topMenu><a href=/>Home</a></nav><article><h1>A title of a page</h1><p>One, two."
-    "<i class='a editsection'>no</i><br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b </pre>"
-    "<x-y>"
-    "<template shadowrootmode=open>shadow</template></x-y><p hidden>unseen"
+    "<i class='a editsection'>no</i><br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b "
+    "</pre><x-y><template shadowrootmode=open>shadow</template></x-y><p hidden>unseen"
     "<math><mi>x</mi><annotation>x</annotation></math></article><script>no</script>"
 )
 
