@@ -31,8 +31,14 @@ from cc_pipeline.errors import DataFault, DataKind
 _DEFAULT = ParseOptions()
 #: The script from which Next.js draws a page.
 _NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
-#: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least.
-_LITTLE_SHOWN, _MUCH_IN_SCRIPT = 500, 2_000
+#: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least; or
+#: of the texts in its strings, which are to be twice of what is shown.
+_LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
+_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"')
+_SPOKEN = re.compile(r"\s|\\u|[^\x00-\x7f]")
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
+#: Columns of page_text that ``text_chars`` bounds.
+_TEXTS = ("text", "title", "description", "main_content", "main_content_markdown")
 
 
 def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
@@ -95,8 +101,17 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     elif is_pdf(payload):
         found = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
         text = _other(page, found, options, flags)
+    if text is not None:
+        _bound(text, options.limits.text_chars, flags)
     row["flags"] = sorted(flags) or None
     return ParsedPage(page_keys(page), row, text, links, items)
+
+
+def _bound(row: dict[str, Any], most: int, flags: set[str]) -> None:
+    for name in _TEXTS:
+        if len(value := row.get(name) or "") > most:
+            row[name] = value[:most]
+            flags.add("text_cut")
 
 
 def _parse_kind(
@@ -195,7 +210,12 @@ def _html(
 def _text_in_script(markup: str, shown: int) -> bool:
     """Whether a page shows little, and has a script with the data that it is drawn from."""
     found = _NEXT_DATA.search(markup) if shown < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
-    return found is not None and markup.find("</script", found.end()) - found.end() >= _MUCH_IN_SCRIPT
+    end = markup.find("</script", found.end()) if found else -1
+    if found is None or end < 0 or end - found.end() >= _MUCH_IN_SCRIPT:
+        return end >= 0
+    strings = (each[1] for each in _STRING.finditer(markup, found.end(), end))
+    said = sum(len(_ESCAPE.sub(" ", string)) for string in strings if _SPOKEN.search(string))
+    return said >= max(_MUCH_IN_STRINGS, 2 * shown)
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:

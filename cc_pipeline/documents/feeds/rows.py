@@ -14,6 +14,7 @@ from cc_pipeline.documents.feeds.xml import local_name, parse_xml
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
 from cc_pipeline.documents.page import Limits, Link
 
+_OF_ALL_MEDIA = ("title", "description", "credit")
 #: Without one of these there is no feed; other documents are not read twice.
 _FEED_ROOT = re.compile(r"<(?:[\w.-]{1,40}:)?(?:rss|feed|rdf|channel|entry)\b", re.IGNORECASE)
 
@@ -24,7 +25,10 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
     ``base`` is the feed's URL, which its relative links are relative to.
     """
     if begins_json(text):
-        return read_json_feed(text, limits, base)
+        found = read_json_feed(text, limits, base)
+        if found is not None:
+            _bound(found, limits)
+        return found
     if not _FEED_ROOT.search(text):
         return None
     root, clean, cut = parse_xml(text, limits)
@@ -41,12 +45,13 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
         feed.flags.add("feed_malformed")
     if cut:
         feed.flags.add("elements_cut")
-    _bound(feed)
+    _bound(feed, limits)
     return feed
 
 
-def _bound(feed: Feed) -> None:
-    """Cuts lists that are longer than a feed's or an item's have any use for."""
+def _bound(feed: Feed, limits: Limits) -> None:
+    """Cuts lists that are longer than a feed's or an item's have any use for, and texts that are longer than all of a
+    page may be; of what is said of all media together each has its share, for it is repeated with each."""
     lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
     for item in feed.items:
         lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
@@ -54,6 +59,24 @@ def _bound(feed: Feed) -> None:
         if len(found) > LIST_MOST:
             del found[LIST_MOST:]
             feed.flags.add("lists_cut")
+    most = limits.text_chars
+    feed.title, feed.description = (text and _cut(text, most, feed) for text in (feed.title, feed.description))
+    share = most // max(sum(len(item.media) for item in feed.items), 1)
+    for item in feed.items:
+        item.title, item.description = (text and _cut(text, most, feed) for text in (item.title, item.description))
+        item.contents = [each._replace(value=_cut(each.value, most, feed)) for each in item.contents]
+        about = item.media_about
+        said: dict[str, Any] = {
+            name: _cut(text, share, feed) for name in _OF_ALL_MEDIA if item.media and (text := getattr(about, name))
+        }
+        item.media_about = about._replace(**said)
+
+
+def _cut(text: str, most: int, feed: Feed) -> str:
+    if len(text) <= most:
+        return text
+    feed.flags.add("text_cut")
+    return text[:most]
 
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -88,6 +111,8 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     content["generator"] = feed.generator
     content["ttl"] = feed.ttl
     content["authors"] = _authors(feed.authors)
+    # it is repeated with each item
+    feed_title = title and _cut(title, limits.text_chars // max(len(feed.items), 1), feed)
     found_links: list[Link] = []
     nested: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -101,7 +126,7 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
         if feed.type == "json-feed":
             for plain in item.contents:
                 _say(words, plain.value if plain.type == "text/plain" else None)
-        rows.append(_row(item, feed, title, index))
+        rows.append(_row(item, feed, feed_title, index))
     content["items"] = nested
     about = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
     about |= {"links": [link._asdict() for link in feed.links] or None, "podcast": _podcast(feed.podcast)}
@@ -193,7 +218,7 @@ def _dates(item: FeedItem) -> dict[str, str | None]:
 def _media(media: Media, about: Media) -> dict[str, Any]:
     """A media object; what is said of the whole item counts where it says nothing itself."""
     said = media._asdict()
-    return said | {name: said[name] or getattr(about, name) for name in ("title", "description", "credit")}
+    return said | {name: said[name] or getattr(about, name) for name in _OF_ALL_MEDIA}
 
 
 def _podcast(podcast: Podcast | None) -> dict[str, Any] | None:

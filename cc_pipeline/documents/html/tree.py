@@ -130,7 +130,7 @@ def parse_html(
         limits.text_chars,
     )
     found = collected(tree, most, partial(_bounded, limits=limits, flags=document.flags))
-    _finish_tags(found, document)
+    _finish_tags(found, document, limits)
     found_by = resolver if as_written else partial(browser_resolver, codec=codec)
     roots = {} if as_written else _ROOTS
     resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
@@ -143,8 +143,11 @@ def parse_html(
     return document
 
 
-def _finish_tags(found: Collected, document: HtmlDocument) -> None:
+def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> None:
     document.title = found.titles[0] if found.titles else None
+    if len(document.title or "") > limits.text_chars:
+        document.flags.add("text_cut")
+        document.title = found.titles[0][: limits.text_chars]
     for attributes in found.metas:
         name = None
         for key in META_KEYS:

@@ -169,6 +169,24 @@ def test_numeric_references_to_no_character_are_replaced() -> None:
     assert feed.title == "a\ufffdb\ufffdc\ufffdA<"
 
 
+def test_texts_over_the_limit_are_cut_and_those_repeated_share_it() -> None:
+    media = "<media:description>about</media:description>" + "<media:content url='a.jpg'/>" * 10
+    item = f"<item><title>title</title><description>{'told' * 40}</description>{media}</item>"
+    title = f"<title>{'n' * 150}</title>"
+    rss = f"<rss xmlns:media='http://search.yahoo.com/mrss/'><channel>{title}{item * 5}</channel></rss>"
+    named = {"version": "https://jsonfeed.org/version/1", "title": "n" * 130, "items": [{"id": "1"}] * 2}
+    rows = []
+    for feed, mime in ((rss, "application/rss+xml"), (json.dumps(named), "application/feed+json")):
+        parsed = parse_page(page(feed, mime), ParseOptions(limits=Limits(text_chars=125)))
+        assert parsed.text is not None
+        assert len(parsed.text["text"]) == len(parsed.text["title"]) == 125
+        assert parsed.metadata["flags"] == ["text_cut"]
+        rows.append(parsed.feed_items)
+    assert [[len(row["feed_title"]) for row in each] for each in rows] == [[25] * 5, [62] * 2]
+    assert [len(row["description"]) for row in rows[0]] == [125] * 5
+    assert {each["description"] for row in rows[0] for each in row["media"]} == {"ab"}
+
+
 def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None

@@ -163,6 +163,11 @@ def test_a_shadow_tree_is_read_and_text_in_a_script_is_flagged() -> None:
     script = f"<script id='__NEXT_DATA__' type='application/json'>{{'a': '{'text ' * 500}'}}</script>"
     assert parse_page(page(f"<p>Loading</p>{script}")).metadata["flags"] == ["text_in_script"]
     assert parse_page(page(f"<div>{PARAGRAPHS}</div>{script}")).metadata["flags"] is None
+    short = '{"page": "/a", "buildId": "SEVENTEEN-LETTERS-AND-MORE", "body": "%s"}'
+    for text, flags in (("A text. " * 30, ["text_in_script"]), ("\u6587" * 250, ["text_in_script"]), ("", None)):
+        script = f"<script id=__NEXT_DATA__ type='application/json'>{short % text}</script>"
+        assert parse_page(page(f"<p>Loading</p>{script}")).metadata["flags"] == flags
+        assert parse_page(page(f"<p>{text}</p>{script}")).metadata["flags"] is None
 
 
 def test_main_content_has_its_bound() -> None:
@@ -171,6 +176,12 @@ def test_main_content_has_its_bound() -> None:
         parsed = parse_page(page(ARTICLE), replace(cut, main_content=extractor))
         assert parsed.text is not None
         assert all(len(parsed.text[name] or "") <= 500 for name in ("main_content", "main_content_markdown", "text"))
+        assert parsed.metadata["flags"] == ["text_cut"]
+        # title and description are in the text too
+        told = f"<title>{'title ' * 200}</title><meta name=description content='{'told ' * 200}'><p>body"
+        parsed = parse_page(page(told), replace(cut, main_content=extractor))
+        assert parsed.text is not None
+        assert all(len(parsed.text[name]) <= 500 for name in ("title", "description", "text"))
         assert parsed.metadata["flags"] == ["text_cut"]
 
 
