@@ -47,6 +47,8 @@ ATOM_NAMESPACES = frozenset(
     {ATOM, "http://purl.org/atom/ns#", "https://www.w3.org/2005/Atom", "http://www.w3.org/2005/atom"}
 )
 _XML = "{http://www.w3.org/XML/1998/namespace}"
+#: Characters of an `xml:base` that counts, as of the `base` element of a page.
+_BASE_CHARS = 2_048
 _DATES_PUBLISHED = ("published", "issued", "created")
 _DATES_UPDATED = ("updated", "modified")
 
@@ -174,8 +176,10 @@ def add_link(item: FeedItem, element: Element, link: FeedLink) -> None:
 
 
 def base_of(element: Element, base: str) -> str:
-    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL."""
+    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL. One that
+    is very long is none: each reference would be as long again."""
     found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
+    found = [value for value in found if len(value) <= _BASE_CHARS]
     try:
         for value in reversed(found):
             base = urljoin(base, value)

@@ -187,6 +187,13 @@ def test_texts_over_the_limit_are_cut_and_those_repeated_share_it() -> None:
     assert {each["description"] for row in rows[0] for each in row["media"]} == {"ab"}
 
 
+def test_a_base_that_would_make_each_link_long_is_none() -> None:
+    for size, host in ((2_000, "other.example"), (3_000, "www.example.com")):
+        feed = ATOM.replace("https://example.org/blog/", f"https://other.example/{'x' * size}/")
+        parsed = parse_page(page(feed, mime="application/atom+xml"))
+        assert parsed.feed_items[0]["link"].startswith(f"https://{host}/")
+
+
 def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None
