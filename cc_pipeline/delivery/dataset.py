@@ -19,11 +19,21 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.delivery.near_duplicates import near_duplicates, sketch_array
 from cc_pipeline.delivery.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
-from cc_pipeline.documents.signals.presets import PRESETS, REPEATED_RUNS, TOP_RUNS, UNSPACED, failed, not_applied
+from cc_pipeline.documents.signals.presets import (
+    NO_MARKS,
+    PRESETS,
+    REPEATED_RUNS,
+    TOP_RUNS,
+    UNSPACED,
+    failed,
+    not_applied,
+)
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
 
 _UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
+#: Of these the figure counts no end marks: they have none, or their own.
+_NOT_COUNTED: Final = ", ".join(map(quoted, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"})))
 #: Our own rules, after Gopher's and C4's, over the figures in ``page_text`` alone: name, and what a page has to be.
 FIGURES: Final = (
     (
@@ -45,7 +55,11 @@ FIGURES: Final = (
             *((f"duplicate_{size}grams", most, f"repeated runs of {size} words") for size, most in REPEATED_RUNS),
         )
     ),
-    ("sentences", "quality.sentences >= 5", "at least five sentences"),
+    (
+        "sentences",
+        f"language IN ({_NOT_COUNTED}) OR quality.sentences >= 5",
+        "at least five sentences (not of languages whose end marks are not counted: Thai, Lao, Burmese, Khmer …)",
+    ),
     ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
     ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
 )  # fmt: skip

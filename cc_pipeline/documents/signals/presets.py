@@ -9,9 +9,11 @@ English, it is not applied (``not_applied``).
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from cc_pipeline.documents.signals import plain
@@ -20,7 +22,7 @@ from cc_pipeline.documents.signals import plain
 #: of those without a mark at a sentence's end.
 UNSPACED: Final = frozenset(("zho", "jpn", "tha", "lao", "mya", "khm", "dzo", "bod"))
 _DENSE: Final = UNSPACED | {"kor"}
-_NO_MARKS: Final = frozenset(("tha", "lao", "bod", "dzo"))
+NO_MARKS: Final = frozenset(("tha", "lao", "bod", "dzo"))
 
 _STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 _PUNCTUATION = frozenset(
@@ -74,14 +76,30 @@ Split = Callable[[str], Sequence[str]]
 
 
 def split_words(text: str) -> list[str]:
-    """Words and marks, each mark a word, close to spaCy's rules for English; the letters of scripts without spaces."""
+    """Words and marks, each mark a word, close to spaCy's rules for English; the letters of scripts without spaces.
+    Signs that are written with letters part no word."""
     found: list[str] = []
     for part in plain.words(text):
         if part.isalpha():
             found.append(part)
-        else:
+        elif part.isascii() or not any(map(_is_sign, part)):
             found += _IN_PART.findall(part)
+        else:
+            for within, run in groupby(part, _is_within):
+                word = "".join(run)
+                found += [word] if within else word
     return found
+
+
+def _is_sign(character: str) -> bool:
+    """Whether it is written with letters, as vowels are in the scripts of India; what chooses a picture is not."""
+    if "\ufe00" <= character <= "\ufe0f":
+        return False
+    return character == "\u200c" or unicodedata.category(character) in ("Mn", "Mc")
+
+
+def _is_within(character: str) -> bool:
+    return character.isalnum() or character == "\u200d" or _is_sign(character)
 
 
 def _sentences(line: str) -> int:
@@ -260,7 +278,7 @@ FINEWEB: Final = (
         "punctuated_lines",
         "at least 0.12 of the lines end with an end mark",
         lambda p: sum(line.endswith(_ENDS) for line in p.filled) / (len(p.filled) or 1) >= 0.12,
-        _NO_MARKS,
+        NO_MARKS,
     ),
     Rule(
         "short_lines",
@@ -306,7 +324,7 @@ def _c4_look(page: Page, least_words: int) -> _Lines:
         if len(words) < least_words or (len(whole) > _LONGEST_WORD and any(len(w) > _LONGEST_WORD for w in words)):
             continue
         line = _CITATION.sub("", whole) if "[" in whole else whole
-        if page.language not in _NO_MARKS and (not line.endswith(ends) or line.endswith("...")):
+        if page.language not in NO_MARKS and (not line.endswith(ends) or line.endswith("...")):
             continue
         lowered = line.lower()
         if "lorem ipsum" in lowered:
@@ -328,7 +346,7 @@ def _c4(sentences: int, words: int) -> tuple[Rule, ...]:
     return (
         Rule("lorem_ipsum", f"no lorem ipsum in {kept}", lambda p: not _c4_lines(p, words).lorem_ipsum),
         Rule("curly_bracket", f"no curly bracket in {kept}", lambda p: not _c4_lines(p, words).curly_bracket),
-        Rule("sentences", f"at least {sentences} sentences in {kept}", few, _NO_MARKS),
+        Rule("sentences", f"at least {sentences} sentences in {kept}", few, NO_MARKS),
     )
 
 

@@ -57,6 +57,29 @@ def test_prose_of_every_script_passes(language: str) -> None:
     assert "gopher: duplicate_lines" in failed((text.split("\n")[0] + "\n") * 9, language, ["gopher"])
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("नगर परिषद ने, मंगलवार।", ["नगर", "परिषद", "ने", ",", "मंगलवार", "।"]),
+        ("মিল হাজার।", ["মিল", "হাজার", "।"]),
+        ("தமிழ் மொழி", ["தமிழ்", "மொழி"]),
+        ("قَالَ، «نَعَم»", ["قَالَ", "،", "«", "نَعَم", "»"]),
+        ("می\u200cخواهم cafe\u0301s", ["می\u200cخواهم", "cafe\u0301s"]),
+    ],
+)
+def test_signs_written_with_letters_part_no_word(text: str, words: list[str]) -> None:
+    assert split_words(text) == words
+
+
+def test_prose_of_scripts_with_signs_passes() -> None:
+    text = (
+        "नगर परिषद ने मंगलवार को पुराने बंदरगाह की दीवार को फिर से बनाने का निर्णय लिया। तीन विश्वविद्यालयों के इंजीनियरों ने "
+        "ग्यारह महीने तक लहरों की ऊँचाई नापी और परिणाम प्रकाशित किए।\nमछुआरों का कहना है कि नई योजना से उनके लिए नाव बाँधने की "
+        "जगह कम हो जाएगी। महापौर ने उत्तर दिया कि पैसा दो साल के भीतर खर्च करना होगा। पुस्तकालय में चित्र दिखाए गए हैं।"
+    )
+    assert failed(text, "hin", list(PRESETS)) == set()
+
+
 def test_rules_of_english_stay_with_english() -> None:
     assert not_applied(["gopher", "c4"], "eng") == []
     assert not_applied(["gopher"], "deu") == ["gopher: stop_words"]
