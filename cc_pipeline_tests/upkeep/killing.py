@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -33,6 +34,8 @@ KILLED, BESIDE, BEFORE = (
     parse_target(text) for text in ("example.com", "set:both = example.com, example-foo.com", "host:www.example.com")
 )
 KILLS = 30
+#: What each child would import for itself.
+SHARED = ("aiohttp", "fsspec", "httptools", "pandas", "pyarrow.dataset", "pyarrow.pandas_compat", "uvloop", "warcio")
 #: What no run leaves behind, below the home.
 DEBRIS = (
     ".*.part*",
@@ -132,6 +135,8 @@ def disturbed(number: int, folder: Path, url: str, moment: float) -> bool:
 
 
 def main(folder: Path, url: str) -> None:
+    for name in SHARED:
+        import_module(name)
     assert ended(child(folder / "base", url, prepare)) == 0
     shutil.copytree(folder / "base", folder / "undisturbed")
     assert ended(child(folder / "undisturbed", url, plain_run)) == 0
