@@ -14,10 +14,12 @@ import pytest
 #: Groups and modules that take longest, begun in this order. Those that mostly wait for other processes are among those
 #: that keep a processor busy. A name that is wrong costs time and nothing else; a test finds it.
 LONGEST = (
+    "restarts",
     "dagster_process",
     "cli",
     "spark",
     "killing",
+    "bench soak",
     "defs/test_main_job.py",
     "defs/test_spark.py",
     "records/test_faults.py",

@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline_tests.defs.restarts import CELLS, DOCS, outcome_on, read_table, table
 
 # no ``matrix``: of that the first cell would be in the first gear, and it takes minutes
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("restarts"), pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("storage", CELLS)
