@@ -39,7 +39,7 @@ from cc_pipeline.defs.team import Team as WrittenTeam
 from cc_pipeline.defs.team import team_files
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline_tests.defs.test_dagster_process import free_port
+from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
 BIN = Path(sys.executable).parent
@@ -112,6 +112,7 @@ class Team:
                 self.commands[name], cwd=self.folder.parent, env=self.env, stdout=log, stderr=log
             )
         if name == "code":
+            until_listening(self.port)
             check = [BIN / "dagster", "api", "grpc-health-check", "-p", str(self.port)]
             until = time.monotonic() + _PATIENCE
             while subprocess.run(check, env=self.env, capture_output=True, check=False).returncode:

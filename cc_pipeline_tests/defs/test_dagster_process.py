@@ -171,8 +171,11 @@ class Server:
 
 
 @contextmanager
-def serving(command: list[str], folder: Path, env: dict[str, str], port: int) -> Iterator[Server]:
-    """Runs ``command`` with everything it starts in a process group of its own, and ends all of it."""
+def serving(
+    command: list[str], folder: Path, env: dict[str, str], port: int, *, killed: bool = False
+) -> Iterator[Server]:
+    """Runs ``command`` with everything it starts in a process group of its own, and ends all of it: asks it to end, or
+    has it ``killed`` (a code server waits a minute for those who watch it)."""
     log = folder / f"server-{port}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -181,13 +184,14 @@ def serving(command: list[str], folder: Path, env: dict[str, str], port: int) ->
     try:
         yield Server(process, port, log)
     finally:
-        _end_group(process)
+        _end_group(process, killed)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes], killed: bool) -> None:
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(30)
+        if not killed:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(30)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
@@ -197,6 +201,18 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
+
+
+def until_listening(port: int) -> None:
+    """Waits until somebody listens. Dagster's own checks of its servers are for later: each is a process that imports
+    all of it, and takes the time away that the server needs to start."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        with socket.socket() as asked:
+            if asked.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"nobody listens on {port}")
 
 
 def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Bucket, checkout: Path) -> None:

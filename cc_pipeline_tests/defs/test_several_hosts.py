@@ -19,7 +19,7 @@ from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG
 from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
-from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving
+from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving, until_listening
 from cc_pipeline_tests.defs.test_team import fill_in, login, on_this_machine, until_healthy
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
@@ -85,8 +85,9 @@ def hosts(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
         code = services["code"]
         for env, port in zip(envs, ports, strict=True):
-            running.enter_context(serving(command(code["command"], port), place, env, port))
+            running.enter_context(serving(command(code["command"], port), place, env, port, killed=True))
         for env, port in zip(envs, ports, strict=True):
+            until_listening(port)
             until_healthy(command(code["healthcheck"]["test"][1:], port), env, place)
         ui = running.enter_context(serving(command(services["webserver"]["command"], ui_port), place, envs[0], ui_port))
         running.enter_context(serving(command(services["daemon"]["command"], 0), place, envs[0], ui_port + 1))

@@ -29,6 +29,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     environment,
     free_port,
     serving,
+    until_listening,
 )
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.swiftserver import S3Server
@@ -104,7 +105,10 @@ def team(state: State) -> Iterator[Team]:
     with ExitStack() as running:
         # not the folder itself: a .env there would win over the environment of each process
         place = folder.parent
-        code = running.enter_context(serving(command(services["code"]["command"]), place, env, state.code_port))
+        code = running.enter_context(
+            serving(command(services["code"]["command"]), place, env, state.code_port, killed=True)
+        )
+        until_listening(state.code_port)
         until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
         ui = running.enter_context(serving(command(services["webserver"]["command"]), place, env, ui_port))
         daemon = running.enter_context(serving(command(services["daemon"]["command"]), place, env, ui_port + 1))
