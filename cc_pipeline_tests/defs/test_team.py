@@ -22,14 +22,7 @@ from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
-from cc_pipeline_tests.defs.test_dagster_process import (
-    BIN,
-    PATIENCE_SECONDS,
-    Server,
-    environment,
-    free_port,
-    serving,
-)
+from cc_pipeline_tests.defs.test_dagster_process import BIN, PATIENCE_SECONDS, Server, environment, free_port, serving
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server

@@ -44,10 +44,7 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
     captures = captures_table(rows, CRAWL)
     options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
     spool = tmp_path / "spool"
-    with (
-        shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage,
-        Transport(str(bucket)) as source,
-    ):
+    with shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage, Transport(str(bucket)) as source:
         first = fetch_table(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
         assert first.outcomes == {"fetched": len(members)}
         assert len(first.files) > 2

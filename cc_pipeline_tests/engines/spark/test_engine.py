@@ -148,12 +148,7 @@ def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_pa
 
 
 def test_a_job_needs_no_home_and_tells_of_each_partition(
-    bucket: Bucket,
-    slugs: list[str],
-    before: Path,
-    local: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = again(bucket, before, tmp_path / "spark")
     known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}

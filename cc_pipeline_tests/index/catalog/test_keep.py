@@ -230,9 +230,7 @@ def test_one_crawl_changed_touches_its_file_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.bomb
-def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merged_ones_stay_few(
-    tmp_path: Path,
-) -> None:
+def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merged_ones_stay_few(tmp_path: Path) -> None:
     folder = tmp_path / "catalog"
     crawls: dict[str, Made] = {}
 
