@@ -29,6 +29,7 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline_tests.world import Killed
 
 EVERYTHING = [KeyRange(b"", None)]
 TABLES = ("index_files", "row_groups", "column_chunks", "coverage")
@@ -143,10 +144,6 @@ def test_kept_step_by_step_it_answers_as_if_built_at_once(
         assert_same(place / "catalog", place / "whole.duckdb", crawls)
         left = {path.stem for path in (place / "catalog").glob("CC-*.duckdb")}
         assert left == set(crawls)
-
-
-class Killed(BaseException):
-    """As if the process had ended here."""
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[int]:
