@@ -192,11 +192,7 @@ def _one(arguments: list[str]) -> None:
             told = near_ours(int(count), Path(folder))
         case _:
             told = near_rival(int(arguments[1]))
-    told |= {
-        "seconds": time.monotonic() - started,
-        "user": time.process_time() - used,
-        "mb": own_peak() / 1024,
-    }
+    told |= {"seconds": time.monotonic() - started, "user": time.process_time() - used, "mb": own_peak() / 1024}
     print(json.dumps(told))
 
 

@@ -4,9 +4,8 @@
     python -m benchmarks.bench_growth rows slices        some of its parts
     FULL=1 python -m benchmarks.bench_growth             2·10⁷ rows, 10,000 real commits, 10⁶ captures: hours
 
-Homes grow by generated rows. A bulk builder puts many slices into a commit; that its homes are those of a commit a
-slice is shown first (``same``). What is measured beside a grown home is a young one. To compare two codes, run this
-with each.
+Homes grow by generated rows. A bulk builder puts many slices into a commit; a test shows that its homes are those of a
+commit a slice. What is measured beside a grown home is a young one. To compare two codes, run this with each.
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ from benchmarks.report import FULL, Report, sized, spread
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 
-PARTS = ("same", "rows", "slices", "captures", "members", "many")
+PARTS = ("rows", "slices", "captures", "members", "many")
 #: Of the short form: the others take the way of rows again.
 SHORT_PARTS = ("rows", "captures", "members")
 _ROOT = Path(__file__).parent.parent
 _REPEATS = sized(1, 3)
-#: Commits of the home that shows that the bulk builder's is the same.
-_SAME = sized(2, 500)
 
 Figures = dict[str, list[float]]
 
@@ -64,21 +61,6 @@ class Bench:
     report: Report
     folder: Path
     bucket: Path
-
-
-def bench_same(bench: Bench) -> None:
-    """Homes of ``_SAME`` slices by the bulk builder and by a commit a slice: rows, digests, answers."""
-    told = []
-    for more in ([], ["--bulk"]):
-        home = bench.folder / f"same{len(more)}"
-        _run("grow", bench.bucket, home, "--slices", str(_SAME), "--rows", "3", *more)
-        told.append(json.loads(_run("describe", bench.bucket, home, "--slices", str(_SAME))))
-        shutil.rmtree(home)
-    differ = [name for name in told[0] if told[0][name] != told[1][name]]
-    note = f"{_SAME} slices a commit each, and in bulk: rows, digests, answers; differ: {', '.join(differ) or 'none'}"
-    bench.report.figure("bulk_builder_differs_in", len(differ), None, 0, higher_is_better=False, note=note)
-    if differ:
-        raise SystemExit("the bulk builder's homes are not those that commits make: the figures would say nothing")
 
 
 def bench_rows(bench: Bench) -> None:
@@ -279,7 +261,6 @@ def _module(name: str, *arguments: str, before: Sequence[str] = ()) -> str:
 
 
 _BENCHES: dict[str, Callable[[Bench], None]] = {
-    "same": bench_same,
     "rows": bench_rows,
     "slices": bench_slices,
     "captures": bench_captures,

@@ -141,11 +141,7 @@ class Bench:
         started = time.perf_counter()
         with (self.folder / "said").open("w") as said:
             status = subprocess.run(
-                [str(PROGRAM), *arguments],
-                env=environment,
-                stdout=said,
-                stderr=said,
-                check=False,
+                [str(PROGRAM), *arguments], env=environment, stdout=said, stderr=said, check=False
             ).returncode
         return Asked(self.server.hits()[before:], time.perf_counter() - started, status)
 

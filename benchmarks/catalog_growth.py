@@ -2,8 +2,7 @@
 
 Rows are generated and committed to a lake as a harvest commits them. Each measurement runs in a process of its own:
 
-    python -m benchmarks.catalog_growth add HOME       brings the catalog up to date; prints what it took as JSON
-    python -m benchmarks.catalog_growth before HOME    reads all crawls through Arrow into one file, as it was before
+    python -m benchmarks.catalog_growth HOME    brings the catalog up to date; prints what it took as JSON
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import numpy as np
 from benchmarks.catalog_synthetic import SUBSETS, Shape, crawl_tables
 from benchmarks.report import Report, percentile, sized, spread
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
-from cc_pipeline.index.catalog import build
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
 from cc_pipeline.index.catalog.from_footers import coverage_table
@@ -36,8 +34,6 @@ from cc_pipeline_tests.peak import own_peak
 QUESTIONS = sized(20, 1_000)
 #: Crawls to which a home grows; all that there are, and some more, with ``FULL=1``.
 CRAWLS = sized(2, 14, 120)
-#: The way of before is measured up to here: it held all crawls in memory.
-_MOST_BEFORE = 24
 
 
 def open_home(home: Path) -> Workspace:
@@ -64,17 +60,17 @@ def commit_crawl(workspace: Workspace, shape: Shape, number: int) -> str:
     return tables.crawl
 
 
-def grow(home: Path, shape: Shape) -> Iterator[tuple[int, dict[str, float]]]:
-    """Adds crawl after crawl; yields how many there are and what adding the last one took."""
+def grow(home: Path, shape: Shape) -> Iterator[dict[str, float]]:
+    """Adds crawl after crawl; yields what adding each took."""
     workspace = open_home(home)
     for number in range(shape.crawls):
         commit_crawl(workspace, shape, number)
-        yield number + 1, measured("add", home)
+        yield measured(home)
 
 
-def measured(what: str, home: Path) -> dict[str, float]:
-    """``seconds``, ``user`` seconds and ``peak`` MB of one way, in a process of its own; ``merged`` where it merged."""
-    arguments = [sys.executable, "-m", "benchmarks.catalog_growth", what, str(home)]
+def measured(home: Path) -> dict[str, float]:
+    """``seconds``, ``user`` seconds and ``peak`` MB in a process of its own; ``merged`` where it merged."""
+    arguments = [sys.executable, "-m", "benchmarks.catalog_growth", str(home)]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -85,19 +81,6 @@ def disk(folder: Path) -> dict[str, int]:
     files = list(folder.glob("*.duckdb"))
     merged = sum(path.stat().st_size for path in files if path.name.endswith(".merged.duckdb"))
     return {"crawls": sum(path.stat().st_size for path in files) - merged, "merged": merged}
-
-
-def _before(workspace: Workspace) -> None:
-    lake, path = workspace.lake, workspace.settings.home / "before.duckdb"
-    build._MEMORY = "8GB"  # the way of before had no bound: it held all crawls
-    build.build_catalog(
-        path,
-        index_files=lake.read("index_files"),
-        row_groups=lake.read("row_groups"),
-        column_chunks=lake.read("column_chunks"),
-        coverage=lake.read("coverage"),
-    )
-    path.unlink()
 
 
 def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> None:
@@ -120,19 +103,9 @@ def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> No
 
 
 def _grow(report: Report, home: Path, shape: Shape) -> None:
-    added = []
-    merging = [0.0]
-    for count, took in grow(home, shape):
-        added.append(took)
-        merging += [took["peak"]] if took["merged"] else []
-        if count in (1, 14, _MOST_BEFORE) and count <= shape.crawls:
-            before = measured("before", home)
-            note = f"the catalog of {count} crawls brought up to date; rival: all of them through Arrow, as before"
-            for name, unit in (("user", "s"), ("seconds", "s"), ("peak", "MB")):
-                report.figure(
-                    f"crawl_{count}_{name}", took[name], before[name], higher_is_better=False, unit=unit, note=note
-                )
-    report.figure("merge_peak", max(merging), None, 300, higher_is_better=False, unit="MB", note="of the largest")
+    added = list(grow(home, shape))
+    merging = max((took["peak"] for took in added if took["merged"]), default=0.0)
+    report.figure("merge_peak", merging, None, 300, higher_is_better=False, unit="MB", note="of the largest")
     last = added[-10:]
     for name, goal, unit in (("seconds", 2, "s"), ("user", None, "s"), ("peak", 300, "MB")):
         values = [took[name] for took in last]
@@ -185,15 +158,10 @@ def sample_domains(catalog: Catalog, crawl: str, count: int) -> list[tuple[KeyRa
 
 
 def main() -> None:
-    """One way, measured in this process."""
-    what, home = sys.argv[1:]
-    workspace = open_home(Path(home))
+    """Brings the catalog of a home up to date, measured in this process."""
+    workspace = open_home(Path(sys.argv[1]))
     started, before = time.perf_counter(), os.times()
-    merged = False
-    if what == "add":
-        merged = rebuild_catalog(workspace).merged
-    else:
-        _before(workspace)
+    merged = rebuild_catalog(workspace).merged
     spent = os.times()
     seconds = time.perf_counter() - started
     figures = {"seconds": seconds, "user": spent.user - before.user, "peak": own_peak() / 1024, "merged": merged}

@@ -3,7 +3,7 @@ A program of its own, because memory is measured.
 
 Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
 many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same
-(``describe``), and the files lie as upkeep leaves them.
+(``described``), and the files lie as upkeep leaves them.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def described(workspace: Workspace, slices: int) -> dict[str, object]:
 def main() -> None:
     """One step, in a home."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=["grow", "grow-many", "ask", "again", "replace", "describe", "members"])
+    parser.add_argument("step", choices=["grow", "grow-many", "ask", "again", "replace", "members"])
     parser.add_argument("bucket", type=Path)
     parser.add_argument("home", type=Path)
     parser.add_argument("--slices", type=int, default=0, help="slices, or members of the set")
@@ -298,10 +298,8 @@ def main() -> None:
             json.dump(ask(workspace, given.upkeep), sys.stdout)
         elif given.step == "replace":
             json.dump(replace(workspace), sys.stdout)
-        elif given.step == "members":
-            json.dump(members(workspace, given.bucket, given.home, given.slices), sys.stdout)
         else:
-            json.dump(described(workspace, given.slices), sys.stdout, default=str)
+            json.dump(members(workspace, given.bucket, given.home, given.slices), sys.stdout)
     finally:
         workspace.close()
 

@@ -18,6 +18,7 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.sharing import mark_first_cells, share_out
+from cc_pipeline_tests.swiftserver import S3Server
 
 # how long an example takes says something of the machine and nothing of what is tested
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +39,26 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTru
     """The bucket's root and the truth about it."""
     root = tmp_path_factory.mktemp("minicrawl") / "bucket"
     return root, ensure(root, TEST)
+
+
+@pytest.fixture(scope="module")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server with the bucket ``lake``, which keeps conditional puts; skips where its package is not installed."""
+    from cc_pipeline_tests.weedserver import weed_server  # noqa: PLC0415 -- few tests need it
+
+    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
+        yield running
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a mock of S3 with the bucket ``lake``, and in the environment what lets one in."""
+    from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server  # noqa: PLC0415 -- loads for seconds
+
+    for name, text in CREDENTIALS.items():
+        monkeypatch.setenv(name, text)
+    with moto_server("lake") as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

@@ -46,9 +46,7 @@ def fuzz(examples: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Calla
             until = time.monotonic() + SECONDS
             while True:
                 budget = settings(
-                    max_examples=500 if SECONDS else examples,
-                    database=None,
-                    suppress_health_check=list(HealthCheck),
+                    max_examples=500 if SECONDS else examples, database=None, suppress_health_check=list(HealthCheck)
                 )
                 budget(given(**strategies)(test))()
                 if time.monotonic() >= until:

@@ -19,13 +19,7 @@ from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of, open_backfill_ids
-from cc_pipeline.defs.partitions import (
-    MACHINE_TAG,
-    MACHINE_TAG_BEFORE,
-    PROCESS_TAG,
-    PROCESS_TAG_BEFORE,
-    partition_key,
-)
+from cc_pipeline.defs.partitions import MACHINE_TAG, MACHINE_TAG_BEFORE, PROCESS_TAG, PROCESS_TAG_BEFORE, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault

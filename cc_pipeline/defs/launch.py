@@ -23,13 +23,7 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
 )
 from cc_pipeline.defs.internals import recorded_versions, shown_as_ours
-from cc_pipeline.defs.partitions import (
-    PROCESS_TAG,
-    by_crawl,
-    contiguous_ranges,
-    partition_key,
-    range_tags,
-)
+from cc_pipeline.defs.partitions import PROCESS_TAG, by_crawl, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.run_notes import keys_tags

@@ -144,10 +144,7 @@ def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
     short = {
         column: tuple(one for one in found if one[1] not in _STORED[1:]) for column, found in COLUMNS[name].items()
     }
-    return {
-        "dagster/column_schema": dg.TableSchema(columns),
-        "dagster/column_lineage": _column_lineage(short, at),
-    }
+    return {"dagster/column_schema": dg.TableSchema(columns), "dagster/column_lineage": _column_lineage(short, at)}
 
 
 def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:

@@ -459,9 +459,7 @@ class Lake:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
 
 
-def _looked_at(
-    data: pa.Table | pa.RecordBatchReader,
-) -> tuple[pa.Table | pa.RecordBatchReader, bool]:
+def _looked_at(data: pa.Table | pa.RecordBatchReader) -> tuple[pa.Table | pa.RecordBatchReader, bool]:
     """``data``, and whether it is a few rows."""
     if isinstance(data, pa.Table):
         return data, data.nbytes <= _FEW_BYTES

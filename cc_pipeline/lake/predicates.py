@@ -59,10 +59,7 @@ def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> st
         groups.setdefault(tuple(one[name] for name in above), []).append(one[last])
     parts = [
         " AND ".join(
-            [
-                *(f"{name} = {_quoted(value)}" for name, value in zip(above, key, strict=True)),
-                _equal(last, own),
-            ]
+            [*(f"{name} = {_quoted(value)}" for name, value in zip(above, key, strict=True)), _equal(last, own)]
         )
         for key, own in groups.items()
     ]

@@ -187,10 +187,7 @@ def publish(
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
             _check_room(path, tables)
-        with (
-            written_whole(path) as building,
-            connect(building, storage_compatibility_version=STORED_AS) as connection,
-        ):
+        with written_whole(path) as building, connect(building, storage_compatibility_version=STORED_AS) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             if copying is not None:
                 _bound_memory(connection, copying.scratch)

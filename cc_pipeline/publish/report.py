@@ -255,12 +255,7 @@ def report_path(settings: Settings, slug: str) -> Path:
 
 
 def write_report(
-    settings: Settings,
-    slug: str,
-    path: Path | None = None,
-    *,
-    named: str = "",
-    between: tuple[str, str] | None = None,
+    settings: Settings, slug: str, path: Path | None = None, *, named: str = "", between: tuple[str, str] | None = None
 ) -> Findings:
     """Writes the report of a target from what was published, and gives what it says.
 

@@ -160,11 +160,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
-        ViewSpec(
-            "capture_targets",
-            _targets_of_captures,
-            "Why a capture is here: one row per capture and target.",
-        ),
+        ViewSpec("capture_targets", _targets_of_captures, "Why a capture is here: one row per capture and target."),
         *(
             ViewSpec(table, partial(_once, table), _COMMENTS[table], all_but=(table, _not_shown(table)))
             for table in _PER_CAPTURE

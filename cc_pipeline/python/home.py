@@ -99,11 +99,7 @@ class Home:
         if match is not None:
             named = [f"{_WRITTEN[match]}{one}" for one in named]
         parts = in_words(
-            from_time=since,
-            to_time=until,
-            status=None if status is None else str(status),
-            mime=mime,
-            language=language,
+            from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
         )
         condition = " and ".join(filter(None, (parts, f"({parse_condition(where).text})" if where else "")))
         wrong = [name for name in columns or () if name not in NAMED_CAPTURES.names]
@@ -331,10 +327,7 @@ class Home:
             )
 
     def report(
-        self,
-        targets: str | Sequence[str],
-        out: str | Path | None = None,
-        between: tuple[str, str] | None = None,
+        self, targets: str | Sequence[str], out: str | Path | None = None, between: tuple[str, str] | None = None
     ) -> list[Path]:
         """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
         ``between`` are the two crawls whose changes it tells in words (default: the last two).

@@ -41,10 +41,7 @@ RECORDS = {
         builders.response(b"text " * 300, url="http://example.com/t", extra=[("X-Folded", "a\r\n b")]),
     ],
 }
-OF_THEIR_OWN = {
-    arc: builders.members(YEAR_2012),
-    warc: b"".join(RECORDS[warc]).replace(b"\r\n", b"\n"),
-}
+OF_THEIR_OWN = {arc: builders.members(YEAR_2012), warc: b"".join(RECORDS[warc]).replace(b"\r\n", b"\n")}
 BEGINNINGS = {arc: b"http://a/ 1.2.3.4 20120101000000 text/html ", warc: b"WARC/1.0\r\n"}
 FILES = {
     kind: [b"".join(parts), builders.members(parts), gzip.compress(b"".join(parts), mtime=0), OF_THEIR_OWN[kind]]

@@ -164,8 +164,7 @@ def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> 
 
 def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     run = instance.create_run_for_job(
-        dg.job(name="extract_domain")(lambda: None),
-        tags=keys_tags([f"{NEW}|example.com"]),
+        dg.job(name="extract_domain")(lambda: None), tags=keys_tags([f"{NEW}|example.com"])
     )
     said = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
     assert said.status == 1

@@ -49,10 +49,7 @@ def of(url: str, host: str | None = None) -> set[str]:
             "http://b.a.example.com:8080/x",
             {"example.com", "a.example.com", "example.com:8080", "rev:com.exam", "rev:com.example"},
         ),
-        (
-            "https://www.example.com/",
-            {"example.com", "host:www.example.com", "rev:com.exam", "rev:com.example"},
-        ),
+        ("https://www.example.com/", {"example.com", "host:www.example.com", "rev:com.exam", "rev:com.example"}),
         ("http://sub.www.example.com/", {"example.com", "rev:com.exam", "rev:com.example"}),
         ("http://1.2.3.4/", {"1.2.3.4", "host:1.2.3.4"}),
         # an address has no hosts under it

@@ -37,24 +37,16 @@ def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace
 
 
 def all_results(
-    workspace: Workspace,
-    instance: dg.DagsterInstance,
-    *chosen: str,
-    tags: dict[str, str] | None = None,
+    workspace: Workspace, instance: dg.DagsterInstance, *chosen: str, tags: dict[str, str] | None = None
 ) -> dict[str, dg.AssetCheckEvaluation]:
     """Runs the ``chosen`` checks (default: all) in one job, as the UI does, and reads what the instance kept."""
     keys = [spec.key for check in CHECKS for spec in check.check_specs if not chosen or spec.name in chosen]
     job = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(*keys))
     resolved = dg.Definitions(
-        assets=list(definitions().assets or ()),
-        asset_checks=CHECKS,
-        jobs=[job],
-        resources={WORKSPACE: workspace},
+        assets=list(definitions().assets or ()), asset_checks=CHECKS, jobs=[job], resources={WORKSPACE: workspace}
     ).resolve_job_def("checks")
     ran = resolved.execute_in_process(
-        instance=instance,
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        tags=tags,
+        instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}, tags=tags
     )
     assert ran.success, "a check that finds something is no failure of its run"
     found = {one.asset_check_key.to_user_string(): one for one in ran.get_asset_check_evaluations()}

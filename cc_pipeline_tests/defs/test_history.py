@@ -24,11 +24,7 @@ from cc_pipeline.defs import internals_history, launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.automation.history import forget
-from cc_pipeline.defs.internals import (
-    instance_in,
-    last_evaluation,
-    recorded_versions,
-)
+from cc_pipeline.defs.internals import instance_in, last_evaluation, recorded_versions
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings

@@ -96,9 +96,7 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
     assert "dagster/column_lineage" not in specs[dg.AssetKey("source_text")].metadata
 
 
-def test_the_published_file_depends_on_every_table_that_is_an_asset(
-    specs: dict[dg.AssetKey, dg.AssetSpec],
-) -> None:
+def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
     tables = {dg.AssetKey(spec.name) for spec in TABLES} & specs.keys()
     above, waiting = set[dg.AssetKey](), [dg.AssetKey("warehouse")]
     while waiting:

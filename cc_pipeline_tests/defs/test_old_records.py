@@ -15,13 +15,7 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import shortened
-from cc_pipeline.defs.internals import (
-    instance_in,
-    note,
-    noted,
-    origin_of,
-    switch,
-)
+from cc_pipeline.defs.internals import instance_in, note, noted, origin_of, switch
 from cc_pipeline.defs.internals_history import pointers
 from cc_pipeline.defs.run_notes import keys_tags, note_tried, note_worker
 from cc_pipeline.errors import UserInputError

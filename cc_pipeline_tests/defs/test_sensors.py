@@ -250,11 +250,7 @@ def without_list(source: str, home: Path, *crawls: str) -> Settings:
 
 @pytest.mark.parametrize("selection", ["newest", "all"])
 def test_what_was_known_at_release_is_no_news(
-    bucket: Bucket,
-    tmp_path: Path,
-    instance: dg.DagsterInstance,
-    selection: str,
-    monkeypatch: pytest.MonkeyPatch,
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, selection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")

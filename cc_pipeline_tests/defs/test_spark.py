@@ -12,7 +12,6 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +38,7 @@ from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
 from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.weedserver import REGION
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = pytest.mark.process
@@ -47,18 +46,12 @@ pytestmark = pytest.mark.process
 TWO = ("example.com", "example.org")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
-def _stand_in(server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _stand_in(weed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("AWS_", "CC_PIPELINE_", "SPARK_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", weed.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
@@ -76,9 +69,9 @@ def _stand_in(server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @pytest.fixture
-def workspace(bucket: Bucket, server: S3Server, tmp_path: Path) -> Workspace:
+def workspace(bucket: Bucket, weed: S3Server, tmp_path: Path) -> Workspace:
     """A harvested home with the engine spark, on a lake of its own."""
-    place = {"lake": f"s3://lake/{tmp_path.name}", "lake_endpoint": server.endpoint, "s3_region": REGION}
+    place = {"lake": f"s3://lake/{tmp_path.name}", "lake_endpoint": weed.endpoint, "s3_region": REGION}
     made = workspace_of(
         bucket[0], tmp_path / "home", **place, engine="spark", spark_master="local[2]", spark_workers=2, publish="copy"
     )

@@ -21,16 +21,7 @@ from cc_pipeline.python.materializing import materialize
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.world import (
-    ANNOUNCED,
-    NEW,
-    Bucket,
-    announce,
-    closed_port,
-    copy_of,
-    fill,
-    small_disk,
-)
+from cc_pipeline_tests.world import ANNOUNCED, NEW, Bucket, announce, closed_port, copy_of, fill, small_disk
 
 pytestmark = pytest.mark.xdist_group("wrong_input")
 

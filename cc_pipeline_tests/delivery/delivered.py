@@ -27,6 +27,7 @@ from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.world import Killed
 
 CRAWL = "CC-MAIN-2024-22"
 FILES = ("a.warc.gz", "b.warc.gz", "c.arc.gz")
@@ -79,10 +80,6 @@ def shop_at(root: Path) -> Iterator[Shop]:
     captures = source_at(root / "source")
     with Transport(str(root / "lake")) as lake:
         yield Shop(root, RecordStorage(lake), captures)
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @dataclass

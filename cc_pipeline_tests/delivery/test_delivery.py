@@ -25,13 +25,13 @@ from cc_pipeline_tests.delivery.delivered import (
     CRAWL,
     EACH,
     FILES,
-    Killed,
     Place,
     Shop,
     folder_place,
     manifest_of,
     manifests,
 )
+from cc_pipeline_tests.world import Killed
 
 
 def assert_whole(place: Place, shop: Shop) -> None:

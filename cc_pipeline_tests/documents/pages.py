@@ -30,6 +30,5 @@ def page(payload: bytes | str = b"", mime: str | None = "text/html; charset=utf-
         "domain": "example.com",
     }
     return PageInput(
-        payload=payload.encode() if isinstance(payload, str) else payload,
-        **{**values, "http_headers": headers, **more},
+        payload=payload.encode() if isinstance(payload, str) else payload, **{**values, "http_headers": headers, **more}
     )

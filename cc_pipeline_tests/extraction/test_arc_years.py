@@ -36,8 +36,7 @@ OF_2009, OF_2008 = "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"
 SITE, OTHER = "example.com", "example.org"
 SMALL = {"segments": 1, "files_per_segment": 2, "coverage": 0.6, "zipnum_lines": 15}
 SPEC = replace(
-    TEST,
-    crawls=(CrawlSpec(ARC, cdx=True, **SMALL), CrawlSpec(OF_2009, cdx=True, **SMALL), CrawlSpec(OF_2008, **SMALL)),
+    TEST, crawls=(CrawlSpec(ARC, cdx=True, **SMALL), CrawlSpec(OF_2009, cdx=True, **SMALL), CrawlSpec(OF_2008, **SMALL))
 )
 
 

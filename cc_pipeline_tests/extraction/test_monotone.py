@@ -127,12 +127,7 @@ def here(workspace: Workspace, table: str) -> dict[Capture, str]:
     }
 
 
-@settings(
-    max_examples=8,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=8, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=3, max_size=6))
 @example([Step("run"), Step("run", subsets=("robotstxt",)), Step("run", subsets=("crawldiagnostics", "warc"))])
 @example([Step("run", OLD), Step("copy", OLD, subsets=("robotstxt",)), Step("upkeep"), Step("run", OLD, dies=2)])

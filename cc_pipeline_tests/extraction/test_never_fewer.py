@@ -16,18 +16,7 @@ from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import Cli, cli  # noqa: F401  # a fixture
-from cc_pipeline_tests.world import (
-    ARC,
-    NEW,
-    OLD,
-    Bucket,
-    copy_of,
-    extract,
-    harvest,
-    harvested,
-    publish,
-    workspace_of,
-)
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, copy_of, extract, harvest, harvested, publish, workspace_of
 
 SITE = "example.org"
 

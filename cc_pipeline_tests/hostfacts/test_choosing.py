@@ -15,16 +15,7 @@ from cc_pipeline.commoncrawl.expressions import parse_filter
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.hostfacts.choosing import (
-    choose,
-    facts_of,
-    hosts_only,
-    known_for,
-    narrow,
-    needed_for,
-    predicted,
-    usual,
-)
+from cc_pipeline.hostfacts.choosing import choose, facts_of, hosts_only, known_for, narrow, needed_for, predicted, usual
 from cc_pipeline.hostfacts.datasets import parse_dataset, ready_made
 from cc_pipeline.hostfacts.host_facts import facts_at_hand, facts_of_hosts
 from cc_pipeline.hostfacts.known import Known, add_dataset, known_datasets, remove_dataset

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.weedserver import REGION
 
 SCHEMA = pa.schema(
     [
@@ -390,19 +390,13 @@ def test_a_worker_needs_little_memory_where_rows_are_megabytes(lake: Lake) -> No
     assert megabytes < 300, "held and sorted at a time are 64 MB, and 320 were written"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
-        yield running
-
-
-def test_the_same_on_s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_on_s3(weed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-    options = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true"}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", weed.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret)
+    options = {"AWS_ENDPOINT_URL": weed.endpoint, "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true"}
     lake = Lake("s3://lake/here", SPECS, options)
     commit_added(
         lake, "sorted", written(lake, "sorted", [("x", 1)], [("y", 2), ("x", 3)], options=options), slices("x", "y"), {}

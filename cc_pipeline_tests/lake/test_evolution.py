@@ -20,15 +20,12 @@ from cc_pipeline.lake import evolution
 from cc_pipeline.lake.evolution import Migration, migrate, pending
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline_tests.lake.rewriting import rewrite
+from cc_pipeline_tests.world import Killed
 
 CRAWL, NAME = pa.field("crawl", pa.string(), nullable=False), pa.field("name", pa.string())
 OLD = pa.schema([CRAWL, pa.field("n", pa.int32()), NAME])
 #: ``n`` became a 64-bit ``number``.
 NEW = pa.schema([CRAWL, pa.field("number", pa.int64()), NAME])
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 def spec(schema: pa.Schema, name: str = "things") -> TableSpec:

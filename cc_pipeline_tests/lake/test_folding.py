@@ -20,6 +20,7 @@ from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.vacuum import never_committed, vacuum
 from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.world import Killed
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
 TABLES = ("one", "other")
@@ -27,10 +28,6 @@ SPECS = [TableSpec(name, SCHEMA, ("crawl", "target"), ("target",)) for name in T
 NAMES = [f"{stage}:{number}" for stage in "rst" for number in range(150)]
 
 Truth = dict[str, dict[str, str]]
-
-
-class Killed(BaseException):
-    """In the place of a signal."""
 
 
 @pytest.fixture(autouse=True)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from cc_pipeline.pagefiles.export import ExportOptions, export_slices
 from cc_pipeline.workspace.workspace import export_prefix
-from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
+from cc_pipeline_tests.motoserver import client_of
 from cc_pipeline_tests.publish.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 from cc_pipeline_tests.world import workspace_of
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, text in CREDENTIALS.items():
-        monkeypatch.setenv(name, text)
-    with moto_server("lake") as address:
-        yield address
 
 
 def test_files_on_s3_are_those_of_a_folder(endpoint: str, tmp_path: Path) -> None:

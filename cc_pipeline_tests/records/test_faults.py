@@ -108,18 +108,9 @@ def fetch(
     brief = Timeouts(connect=2, silence=0.25, total=0.5, slowest=1_000_000)
     timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
-    with (
-        Transport(url, PlaceOptions(retry=retry, timeouts=timeouts)) as transport,
-        shelf_at(lake) as storage,
-    ):
+    with Transport(url, PlaceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
         result = fetch_table(
-            captures,
-            transport,
-            storage,
-            crawl=CRAWL,
-            commit=commit,
-            held=held,
-            options=RecordOptions(**chosen),
+            captures, transport, storage, crawl=CRAWL, commit=commit, held=held, options=RecordOptions(**chosen)
         )
         settle(storage, result)
         return result

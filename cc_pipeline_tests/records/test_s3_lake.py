@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,19 +15,10 @@ from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, text in CREDENTIALS.items():
-        monkeypatch.setenv(name, text)
-    with moto_server("lake") as address:
-        yield address
 
 
 def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
@@ -44,10 +34,7 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
     captures = captures_table(rows, CRAWL)
     options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
     spool = tmp_path / "spool"
-    with (
-        shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage,
-        Transport(str(bucket)) as source,
-    ):
+    with shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage, Transport(str(bucket)) as source:
         first = fetch_table(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
         assert first.outcomes == {"fetched": len(members)}
         assert len(first.files) > 2

@@ -315,24 +315,7 @@ def test_shares_of_hosts_add_up_to_the_whole(rate: float, concurrency: int, host
     assert shared_among(SourceLimits(None, concurrency), hosts).rate is None
 
 
-def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(bytes(100))
-    with FaultServer(tmp_path) as server:
-        context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(2)
-        files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
-        readers = [context.Process(target=_reader, args=(server.url, file, 60.0, 1.5, barrier, 2)) for file in files]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join()
-            assert reader.exitcode == 0
-        times = [hit.at for hit in server.hits]
-    assert most_in_a_second(times) <= 60 * 1.05
-    assert len(times) / (max(times) - min(times)) > 60 * 0.4
-
-
-def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int = 1) -> None:
+def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int) -> None:
     with Transport(url, PlaceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
         all_here.wait()
         end = time.time() + seconds
@@ -341,15 +324,15 @@ def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier
                 assert isinstance(outcome, RangeBytes)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(("rate", "seconds"), [(50.0, 3.0), (5.0, 4.0)])
-def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, seconds: float) -> None:
-    (tmp_path / "f").write_bytes(bytes(100))
-    path = tmp_path / "state" / "budget.sqlite"
-    with FaultServer(tmp_path, rules=[Rule("500", share=0.2)]) as server:
+def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Path], hosts: int, *rules: Rule) -> float:
+    """The share of a rate that processes use which have these files, one each; no second sees more than the rate."""
+    (folder / "f").write_bytes(bytes(100))
+    with FaultServer(folder, rules=rules) as server:
         context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(4)
-        readers = [context.Process(target=_reader, args=(server.url, path, rate, seconds, barrier)) for _ in range(4)]
+        barrier = context.Barrier(len(files))
+        readers = [
+            context.Process(target=_reader, args=(server.url, file, rate, seconds, barrier, hosts)) for file in files
+        ]
         for reader in readers:
             reader.start()
         for reader in readers:
@@ -357,8 +340,20 @@ def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, second
             assert reader.exitcode == 0
         times = [hit.at for hit in server.hits]
     assert most_in_a_second(times) <= rate * 1.05
+    return len(times) / (max(times) - min(times)) / rate
+
+
+def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
+    files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
+    assert used_together(tmp_path, 60.0, 1.5, files, 2) > 0.4
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("rate", "seconds"), [(50.0, 3.0), (5.0, 4.0)])
+def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, seconds: float) -> None:
+    files = [tmp_path / "state" / "budget.sqlite"] * 4
     # the budget is used, not only kept
-    assert len(times) / (max(times) - min(times)) > rate * 0.5
+    assert used_together(tmp_path, rate, seconds, files, 1, Rule("500", share=0.2)) > 0.5
 
 
 def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:

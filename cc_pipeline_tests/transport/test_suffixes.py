@@ -151,8 +151,7 @@ def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path:
         with FaultServer(bucket, rules=[Rule(kind, times=None, retry_after=0)]) as server:
             of_objects = RefusalPolicy(probes=())
             with Transport(
-                server.url,
-                PlaceOptions(retry=QUICK, refusals=of_objects, budget_path=tmp_path / "budget.sqlite"),
+                server.url, PlaceOptions(retry=QUICK, refusals=of_objects, budget_path=tmp_path / "budget.sqlite")
             ) as transport:
                 with pytest.raises(RangeFault):
                     transport.read_suffix("f0", 8)

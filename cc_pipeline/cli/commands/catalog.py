@@ -150,8 +150,7 @@ def import_(
         str, typer.Option("--page-indexes", help="The second file of the export, or its address.")
     ] = "",
     believe_repaired: Annotated[
-        bool,
-        typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`)."),
+        bool, typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`).")
     ] = False,
     source: options.Source = None,
     home: options.Home = None,

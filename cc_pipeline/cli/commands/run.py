@@ -21,11 +21,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, materialize, run_targets
-from cc_pipeline.python.running import (
-    all_runs,
-    resolve_crawls,
-    step,
-)
+from cc_pipeline.python.running import all_runs, resolve_crawls, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:

@@ -5,14 +5,7 @@ import pyarrow as pa
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
-from cc_pipeline.defs.metadata import (
-    as_list,
-    crawl_links,
-    figures,
-    preview,
-    row_counts,
-    stage_metadata,
-)
+from cc_pipeline.defs.metadata import as_list, crawl_links, figures, preview, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.index.btree.build import UrlIndexReport

@@ -181,10 +181,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             ("FETCH", "PARSE"),
         ),
         Check(
-            "page_metadata",
-            "none_left_failed",
-            "No partition failed, of whoever's run, and was not made since.",
-            None,
+            "page_metadata", "none_left_failed", "No partition failed, of whoever's run, and was not made since.", None
         ),
         _of_pages(
             "page_metadata",

@@ -118,10 +118,7 @@ def _of_op(
     """A job of one op: the order of its steps matters."""
     name = place.rpartition(".")[2]
     op = dg.op(
-        name=at.of(name),
-        pool=at.of(pool),
-        required_resource_keys={at.resource},
-        config_schema=schema_of(config),
+        name=at.of(name), pool=at.of(pool), required_resource_keys={at.resource}, config_schema=schema_of(config)
     )(body(at, f"automation.{place}", config))
 
     @dg.job(name=at.of(job), tags=at.tags, description=description)

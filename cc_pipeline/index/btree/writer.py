@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from cc_pipeline.errors import DataKind, UserInputError
-from cc_pipeline.index.btree.format import (
-    BLOCK_NUMBER,
-    BLOCK_SIZE,
-    HEADER,
-    UnfitItem,
-    separator,
-)
+from cc_pipeline.index.btree.format import BLOCK_NUMBER, BLOCK_SIZE, HEADER, UnfitItem, separator
 
 #: Bytes a spill may keep in memory before it moves to a file.
 SPILL_MEMORY = 4 << 20

@@ -21,12 +21,7 @@ import pyarrow.parquet as pq
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.catalog.from_footers import DECODER, FooterTables
-from cc_pipeline.index.catalog.schemas import (
-    COLUMN_CHUNKS_SCHEMA,
-    INDEX_FILES_SCHEMA,
-    KEY_COLUMN,
-    ROW_GROUPS_SCHEMA,
-)
+from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, KEY_COLUMN, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import place
 
 _NOTE: Final = b"cc_pipeline.catalog"

@@ -26,7 +26,7 @@ from cc_pipeline_tests.engines.spark.compared import made as made_by
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
 from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import CREDENTIALS, REGION, weed_server
+from cc_pipeline_tests.weedserver import CREDENTIALS, REGION
 from cc_pipeline_tests.world import NEW
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP), pytest.mark.timeout(900)]
@@ -35,16 +35,10 @@ BIN = Path(sys.executable).parent
 SITES = ("example.com", "example.org", "host:www.example.com")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
-        yield running
-
-
 def test_a_run_of_the_command_line_on_a_cluster(
     cluster: SparkCluster,
     wheel_python: Path,
-    server: S3Server,
+    weed: S3Server,
     bucket: tuple[Path, MiniCrawlTruth],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -54,7 +48,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
             "CC_PIPELINE_SOURCE": source.url,
             "CC_PIPELINE_HOME": str(tmp_path / "home"),
             "CC_PIPELINE_LAKE": "s3://lake/tables",
-            "CC_PIPELINE_LAKE_ENDPOINT": server.endpoint,
+            "CC_PIPELINE_LAKE_ENDPOINT": weed.endpoint,
             "CC_PIPELINE_S3_REGION": REGION,
             "CC_PIPELINE_PUBLISH": "copy",
             "CC_PIPELINE_SPARK_MASTER": cluster.address,

@@ -54,7 +54,7 @@ from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.extraction.test_fetch import damage
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.upkeep.test_purge import needles, traces
-from cc_pipeline_tests.world import NEW, copy_of, workspace_of
+from cc_pipeline_tests.world import NEW, Killed, copy_of, workspace_of
 
 PAGES = TABLES[1:]
 
@@ -148,12 +148,7 @@ def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_pa
 
 
 def test_a_job_needs_no_home_and_tells_of_each_partition(
-    bucket: Bucket,
-    slugs: list[str],
-    before: Path,
-    local: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = again(bucket, before, tmp_path / "spark")
     known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}
@@ -264,10 +259,6 @@ def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is
     assert not not_named(mine)
     rows = mine.lake.read("records").to_pylist()
     assert all(isinstance(found, bytes) for _, found in read_members(rows, mine.storage))
-
-
-class Killed(BaseException):
-    """What ends a driver at once."""
 
 
 @pytest.mark.parametrize("at", ["its commit", "a task"])

@@ -24,7 +24,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster, with_pyspark
 from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.weedserver import REGION
 from cc_pipeline_tests.world import NEW
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
@@ -40,12 +40,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     return root, ensure(root, spec_for(SIZE, crawls=(NEW,)))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
-        yield running
-
-
 @contextmanager
 def variables(**more: str) -> Iterator[None]:
     before = dict(os.environ)
@@ -58,14 +52,14 @@ def variables(**more: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def context(cluster: SparkCluster, server: S3Server) -> Iterator[Any]:
+def context(cluster: SparkCluster, weed: S3Server) -> Iterator[Any]:
     """A Spark application with this process as its driver; workers know the lake's keys and nothing else of ours."""
     with_pyspark()
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # what is only here if Spark is
 
     keys = {
-        "AWS_ACCESS_KEY_ID": server.key,
-        "AWS_SECRET_ACCESS_KEY": server.secret,
+        "AWS_ACCESS_KEY_ID": weed.key,
+        "AWS_SECRET_ACCESS_KEY": weed.secret,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     conf = SparkConf().setExecutorEnv(pairs=[*keys.items(), ("HOME", "/nonexistent")])
@@ -87,8 +81,8 @@ def names(large: Bucket) -> list[str]:
 
 
 @pytest.fixture
-def place(server: S3Server) -> dict[str, str]:
-    return {"lake_endpoint": server.endpoint, "s3_region": REGION}
+def place(weed: S3Server) -> dict[str, str]:
+    return {"lake_endpoint": weed.endpoint, "s3_region": REGION}
 
 
 def on_cluster(context: Any) -> SparkEngine:

@@ -210,10 +210,7 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path / "executor")
     monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "no")
     monkeypatch.setenv("CC_PIPELINE_RATE", "1000")
-    for name, text in (
-        ("SOURCE", "https://me:pa55word@data.example/cc"),
-        ("SOURCE_USER", "me"),
-    ):
+    for name, text in (("SOURCE", "https://me:pa55word@data.example/cc"), ("SOURCE_USER", "me")):
         with monkeypatch.context() as here:
             here.setenv(f"CC_PIPELINE_{name}", text)
             here.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")

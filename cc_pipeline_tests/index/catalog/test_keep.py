@@ -29,6 +29,7 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline_tests.world import Killed
 
 EVERYTHING = [KeyRange(b"", None)]
 TABLES = ("index_files", "row_groups", "column_chunks", "coverage")
@@ -145,10 +146,6 @@ def test_kept_step_by_step_it_answers_as_if_built_at_once(
         assert left == set(crawls)
 
 
-class Killed(BaseException):
-    """As if the process had ended here."""
-
-
 def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[int]:
     """Lets the ``step``-th file that is put in place or removed be the last; before or after it, in turn."""
     taken = [0]
@@ -230,9 +227,7 @@ def test_one_crawl_changed_touches_its_file_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.bomb
-def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merged_ones_stay_few(
-    tmp_path: Path,
-) -> None:
+def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merged_ones_stay_few(tmp_path: Path) -> None:
     folder = tmp_path / "catalog"
     crawls: dict[str, Made] = {}
 
