@@ -79,7 +79,7 @@ smoke-live: setup ## a look at the real source, before a release: 60 requests at
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
-bench-%: setup   ## ours and the rival in one run: catalog, documents, engine, export, facts, faults, given, growth, locators, news, operate, records, refused, shortest, soak
+bench-%: setup   ## ours and the rival in one run: catalog, documents, engine, export, facts, faults, given, growth, locators, news, operate, records, refused, shortest, soak, way
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)
