@@ -89,7 +89,7 @@ def cross_validated(every: list[Page], folds: int) -> tuple[float, float, float]
     for fold in range(folds):
         held = set(order[fold::folds].tolist())
         weights = fitted([page for at, page in enumerate(every) if at not in held])
-        texts += [(article.article_of(every[at].minimal, weights).text, every[at].gold) for at in held]
+        texts += [(article.article_of(every[at].minimal, weights), every[at].gold) for at in held]
     return mean_f1(texts)
 
 

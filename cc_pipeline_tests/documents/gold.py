@@ -18,9 +18,16 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.layouts import layouts
 
-ARTICLES = CORPUS / "html_text_metadata" / "scrapinghub_aeb"
+_PAGES = CORPUS / "html_text_metadata"
+ARTICLES = _PAGES / "scrapinghub_aeb"
+NEWSPAPER = _PAGES / "newspaper" / "html"
 _WORD = re.compile(r"\w+", re.UNICODE)
 _SHINGLE = 4
+#: Of newspaper's texts those of fewer characters are of pages that have no more than a title.
+_LEAST_NEWS = 300
+#: Links to edit a section are no content (docs/documents.md); Readability keeps them.
+_EDIT = re.compile(r"\[\s*edit\s*\]")
+_MARKDOWN_LINK = re.compile(r"\]\([^)]*\)")
 
 
 @lru_cache(maxsize=1)
@@ -104,16 +111,26 @@ def spaced(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def gold_pages() -> list[GoldPage]:
-    """The articles, and the pages for which Readability's authors wrote down what it is to keep."""
+    """The articles; the pages for which Readability's authors wrote down what it is to keep; the articles of
+    newspaper's tests; and pages that people wrote as Markdown."""
     found = [
         GoldPage("article", urlsplit(url if "//" in url else f"//{url}").netloc, markup, text, _sure(markup, text))
         for url, markup, text in gold_articles()
     ]
-    folders = (CORPUS / "html_text_metadata" / name for name in ("readability", "readability_more"))
+    for path in sorted((_PAGES / "newspaper" / "text").glob("*.txt")):
+        text, source = path.read_text(encoding="utf-8"), NEWSPAPER / f"{path.stem}.html"
+        if len(text) >= _LEAST_NEWS and source.exists():
+            markup = source.read_text(encoding="utf-8", errors="replace")
+            found.append(GoldPage("newspaper", path.stem.rstrip("0123456789"), markup, text, _sure(markup, text)))
+    for path in sorted((_PAGES / "markdown_gold").glob("*.json.gz")):
+        page = json.loads(gzip.decompress(path.read_bytes()))
+        markup, text = page["html"], _MARKDOWN_LINK.sub("]", page["markdown"])
+        found.append(GoldPage("markdown", urlsplit(page["url"]).netloc, markup, text, _sure(markup, text)))
+    folders = (_PAGES / name for name in ("readability", "readability_more"))
     for folder in sorted(each for group in folders for each in group.iterdir() if any(each.glob("expected.html*"))):
         source, expected = (_read(folder, f"{name}.html") for name in ("source", "expected"))
         tree = LexborHTMLParser(expected)
-        text = (tree.body.text(separator="\n") if tree.body else "") or ""
+        text = _EDIT.sub(" ", (tree.body.text(separator="\n") if tree.body else "") or "")
         site = re.sub(r"(-\d+)?(\.\d+)?$", "", folder.name)
         found.append(GoldPage("readability", site, source, text, tuple(_elements(tree))))
     return found
@@ -146,7 +163,7 @@ def _elements(tree: LexborHTMLParser) -> Iterator[tuple[str, str]]:
         name = STRUCTURE[node.tag or ""]
         within = [each for each in node.css(_SELECTOR) if each.mem_id != node.mem_id]
         if not any(STRUCTURE[each.tag or ""] == name for each in within):
-            text = spaced(node.text(separator=" "))
+            text = spaced(_EDIT.sub(" ", node.text(separator=" ")))
             if text:
                 yield name, text
 

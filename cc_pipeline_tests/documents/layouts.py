@@ -1,5 +1,6 @@
-"""Generated pages whose content is known: eight kinds in layouts by chance, with lists, tables, definitions, ruby and
-code in what is to be kept, and menus, boxes and forms around it. The same number gives the same page."""
+"""Generated pages whose content is known: kinds in layouts by chance, with lists, tables, definitions, ruby and code in
+what is to be kept, and menus, boxes and forms around it. In the last three the article is outweighed by prose that is
+none of it, and that no name betrays. The same number gives the same page."""
 
 from __future__ import annotations
 
@@ -235,6 +236,54 @@ def _government(page: _Page) -> str:
     return _mixed(page, (_list, _table, _definitions, _paragraph, _paragraph), 3, 8)
 
 
+def _brief(page: _Page) -> str:
+    if page.chance.random() < 0.5:
+        return "".join(_paragraph(page) for _ in page.some(1, 4))
+    return _mixed(page, (_paragraph, _paragraph, _paragraph, _list, _quote), 2, 6)
+
+
+def _further(page: _Page) -> str:
+    """Other articles."""
+    outer, inner, top = (
+        page.one("div", "div", "li", "article", "section"),
+        page.one("p", "p", "div"),
+        page.one("h2", "h3"),
+    )
+    headed, long, share = page.chance.random() < 0.7, page.chance.randint(1, 3), page.chance.random() < 0.4
+    rows = []
+    for number in page.some(3, 8):
+        head = f"<{top}><a href='/p{number}'>{page.phrase(3, 9)}</a></{top}>" if headed else ""
+        text = "".join(f"<{inner}>{page.prose(1, 4)}</{inner}>" for _ in range(long))
+        links = "<div><a href='#'>Whatsapp</a> <a href='#'>Facebook</a></div>" if share else "<a href='/m'>More</a>"
+        rows.append(f"<{outer} class='c7'>{head}{text}{links}</{outer}>")
+    group = "ul" if outer == "li" else "div"
+    return f"<{top}>{page.phrase(2, 4)}</{top}><{group}>{''.join(rows)}</{group}>"
+
+
+def _ticker(page: _Page) -> str:
+    """Headlines and how they begin."""
+    rows = (f"<li><a href='/n{n}'>{page.phrase(6, 12)}</a> {page.sentence(15, 30)}</li>" for n in page.some(5, 12))
+    return f"<div>{page.phrase(1, 3)}</div><ul>{''.join(rows)}</ul>"
+
+
+def _discussion(page: _Page) -> str:
+    """Comments that are not named so."""
+    outer = page.one("div", "li")
+    rows = (
+        f"<{outer} class='c9'><b>{page.word()}</b> <span>3 May 2019 10:15</span><p>{page.prose(1, 4)}</p>"
+        f"<a href='#'>Reply</a></{outer}>"
+        for _ in page.some(3, 12)
+    )
+    return f"<h3>{page.one('7 responses', 'Comments', 'What readers say')}</h3><div>{''.join(rows)}</div>"
+
+
+#: What stands before and behind the article of a kind.
+AROUND: dict[str, tuple[_Part | None, _Part | None]] = {
+    "followed": (None, _further),
+    "headed": (_ticker, None),
+    "discussed": (None, _discussion),
+}
+
 KINDS: dict[str, _Part] = {
     "article": _article,
     "docs": _docs,
@@ -244,6 +293,7 @@ KINDS: dict[str, _Part] = {
     "shop": _shop,
     "product": _product,
     "government": _government,
+    **dict.fromkeys(AROUND, _brief),
 }
 
 
@@ -295,7 +345,15 @@ def layout(kind: str, number: int) -> Layout:
     foot = f"<{low}><p>© 2019 {page.sentence()}</p><ul>{_links(page, 2, 8)}</ul></{low.split()[0]}>"
     banner = f"<div class='cookie-banner'><p>We use cookies. {page.sentence()}</p></div>"
     cookies = banner if page.chance.random() < 0.2 else ""
+    before, after = ("" if made is None else made(page) for made in AROUND.get(kind, (None, None)))
     middle = f"{main}<h1>{title}</h1>{byline}{body}{end}"
+    if before or after:
+        article = f"<h1>{title}</h1>{byline}<div class='{page.one('a1', 'text', 'entry')}'>{body}</div>"
+        middle = page.one(
+            f"{main}{before}{article}{after}{end}",
+            f"{before}<div>{article}</div><div>{after}</div>",
+            f"<div>{before}</div>{main}{article}{end}{after}",
+        )
     if main.startswith("<td"):
         middle = f"<table><tr><td><ul>{_links(page, 3, 9)}</ul></td>{middle}<td>{side}</td></tr></table>"
         side = ""

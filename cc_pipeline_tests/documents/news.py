@@ -7,10 +7,7 @@ import re
 from datetime import date
 from functools import lru_cache
 
-from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.documents.gold import gold_articles
-
-NEWSPAPER = CORPUS / "html_text_metadata" / "newspaper" / "html"
+from cc_pipeline_tests.documents.gold import NEWSPAPER, gold_articles
 
 
 @lru_cache(maxsize=1)

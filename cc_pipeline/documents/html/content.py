@@ -40,12 +40,6 @@ _THRESHOLD = 0.35
 _LEAST_KEPT = 0.5
 #: So many headlines that are links, each with a text to be kept behind it, make a list of articles: all is kept.
 _TEASERS = 3
-#: An article is unusual where less than this share is kept, or more than that is doubtful.
-_USUALLY_KEPT = 0.75
-_USUAL_DOUBT = 0.35
-#: A block is doubtful between these likelihoods.
-_DOUBT = (0.15, 0.85)
-
 #: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
 WEIGHTS: dict[str, float] = {
     "bias": 0.20,
@@ -86,29 +80,12 @@ _T = TypeVar("_T")
 
 class Block(NamedTuple):
     """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked``
-    the characters of ``text`` that are link texts, ``links`` how many,
-    ``line`` the line of the minimal markup."""
+    the characters of ``text`` that are link texts, ``links`` how many."""
 
     kind: str
     text: str
     linked: int
     links: int
-    line: int
-
-
-class Article(NamedTuple):
-    """``text`` is what was kept, one block a line. ``kept`` is the share of characters that the model would keep,
-    ``doubt`` the share in blocks it is unsure of. ``dropped`` are lines of the minimal markup that were left out."""
-
-    text: str
-    kept: float
-    doubt: float
-    dropped: frozenset[int] = frozenset()
-
-    @property
-    def usual(self) -> bool:
-        """Whether the page looks like the articles that the model was made of."""
-        return self.kept >= _USUALLY_KEPT and self.doubt <= _USUAL_DOUBT
 
 
 def minimal_markup(markup: str, *, main_content: bool = True) -> str:
@@ -124,7 +101,7 @@ def blocks_of(minimal: str) -> list[Block]:
     found: list[Block] = []
     append, as_block = found.append, tuple.__new__  # a third of the time of Block(...)
     inside = ""
-    for number, line in enumerate(minimal.split("\n")):
+    for line in minimal.split("\n"):
         if not line or line.isspace():
             continue
         start = _KIND.match(line)
@@ -144,7 +121,7 @@ def blocks_of(minimal: str) -> list[Block]:
         text = _plain(text)
         text = text.rstrip() if kind == "pre" else text.strip()
         if text and not text.isspace():
-            append(as_block(Block, (kind, text, min(linked, len(text)), links, number)))
+            append(as_block(Block, (kind, text, min(linked, len(text)), links)))
     return found
 
 
@@ -173,7 +150,7 @@ def weighed(blocks: list[Block]) -> NDArray[np.float64]:
     beside = [1.0, *share, 1.0]
     rows = []
     before = 0
-    for at, (kind, text, _, links, _) in enumerate(blocks):
+    for at, (kind, text, _, links) in enumerate(blocks):
         ends = text[-1] in _ENDS
         rows.append(
             (
@@ -212,30 +189,24 @@ def _prose(blocks: list[Block], own: list[int], share: list[float], least: int) 
     }
 
 
-def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Article:
-    """The article in ``minimal_markup``'s answer; all of it where it does not look like one. ``weights`` in place of
-    ``WEIGHTS`` are for who fits new ones."""
+def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
+    """The text of the article in ``minimal_markup``'s answer, one block a line; all of it where it does not look like
+    one. ``weights`` in place of ``WEIGHTS`` are for who fits new ones."""
     blocks = blocks_of(minimal)
     everything = "\n".join(block.text for block in blocks)
     if not everything or len(blocks) > _MAX_BLOCKS:
-        return Article(everything, 0.0, 1.0)
+        return everything
     # not by @: a product of matrices wakes threads that spin when it is done
     likely = 1 / (1 + np.exp(-(weighed(blocks) * (_WEIGHTS if weights is None else weights)).sum(1)))
     sizes = np.array([len(block.text) for block in blocks])
     kept = likely > _THRESHOLD
-    share = float(sizes[kept].sum() / sizes.sum())
-    doubt = float(sizes[(likely > _DOUBT[0]) & (likely < _DOUBT[1])].sum() / sizes.sum())
     teasers = sum(
         kept[at + 1] and blocks[at].kind in _HEADINGS and blocks[at].linked >= len(blocks[at].text)
         for at in range(len(blocks) - 1)
     )
-    if teasers >= _TEASERS:
-        return Article(everything, 1.0, 0.0)
-    if share < _LEAST_KEPT:
-        return Article(everything, share, doubt)
-    text = "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)
-    dropped = frozenset(block.line for block, keep in zip(blocks, kept, strict=True) if not keep)
-    return Article(text, share, doubt, dropped)
+    if teasers >= _TEASERS or sizes[kept].sum() < _LEAST_KEPT * sizes.sum():
+        return everything
+    return "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)
 
 
 class MainContent(NamedTuple):
@@ -299,7 +270,7 @@ def _kept(
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
     """Who is asked about a page in doubt. What they count was chosen by cross-validation."""
     asks_both = extractor == "auto" and len(markup) <= _AUTO_CHARS
-    asked: list[Opinion] = [(0.5 if asks_both else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup)).text))]
+    asked: list[Opinion] = [(0.5 if asks_both else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))]
     if asks_both:
         asked.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
     return asked

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cc_pipeline.documents.html.features import FURNITURE, among, covered, nearest
 from cc_pipeline.documents.html.tables import Walk
-from cc_pipeline.documents.html.tags import HINT
+from cc_pipeline.documents.html.tags import HINT, NUMBER
 
 Likely = NDArray[np.float32]
 #: What another's opinion counts where ours is 1, and what gives the text that it finds.
@@ -40,9 +40,17 @@ _FACTS_LINKS = 0.8
 _UNIT_WHOLE = 0.3
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = among("nav aside footer form button")
-#: What is taken out where it stands within an article, and is less than this share of it.
+#: What is taken out where it stands within an article, and is less than this share of it; or has fewer characters, and
+#: is less than half: of a short text in Chinese a box in English is much. A heading's id says what it is about.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
-_SMALL = 0.2
+_SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
+_HEADINGS = among("h1 h2 h3 h4 h5 h6")
+#: A heading below the page's own that is likelier than this stays where the block behind it does; and so do headlines
+#: that are links where there are as many: they make a list of articles.
+_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.25, 3
+#: And so is a form, with the box around it where that has no more characters. More forms than these are the page's own:
+#: one a post, one a product.
+_FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
 #: Characters outside links that make a block one that an article begins or ends with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -93,7 +101,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
         if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
             break
         kept = likely > threshold
-    return Content(walk, kept, asked)
+    return Content(walk, _with_headings(walk, likely, kept), asked)
 
 
 def in_doubt(walk: Walk, likely: Likely) -> bool:
@@ -158,9 +166,25 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     whole = units & (mean > _UNIT_WHOLE)
     kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
     kept = kept | covered(first[whole], last[whole], len(likely))
-    small = size[last] - size[first] < _SMALL * block.chars[kept].sum()
-    out = nearest(walk, ((element.hints & _TAKEN_OUT) != 0) & small) > around
+    taken = ((element.hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
+    forms = np.flatnonzero((element.tag == _FORM) & stands & between)
+    if 0 < len(forms) <= _FEW_FORMS:
+        boxes = element.holder[element.parent[forms]]
+        taken[forms] = True
+        taken[boxes[chars[boxes] <= _BOX_CHARS]] = True
+    whole_text = block.chars[kept].sum()
+    small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
+    out = nearest(walk, taken & small) > around
     return np.asarray(kept & ~out[block.element])
+
+
+def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """And the headings of what is kept."""
+    heads = np.append(kept[1:], False) & _SUBHEADINGS[walk.blocks.kind]
+    headlines = heads & (walk.blocks.linked >= walk.blocks.chars)
+    if headlines.sum() < _HEADLINES:
+        headlines[:] = False
+    return np.asarray(kept | headlines | (heads & (likely > _HEADING_LIKELY)))
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:

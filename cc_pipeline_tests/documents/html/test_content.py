@@ -12,7 +12,6 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.documents.html import content, model
 from cc_pipeline.documents.html.content import (
     WEIGHTS,
-    Article,
     Extractor,
     MainContent,
     article_of,
@@ -55,8 +54,7 @@ def test_what_is_no_article_is_kept_whole() -> None:
     assert (main_content(LIST, "fast") or "").count("EUR") == 40
 
 
-def test_a_list_of_articles_keeps_its_headlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(content, "_quality")
+def test_a_list_of_articles_keeps_its_headlines() -> None:
     teasers = "".join(
         f"<div><h2><a href='/{n}'>Headline {n}</a></h2><p>{sentence}</p></div>" for n, sentence in enumerate(SENTENCES)
     )
@@ -78,7 +76,7 @@ def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.Monkey
     assert extracted(ARTICLE, "auto") == extracted(ARTICLE, "fast")
     assert not asked
     monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.35, np.float32))
-    monkeypatch.setattr(content, "article_of", lambda _: Article("\n".join(texts[3:5]), 1, 0))
+    monkeypatch.setattr(content, "article_of", lambda _: "\n".join(texts[3:5]))
     markup = f"<body>{''.join(f'<p>{text}' for text in texts)}"
     assert extracted(markup, "fast").text == "\n".join(texts[3:5])
     assert extracted(markup, "auto").text == texts[3]
@@ -87,7 +85,7 @@ def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.Monkey
     assert asked == [markup]
     # and nobody believes one that lost most of what the others have
     monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.55, np.float32))
-    monkeypatch.setattr(content, "article_of", lambda _: Article("\n".join(texts[:5]), 1, 0))
+    monkeypatch.setattr(content, "article_of", lambda _: "\n".join(texts[:5]))
     assert extracted(markup, "auto").text == "\n".join(texts[:5])
 
 
@@ -135,6 +133,30 @@ def test_a_box_of_facts_before_the_text_is_kept_and_a_table_of_links_is_not() ->
     likely = np.array([0.9 if text.startswith("Sentence") else 0.1 for text in texts], np.float32)
     found = content_of(seen, likely).text.split("\n")
     assert [text for text in found if not text.startswith("Sentence")] == texts[10:20]
+
+
+SIGN_UP = "<p>Our best stories, every week.</p><form><input type=email><span>Sign up</span></form>"
+HAN = ("<p>" + "\u6587" * 60 + "</p>") * 3
+
+
+@pytest.mark.parametrize(
+    ("within", "out"),
+    [
+        ("<h2 id=Edit_wars>Edit wars, cookies and shares</h2>", False),
+        (f"<div class='nl css-1'>{SIGN_UP}</div>", True),
+        (f"<div>{SIGN_UP}<p>{SENTENCES[0]} {SENTENCES[1]}</p></div>", False),
+        ("".join(f"<div><p>Post {n}</p>{SIGN_UP}</div>" for n in range(3)), False),
+        (f"<div class=share>{'Share this page with people you know. ' * 3}</div>", True),
+        (f"<div class=share>{'Share this page with people you know. ' * 8}</div>", False),
+    ],
+)
+def test_forms_and_boxes_are_taken_out_where_they_are_small(within: str, out: bool) -> None:
+    body = LexborHTMLParser(f"<body><main>{HAN}{within}{HAN}</main>").body
+    assert body
+    seen = walk(body, chars=10**6, elements=10**5)
+    found = content_of(seen, np.full(len(seen.blocks.chars), 0.9, np.float32)).text
+    first = LexborHTMLParser(within).text(separator="\n").strip().split("\n")[0]
+    assert (first.strip() not in found) == out
 
 
 @pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
@@ -202,7 +224,7 @@ def test_a_block_that_spans_lines_and_entities() -> None:
     blocks = blocks_of(
         '<p>One &lt;b&gt;<br>\ntwo <a href="x>y">a &amp; b</a></p>\n\nbare <a href="/">z\n<h2>H</h2>\n<br>'
     )
-    assert [tuple(block)[:4] for block in blocks] == [
+    assert [tuple(block) for block in blocks] == [
         ("p", "One <b>", 0, 0),
         ("p", "two a & b", 5, 1),
         ("", "bare z", 1, 1),
@@ -215,7 +237,7 @@ def test_a_block_that_spans_lines_and_entities() -> None:
 def test_pages_without_content(markup: str) -> None:
     assert (main_content(markup, "fast") or "").strip("\ufffd") == ""
     assert extracted(markup, "auto").extractor
-    assert article_of(minimal_markup(markup)).text.strip("\ufffd\n") == ""
+    assert article_of(minimal_markup(markup)).strip("\ufffd\n") == ""
 
 
 def test_many_blocks_are_kept_as_they_are() -> None:
