@@ -45,12 +45,12 @@ _BOILERPLATE_TAGS = among("nav aside footer form button")
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
 _HEADINGS = among("h1 h2 h3 h4 h5 h6")
+#: So is a form, with the box around it where that has no more characters. More forms than these are the page's own:
+#: one a post, one a product.
+_FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
 #: A heading below the page's own that is likelier than this stays where the block behind it does; and so do headlines
 #: that are links where there are as many: they make a list of articles.
 _SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.25, 3
-#: And so is a form, with the box around it where that has no more characters. More forms than these are the page's own:
-#: one a post, one a product.
-_FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
 #: Characters outside links that make a block one that an article begins or ends with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
