@@ -32,7 +32,7 @@ from cc_pipeline_tests.defs.test_ui_stopped import descendants
 from cc_pipeline_tests.faultserver import FaultServer, Hit
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("restarts"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
 #: Many archive files, so that fetching takes many requests.
 SPEC = MiniCrawlSpec(pages=160, sites=5, crawls=(CrawlSpec(NEW, segments=6, files_per_segment=4),))
