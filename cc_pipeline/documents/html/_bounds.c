@@ -10,8 +10,8 @@
 #include "../../_module.h"
 
 enum { ATTRIBUTES = 1, NESTING = 2, ELEMENTS = 4 };
-enum { VOID = 1, FLAT = 2, RAW = 4, FORMATTING = 8, FOREIGN = 16, MERGED = 32, OPTION = 64 };
-enum { NAMES = 4096, PROBES = 64, MOST_FORMATTING = 24, SAME = 3, FREE_FORMATTING = 8, LONGEST_NAME = 16 };
+enum { VOID = 1, FLAT = 2, RAW = 4, FORMATTING = 8, FOREIGN = 16, MERGED = 32, OPTION = 64, READING = 128, RUBY = 256 };
+enum { NAMES = 4096, PROBES = 64, MOST_FORMATTING = 24, SAME = 3, FREE_FORMATTING = 8, LONGEST_NAME = 16, MOST_READINGS = 256 };
 /* A power of two well above the names that a page may have: see note_name(). */
 enum { DISTINCT = 1 << 16, NAMES_A_TAG = 400 };
 
@@ -25,7 +25,7 @@ typedef struct {
     Py_ssize_t takes;
     const uint8_t *data;
     Py_ssize_t length, most_attributes, most_depth, most_elements, most_options;
-    Py_ssize_t depth, over, elements, options, foreign, formats, work;
+    Py_ssize_t depth, over, elements, options, foreign, formats, readings, work;
     uint64_t open_name[NAMES];
     uint32_t open[NAMES];
     Py_ssize_t names;
@@ -45,7 +45,8 @@ static const Known known[] = {
     {"embed", VOID}, {"frame", VOID}, {"hr", VOID}, {"image", VOID}, {"img", VOID}, {"input", VOID},
     {"link", VOID}, {"meta", VOID}, {"param", VOID}, {"source", VOID}, {"track", VOID}, {"wbr", VOID},
     {"body", FLAT | MERGED}, {"html", FLAT | MERGED}, {"head", FLAT}, {"dd", FLAT}, {"dt", FLAT}, {"li", FLAT},
-    {"optgroup", FLAT | OPTION}, {"option", FLAT | OPTION}, {"p", FLAT}, {"rp", FLAT}, {"rt", FLAT},
+    {"optgroup", FLAT | OPTION}, {"option", FLAT | OPTION}, {"p", FLAT}, {"rp", FLAT | READING}, {"rt", FLAT | READING},
+    {"ruby", RUBY},
     {"tbody", FLAT}, {"td", FLAT}, {"tfoot", FLAT}, {"th", FLAT}, {"thead", FLAT}, {"tr", FLAT},
     {"script", RAW}, {"style", RAW}, {"title", RAW}, {"textarea", RAW}, {"xmp", RAW}, {"iframe", RAW},
     {"noembed", RAW}, {"noframes", RAW}, {"plaintext", RAW},
@@ -227,6 +228,11 @@ static Py_ssize_t read_tag(Scan *scan, Py_ssize_t start) {
     int nests = !(kind & (VOID | FLAT)) && !(kind & RAW && !scan->foreign);
     if (kind & OPTION && !closing && scan->options++ >= scan->most_options)
         return cut(scan, start, stop, 1, ELEMENTS) ? -1 : stop;
+    if (kind & READING) {
+        if (!closing) scan->readings++;
+        else if (scan->readings) scan->readings--;
+        if (scan->readings > MOST_READINGS && !closing) return cut(scan, start, stop, 1, NESTING) ? -1 : stop;
+    } else if (kind & RUBY && !closing) scan->readings = 0;
     if (closing) {
         if (kind & FORMATTING) forget_format(scan, name);
         if (kind & FOREIGN && scan->foreign) scan->foreign--;

@@ -43,6 +43,8 @@ def cut(markup: str, **limits: int) -> tuple[str, set[str]]:
         ("<svg><g/><g/><g/></svg>", {"depth": 2}, "<svg><g/><g/><g/></svg>", set()),
         ("<li><a href=1>1<li><a href=2>2", {"depth": 1}, "<li><a href=1>1<li><a href=2>2", set()),
         ("</x>" * 9 + "<div>1", {"depth": 1}, "</x>" * 9 + "<div>1", set()),
+        ("<rt>" * 257 + "1", {}, "<rt>" * 256 + " 1", {"nesting_cut"}),
+        ("<ruby>x<rt>1</ruby>" * 300 + "<rt>2</rt>" * 300, {}, "<ruby>x<rt>1</ruby>" * 300 + "<rt>2</rt>" * 300, set()),
     ],
 )
 def test_what_is_taken_out(markup: str, limits: dict[str, int], left: str, flags: set[str]) -> None:
@@ -79,6 +81,7 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "formatting begun again in each block": lambda: numbered("<b id=%d>", 5_000) + "<p>x" * 50_000,
     "formatting left open": lambda: numbered("<p><font color=%d>x", 20_000),
     "formatting ended at depth": lambda: "<b>" + "<div>" * 5_000 + "</b><b>" * 30_000,
+    "readings without a ruby": lambda: "]]><rt>" * 60_000,
     "options": lambda: "<select>" + "<option>x" * 60_000,
     "tags": lambda: "<hr>" * 70_000,
     "meta tags": lambda: numbered("<meta name=a%d content=b>", 30_000),
@@ -132,7 +135,7 @@ TOKENS = (
     "<script>", "</script >", "-->", "--!>", "<!-->", "<![CDATA[", "]]>", "<p>", "</p>", "<a href=x>", "<option>", "<",
     "<body a=1 b=2>", "<html c=1>", "<i x=1>", "<i x=2>", "</i>", "<font", " ", "/", ">", "=", '"', "'", "<?x", "</",
     "</>", "<1", "<g/>", "<svg/>", "x", "a=b", "<plaintext>", "<textarea>", "</textarea", "\x00", "\xe9", "<B/>",
-    "\x0b", "<td>", "<x", "<TITLE>", "</TITLE\n>",
+    "\x0b", "<td>", "<x", "<TITLE>", "</TITLE\n>", "<ruby>", "<rt>" * 150, "</rp>",
 )
 # fmt: on
 
