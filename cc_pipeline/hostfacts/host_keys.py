@@ -199,7 +199,8 @@ def _reversed_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
     yield prefix_range(f"{name}:".encode())
     if span.below:
         yield prefix_range(f"{name}.".encode())
-    elif www == "kept":
+    elif www != "folded":
+        # where `www` is stripped, `www2` is not
         yield prefix_range(f"{name}.www".encode())
 
 
@@ -210,7 +211,7 @@ def _plain_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
     name = host_of_surt(span.key)
     yield exact_range(name)
     yield prefix_range(f"{name}:".encode())
-    if www == "kept":
+    if www != "folded":
         yield exact_range(f"www.{name}")
         yield prefix_range(f"www.{name}:".encode())
         yield KeyRange(b"www0", b"www:")

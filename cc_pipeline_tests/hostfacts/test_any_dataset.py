@@ -75,7 +75,7 @@ def written(form: str, www: str, hosts: list[str]) -> list[str]:
 def ending(key: str, form: str) -> str:
     found = host_key(key, form)
     assert found is not None
-    return found.surt.partition(",")[0]
+    return found.surt.partition(",")[0].partition(":")[0]
 
 
 def expected(rows: dict[str, list[dict[str, Any]]], form: str, keys: dict[str, list[str]]) -> list[dict[str, Any]]:
