@@ -9,6 +9,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.hostfacts import keyed_lookup
 from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset
 from cc_pipeline.hostfacts.host_facts import facts_of_hosts, price_of_hosts
-from cc_pipeline.hostfacts.host_keys import host_key
+from cc_pipeline.hostfacts.host_keys import HostForm, HostRanges, host_key
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
 
@@ -176,3 +177,10 @@ def test_any_dataset(
         assert again.kept == ("mine",)
         assert price.row_groups == sum(pq.ParquetFile(root / name).num_row_groups for name in names)
         assert price.unknown == price.to_read or statistics
+
+
+@pytest.mark.parametrize(("form", "key"), [("reversed_host", b"org.a.www2"), ("host", b"www2.a.org")])
+def test_where_www_is_stripped_its_numbered_sisters_are_found(form: HostForm, key: bytes) -> None:
+    ranges = HostRanges(parse_target("host:a.org")).of(form, "stripped")
+    assert any(key in each for each in ranges)
+    assert not any(key.replace(b"www2", b"blog") in each for each in ranges)
