@@ -47,6 +47,8 @@ BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
 #: Pages from which on a stretch is whole: what a killed parse loses at most, with those under way.
 STRETCH = 2_048
+#: Bytes of a table that are written at once.
+_WRITTEN_AT_ONCE = 1 << 20
 #: Seconds after which nobody comes back for the pages of a killed parse.
 _FORGOTTEN = 7 * 24 * 3600
 _PARSERS = "cc_pipeline.documents.batch.worker"
@@ -188,10 +190,11 @@ def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int
     with folder_written_whole(folder) as beside, ExitStack() as files:
         # a power cut may leave a name without its bytes, and nobody would write them again
         paths = {table: files.enter_context(written_whole(beside / table, durable=True)) for table in _SCHEMAS}
-        writers = {
-            table: files.enter_context(pa.ipc.new_stream(str(paths[table]), schema))
-            for table, schema in _SCHEMAS.items()
-        }
+        writers = {}
+        for table, schema in _SCHEMAS.items():
+            # Arrow writes column by column, and pages have hundreds
+            file = files.enter_context(pa.BufferedOutputStream(pa.OSFile(str(paths[table]), "wb"), _WRITTEN_AT_ONCE))
+            writers[table] = files.enter_context(pa.ipc.new_stream(file, schema))
         for batches in pages:
             for table, batch in settled(batches).items():
                 if batch.num_rows:

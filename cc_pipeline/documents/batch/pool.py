@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker, unpack
+from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker
 from cc_pipeline.documents.page import PageInput, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
 
@@ -171,7 +171,7 @@ class _Pool:
                 if answer is None:
                     self._replace(worker, worker.cause_of_death())
                 else:
-                    self._done[self._tasks[worker].popleft().number] = unpack(answer)
+                    self._done[self._tasks[worker].popleft().number] = answer
             elif worker.stuck_for(time.monotonic()) > (
                 self._options.limits.seconds if worker.position >= 0 else _START_SECONDS
             ):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from cc_pipeline.documents.batch.rows import rows_of
-from cc_pipeline.documents.batch.worker import POSITION, pack, put, take
+from cc_pipeline.documents.batch.worker import POSITION, pack, take
 
 #: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
 _GC_EVERY = 50_000
@@ -27,7 +27,7 @@ _IDLE_SECONDS = 60.0
 
 def serve(link: Connection, position: mmap.mmap, slots: Sequence[int]) -> None:
     """Parses batch after batch until the parent closes the link. A message is a slot and the length of what is in it;
-    so is the answer, whose rows lie in the same slot."""
+    the answer the same slot and the lengths of the tables that now lie there."""
 
     def at(place: int) -> None:
         POSITION.pack_into(position, 0, place)
@@ -38,8 +38,7 @@ def serve(link: Connection, position: mmap.mmap, slots: Sequence[int]) -> None:
             number, length = link.recv()
             at(-1)
             items, broken = pickle.loads(take(slots[number], length))
-            rows = pickle.dumps(pack(rows_of(items, options, read, broken, at)), pickle.HIGHEST_PROTOCOL)
-            link.send((number, put(slots[number], rows)))
+            link.send((number, pack(slots[number], rows_of(items, options, read, broken, at))))
 
 
 def _bound_memory(limit: int) -> None:

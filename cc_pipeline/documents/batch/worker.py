@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ def open_slot() -> int:
         return os.dup(file.fileno())
 
 
-def put(slot: int, data: bytes | memoryview) -> int:
+def put(slot: int, data: bytes | pa.Buffer) -> int:
     """Writes ``data`` from the slot's begin; gives its length. Raises ``OSError`` where memory ends."""
     view = memoryview(data).cast("B")
     at = 0
@@ -64,9 +65,9 @@ def put(slot: int, data: bytes | memoryview) -> int:
     return len(view)
 
 
-def take(slot: int, length: int) -> bytes:
-    """What ``put`` wrote."""
-    data = bytearray(length)
+def take(slot: int, length: int) -> pa.Buffer:
+    """What ``put`` wrote, in Arrow's memory: it has been used before mostly, and is not zeroed first."""
+    data = pa.allocate_buffer(length)
     view = memoryview(data)
     at = 0
     while at < length:
@@ -76,23 +77,28 @@ def take(slot: int, length: int) -> bytes:
         at += read
     if length > _KEPT:
         os.ftruncate(slot, 0)
-    return data  # type: ignore[return-value]  # as good as bytes to all who read it, and not copied again
+    return data
 
 
-def pack(batches: Mapping[str, pa.RecordBatch]) -> dict[str, bytes]:
-    """Record batches as Arrow streams."""
-    packed = {}
+def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> dict[str, int]:
+    """Writes record batches into a slot as Arrow streams, one behind the other; gives the length of each."""
+    lengths = {}
+    sink = pa.BufferOutputStream()
     for table, batch in batches.items():
-        sink = pa.BufferOutputStream()
+        begin = sink.tell()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        packed[table] = sink.getvalue().to_pybytes()
-    return packed
+        lengths[table] = sink.tell() - begin
+    put(slot, sink.getvalue())
+    return lengths
 
 
-def unpack(packed: Mapping[str, bytes]) -> dict[str, pa.RecordBatch]:
+def unpack(slot: int, lengths: Mapping[str, int]) -> dict[str, pa.RecordBatch]:
     """The reverse of ``pack``."""
-    return {table: pa.ipc.open_stream(data).read_next_batch() for table, data in packed.items()}
+    data = take(slot, sum(lengths.values()))
+    ends = accumulate(lengths.values())
+    streams = (data.slice(end - length, length) for end, length in zip(ends, lengths.values(), strict=True))
+    return {table: pa.ipc.open_stream(stream).read_next_batch() for table, stream in zip(lengths, streams, strict=True)}
 
 
 class Worker:
@@ -129,11 +135,11 @@ class Worker:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
 
-    def receive(self) -> dict[str, bytes] | None:
+    def receive(self) -> dict[str, pa.RecordBatch] | None:
         """The rows of the oldest batch it has, ``None`` where the process is gone."""
         try:
-            slot, length = self.connection.recv()
-            answer: dict[str, bytes] = pickle.loads(take(self._slots[slot], length))
+            slot, lengths = self.connection.recv()
+            answer = unpack(self._slots[slot], lengths)
         except (EOFError, OSError):
             return None
         self._free.append(slot)
