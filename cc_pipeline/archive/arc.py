@@ -19,8 +19,7 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers, sha1_base32
-from cc_pipeline.archive.spanning import inflate_run
-from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes the line may have: the longest URLs seen, many times over.

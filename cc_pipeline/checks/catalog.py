@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.checks.verdict import CheckResult, Severity
+from cc_pipeline.checks.scope import CheckResult, Severity
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 
 #: Rows of subset ``warc`` in a crawl, from the smallest to the largest published, with room on both sides.

@@ -17,8 +17,7 @@ from cc_pipeline.checks.catalog import (
     check_sortedness,
     check_statistics,
 )
-from cc_pipeline.checks.scope import Scope, joined, key_of, some
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError

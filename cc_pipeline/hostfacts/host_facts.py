@@ -55,8 +55,8 @@ class OfHosts:
     def __init__(self, dataset: Dataset, hosts: HostRanges) -> None:
         self._fold = dataset.fold
         self._hosts = hosts
-        self._form = cast(HostForm, dataset.form)
-        self.ranges: Sequence[KeyRange] = hosts.of(self._form, cast(WwwRule, dataset.www))
+        self._form = cast("HostForm", dataset.form)
+        self.ranges: Sequence[KeyRange] = hosts.of(self._form, cast("WwwRule", dataset.www))
         self.keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = (
             None if self._form == "surt_host" else self._meant
         )
