@@ -1,9 +1,9 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
 A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
-(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``report``,
-``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index), ``add-source``
-(add_captures).
+(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``init`` (settings),
+``report``, ``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index),
+``add-source`` (add_captures).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from cc_pipeline.cli.commands import (
     facts,
     get,
     harvest,
-    init,
     lookup,
     plan,
     policies,
@@ -96,7 +95,7 @@ app.command("doctor")(doctor.doctor)
 app.command("upkeep")(automation.upkeep)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init")(init.init)
+app.command("init")(choices.init)
 app.add_typer(facts.app, name="datasets")
 app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")

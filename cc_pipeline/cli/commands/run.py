@@ -130,7 +130,7 @@ def _read_policies(
     settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], say: Callable[[Part], None], *, yes: bool
 ) -> list[EnvironmentFault]:
     """Of each crawl those of the targets that have captures there."""
-    from cc_pipeline.python.policies import read_policies
+    from cc_pipeline.python.materializing import read_policies
 
     found: dict[str, set[str]] = {}
     for at, one in done.items():
