@@ -97,12 +97,6 @@ def job_file() -> Path:
     return Path(found.origin)
 
 
-def job_arguments(settings: Settings) -> list[str]:
-    """What the program of the job is started with: where its mailbox is; all else lies in there."""
-    endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
-    return [*endpoint, "--region", settings.s3_region]
-
-
 def polite(workers: int) -> dict[str, str]:
     """Spark's own settings that keep at most ``workers`` processes at work, whatever the cluster manager: each may
     spend its share of the source's budget, so more of them would spend more than that. A task of a fetch that is run
@@ -116,10 +110,6 @@ def polite(workers: int) -> dict[str, str]:
         "spark.dynamicAllocation.maxExecutors": count,
         "spark.speculation": "false",
     }
-
-
-def _as_arguments(conf: Mapping[str, str]) -> list[str]:
-    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
 
 
 class SparkSubmit:
@@ -155,10 +145,12 @@ class SparkSubmit:
 
     def _start(self, pipes: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
         settings = self._settings
+        endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
             *(str(spark_submit()), "--master", settings.spark_master, "--name", _NAME),
-            *_as_arguments(polite(settings.spark_workers)),
-            *(str(job_file()), *job_arguments(settings)),
+            *(word for one in polite(settings.spark_workers).items() for word in ("--conf", "=".join(one))),
+            # where its mailbox is; all else lies in there
+            *(str(job_file()), *endpoint, "--region", settings.s3_region),
         ]
         # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
         environment = {**os.environ, **pipes, "PYSPARK_DRIVER_PYTHON": sys.executable}

@@ -43,11 +43,6 @@ class Found:
     flags: set[str] = field(default_factory=set)
 
 
-def is_sitemap(root: Element) -> bool:
-    """Whether a document is a sitemap or an index of some, in whatever namespace."""
-    return local_name(root)[1] in _ENTRIES
-
-
 def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[Link, ...]:
     """A link for each entry: type ``url``, or ``sitemap`` in an index, with ``lastmod``, ``changefreq`` and
     ``priority`` as attributes; behind it its alternatives in other languages (``link``, with their attributes), images
@@ -162,7 +157,7 @@ def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Foun
     if not well_formed:
         flags.add("xml_malformed")
     found = collapsed(_cut(" ".join(root.itertext()), limits, flags))
-    if not is_sitemap(root):
+    if local_name(root)[1] not in _ENTRIES:  # in whatever namespace
         return Found("xml", found, flags=flags)
     rows = entries(root, url, limits, flags) if links else ()
     return Found("sitemap", found, links=rows, flags=flags)

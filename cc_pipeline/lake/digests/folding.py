@@ -119,7 +119,11 @@ class _Folding:
             ).sort_by("name")
             # the first file is also of names before its own
             firsts = ["", *(file.first for file in files[1:])]
-            old = [file for file, first in zip(files, firsts, strict=False) if _is_between(first, low, high)]
+            old = [
+                file
+                for file, first in zip(files, firsts, strict=False)
+                if low <= first and (high is None or first < high)
+            ]
             found += self._window(old, new.combine_chunks())
         return found
 
@@ -203,10 +207,6 @@ _ENCODED: Final = {"name": "DELTA_BYTE_ARRAY", "number": "PLAIN"}
 
 def _begins(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(numbers_of_texts(names) % np.uint64(_NAMES) == 0)
-
-
-def _is_between(name: str, low: str, high: str | None) -> bool:
-    return low <= name and (high is None or name < high)
 
 
 def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:
