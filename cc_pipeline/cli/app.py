@@ -3,7 +3,7 @@
 A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
 (sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``init`` (settings),
 ``report``, ``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index),
-``add-source`` (add_captures).
+``add-source`` (add_captures), ``certificate`` (copy).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from cc_pipeline.cli.commands import (
     add_captures,
     automation,
     catalog,
-    certificate,
     copy,
     dataset,
     doctor,
@@ -78,7 +77,7 @@ app.command("check")(lookup.check)
 app.command("ranks")(facts.ranks)
 app.command("policies")(policies.policies)
 app.command("copy")(copy.copy)
-app.command("certificate")(certificate.certificate)
+app.command("certificate")(copy.certificate)
 app.command("export")(dataset.export)
 app.command("dataset")(dataset.dataset)
 app.command("replay")(run.replay)

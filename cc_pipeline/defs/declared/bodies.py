@@ -32,12 +32,11 @@ def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Ca
 
     if config is None:
         return lambda context: call(context, at.workspace(context), at)
+    return lambda context: call(context, at.workspace(context), at, config(**_op(context).op_config))
 
-    def configured(context: Any) -> Any:
-        own = getattr(context, "op_execution_context", context)
-        return call(context, at.workspace(context), at, config(**own.op_config))
 
-    return configured
+def _op(context: Any) -> Any:
+    return getattr(context, "op_execution_context", context)
 
 
 def schema_of(config: type[dg.Config] | None) -> Any:

@@ -1,4 +1,4 @@
-"""Digests of slices leave a table's log for sorted files (``folded.py``).
+"""Digests of slices leave a table's log for sorted files (``standings.py``).
 
 In this order, so that a kill between any two of these leaves all answers as they are: the files, their list, a commit
 that names the list, and a checkpoint of that commit without the digests. Until that is there, the log and the files
@@ -29,8 +29,8 @@ from pyarrow.fs import FileSelector
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest, numbers_of_texts
-from cc_pipeline.lake.digests.folded import ANCHOR, FOLDER, Folded, FoldedFile, but_for
 from cc_pipeline.lake.digests.log import TransactionLog
+from cc_pipeline.lake.digests.standings import ANCHOR, FOLDER, Folded, FoldedFile, but_for
 from cc_pipeline.lake.lake import Lake, lake_fault
 
 #: Digests in a checkpoint above which they are folded: as many as a process reads in passing.
