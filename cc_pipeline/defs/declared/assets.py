@@ -380,7 +380,7 @@ class _Made:
         ]
         return [
             self._several(
-                "exports.export_sequencefiles",
+                "sources.export_sequencefiles",
                 specs,
                 SequenceFileConfig,
                 description="Writes records as text and as metadata: both have the same records, in the same order "
