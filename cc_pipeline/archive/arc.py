@@ -224,12 +224,7 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
-    """Every record of a whole ARC file (a path, bytes, or a binary stream), in order, the ``filedesc`` too.
-
-    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
-    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
-    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
-    """
+    """Every record of a whole ARC file, the ``filedesc`` too, as ``warc.iter_records`` gives those of a WARC file."""
     for found in iter_located(stream, source, limit):
         yield found.record if isinstance(found, StoredRecord) else found
 

@@ -27,7 +27,8 @@ from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.extraction.plan import main_content
 from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice, spilled_batches
+from cc_pipeline.lake.ordered import spilled_batches
+from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.records.pages import page_of
