@@ -213,7 +213,7 @@ def spark(asked: dict[str, Any]) -> dict[str, float]:
     """The seconds of each step by executors, of starting, and of an empty task."""
     from pyspark import SparkConf, SparkContext  # a local run has none
 
-    from cc_pipeline.engines.spark.run import run_job  # needs it
+    from cc_pipeline.engines.spark.engine import run_job  # needs it
 
     workers = int(asked["workers"])
     found: dict[str, float] = {}

@@ -52,9 +52,7 @@ def test_a_page_is_the_same_with_modules_of_another_source() -> None:
 @pytest.mark.parametrize("made_for", [None, cc_pipeline.MADE_FOR - 1, cc_pipeline.MADE_FOR + 1])
 def test_another_number_or_none_is_of_another_source(made_for: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("cc_pipeline._older")
-    module.function = print  # type: ignore[attr-defined]
-    if made_for is not None:
-        module.made_for = made_for  # type: ignore[attr-defined]
+    vars(module).update({"function": print} | ({} if made_for is None else {"made_for": made_for}))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     cc_pipeline._warn_of_old_modules.cache_clear()
     with pytest.warns(RuntimeWarning, match="make setup"):

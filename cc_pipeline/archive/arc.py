@@ -19,8 +19,7 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers, sha1_base32
-from cc_pipeline.archive.spanning import inflate_run
-from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes the line may have: the longest URLs seen, many times over.
@@ -225,12 +224,7 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
-    """Every record of a whole ARC file (a path, bytes, or a binary stream), in order, the ``filedesc`` too.
-
-    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
-    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
-    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
-    """
+    """Every record of a whole ARC file, the ``filedesc`` too, as ``warc.iter_records`` gives those of a WARC file."""
     for found in iter_located(stream, source, limit):
         yield found.record if isinstance(found, StoredRecord) else found
 

@@ -23,8 +23,7 @@ from cc_pipeline.archive.http import (
 )
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers, declared, matches, sha1_base32
-from cc_pipeline.archive.spanning import inflate_run
-from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.codings import dechunked
 from cc_pipeline.errors import DataFault, DataKind
 

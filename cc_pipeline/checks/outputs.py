@@ -10,8 +10,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import Scope, joined, some
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault

@@ -10,8 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.checks.scope import Scope, key_of, some
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, key_of, some
 from cc_pipeline.extraction.plan import Wanted, options_of, plan
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice, targets_by_crawl

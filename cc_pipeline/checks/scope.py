@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from cc_pipeline.checks.verdict import CheckResult, Severity
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
@@ -119,3 +118,24 @@ def some(keys: Collection[str]) -> str:
     """The first of ``keys``, and how many more there are."""
     shown = ", ".join(sorted(keys)[:NAMED])
     return f"{shown} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else shown
+
+
+Severity = Literal["ok", "warn", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
+
+    ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
+    """
+
+    name: str
+    severity: Severity
+    message: str
+    figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.severity == "ok"

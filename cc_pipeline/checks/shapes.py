@@ -52,10 +52,6 @@ def _host(urls: _Column) -> _Column:
     return pc.struct_field(pc.extract_regex(urls, r"^[A-Za-z]+://(?P<host>[^/?#]*)"), "host")
 
 
-def _why(outcome: _Column, reason: _Column) -> _Column:
-    return pc.coalesce(reason, outcome)
-
-
 def _day(moments: _Column) -> _Column:
     return moments.cast(pa.timestamp("ms")).cast(pa.date32(), safe=False)
 
@@ -67,7 +63,7 @@ _SHAPES: Final[dict[str, dict[str, _Shape]]] = {
         "captures by media type": _Shape(("content_mime_detected", "content_mime_type"), _first),
     },
     "records": {
-        "records by outcome": _Shape(("outcome", "reason"), _why),
+        "records by outcome": _Shape(("reason", "outcome"), _first),
         "stored bytes by host": _Shape(("url",), _host, weight="stored_length"),
     },
     "page_metadata": {

@@ -1,8 +1,9 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
 A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
-(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``report``
-(dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index), ``add-source`` (whole_files).
+(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``init`` (settings),
+``report``, ``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index),
+``add-source`` (add_captures), ``certificate`` (copy).
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ from cc_pipeline.cli.commands import (
     add_captures,
     automation,
     catalog,
-    certificate,
     copy,
     dataset,
     doctor,
     domains,
-    export,
     facts,
     get,
     harvest,
-    init,
     lookup,
     plan,
     policies,
     run,
     sql,
     url_index,
-    whole_files,
 )
 from cc_pipeline.cli.commands import settings as choices
-from cc_pipeline.cli.guarding import GuardedCommand
-from cc_pipeline.cli.output import Spoken, coloured, console_err, drop_output, tell_of_waiting, usable_streams
+from cc_pipeline.cli.output import (
+    GuardedCommand,
+    Spoken,
+    coloured,
+    console_err,
+    drop_output,
+    tell_of_waiting,
+    usable_streams,
+)
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 from cc_pipeline.python.voice import told_to
 
@@ -73,8 +77,8 @@ app.command("check")(lookup.check)
 app.command("ranks")(facts.ranks)
 app.command("policies")(policies.policies)
 app.command("copy")(copy.copy)
-app.command("certificate")(certificate.certificate)
-app.command("export")(export.export)
+app.command("certificate")(copy.certificate)
+app.command("export")(dataset.export)
 app.command("dataset")(dataset.dataset)
 app.command("replay")(run.replay)
 app.command("repair")(harvest.repair)
@@ -82,7 +86,7 @@ app.command("facts")(facts.facts)
 app.command("sql")(sql.sql)
 app.command("report")(dataset.report)
 app.command("changes")(dataset.changes)
-app.command("add-source")(whole_files.add_source)
+app.command("add-source")(add_captures.add_source)
 app.command("add-captures")(add_captures.add_captures)
 app.command("metadata-json")(sql.metadata_json)
 app.command("settings")(choices.settings)
@@ -90,7 +94,7 @@ app.command("doctor")(doctor.doctor)
 app.command("upkeep")(automation.upkeep)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init")(init.init)
+app.command("init")(choices.init)
 app.add_typer(facts.app, name="datasets")
 app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")

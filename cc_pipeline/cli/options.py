@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    pass
-
 
 _NO_LIMIT = 1 << 62
 Source = Annotated[

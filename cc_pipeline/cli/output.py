@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import typer
 from rich.cells import cell_len
@@ -20,14 +20,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.cli.guarding import guarding
 from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import UserInputError, disk_trouble
 
 if TYPE_CHECKING:
+    from click import Parameter
+
     from cc_pipeline.python.handing import Export
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
@@ -303,3 +305,33 @@ def _jsonable(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
     return value if isinstance(value, bool | int | float) else str(value)
+
+
+_HELP: Final = (
+    "In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no spreadsheet "
+    "runs it. Without it the text is exact."
+)
+_given = [False]
+
+
+def guarding() -> bool:
+    """Whether the command that runs is to make formulas in CSV harmless."""
+    return _given[0]
+
+
+class GuardedCommand(TyperCommand):
+    """A command, with the flag where it has a choice of formats and CSV is one."""
+
+    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **others: Any) -> None:
+        own = list(params)
+        if any("--format" in one.opts and "csv" in (getattr(one, "help", None) or "") for one in own):
+            option = TyperOption(
+                param_decls=["--guard-formulas"],
+                is_flag=True,
+                default=False,
+                expose_value=False,
+                callback=lambda _context, _option, value: _given.__setitem__(0, bool(value)),
+                help=_HELP,
+            )
+            own.append(option)
+        super().__init__(name, params=own, **others)

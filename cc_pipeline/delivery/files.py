@@ -23,7 +23,6 @@ from cc_pipeline.processes import this_process
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
 #: A card for Hugging Face stands before the line by which a README of ours is known.
 _HEAD_LINES = 1_000
-_CHUNK = 1 << 20
 _TERMS = """Common Crawl publishes its data under its terms of use (https://commoncrawl.org/terms-of-use). The pages
 belong to those who wrote them: what may be done with a page follows from its own licence and from the law. Robots
 rules and reservations of text and data mining that pages carried are in `page_metadata`, where that table is here."""
@@ -188,11 +187,8 @@ def _readme(
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal digits."""
-    digest = hashlib.sha256()
     with disk_trouble(path), path.open("rb") as stream:
-        while block := stream.read(_CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _is_ours(readme: Path) -> bool:

@@ -150,7 +150,7 @@ def gather(
     chosen = sorted({*found.indexes, *crawls})
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
-        tuple(_without_path(address) for address in workspace.settings.sources),
+        tuple(shown(one) if scheme_of(one) else f"folder {Path(one).name}" for one in workspace.settings.sources),
         tuple(asked),
         tuple(_crawls(workspace, chosen, found.indexes)),
         tuple(_outcomes(named, found, blocked(workspace))),
@@ -173,11 +173,6 @@ class _Found:
         self.crawls.setdefault(slug, set()).add(row["crawl"])
         for one in row["members"] or [{"member": "", "captures": row["captures"]}]:
             self.captures[slug, one["member"]] += one["captures"]
-
-
-def _without_path(address: str) -> str:
-    """An address fit to be printed; a folder is named by its last part alone."""
-    return shown(address) if scheme_of(address) else f"folder {Path(address).name}"
 
 
 def _said(targets: Sequence[Target]) -> str:

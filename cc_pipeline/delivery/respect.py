@@ -119,7 +119,8 @@ def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[s
         told AS (SELECT page, s.agent, signal, value, uses, says FROM {captures} JOIN main.page_policies s ON {on}),
         by_page AS (
             SELECT page, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
-            FROM (SELECT page, unnest(uses) AS about, says FROM told WHERE {consent.of_page("'*'")}) GROUP BY ALL),
+            FROM (SELECT page, unnest(uses) AS about, says FROM told WHERE says IS NOT NULL AND agent = '*')
+            GROUP BY ALL),
         answers AS (
             SELECT ask AS page, CASE agent || ' ' || about {named} END AS wish,
                 {consent.both("verdict", "says")} AS verdict

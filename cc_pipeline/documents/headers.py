@@ -174,11 +174,6 @@ def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
     return found
 
 
-def header_list(headers: Headers) -> list[dict[str, str]]:
-    """Every header as archived, in order."""
-    return [{"name": name, "value": value} for name, value in headers]
-
-
 def was_gzip(headers: Headers) -> bool:
     """Whether the body travelled gzipped."""
     coding = header(headers, "content-encoding")

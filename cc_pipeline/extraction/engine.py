@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -154,14 +153,10 @@ class LocalEngine:
                 # never this process, since a hostile page may loop or end its process
                 max(1, min(settings.workers or len(os.sched_getaffinity(0)), -(-rows.rows // BATCH_ROWS))),
                 folder,
-                partial(_told, rows.rows),
+                lambda done: progress.report("parse", done, rows.rows),
                 asked.before.rows,
             )
             PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
-
-
-def _told(total: int, done: int) -> None:
-    progress.report("parse", done, total)
 
 
 LOCAL: Engine = LocalEngine()

@@ -247,7 +247,8 @@ class KeyedLookup:
             found += tables
             check()
         whole = [table for path, table in found if path not in gaps]
-        return KeyedRows(pa.concat_tables([self._empty(), *whole]).combine_chunks(), list(gaps.values()), cost)
+        rows = pa.concat_tables([self._result().empty_table(), *whole]).combine_chunks()
+        return KeyedRows(rows, list(gaps.values()), cost)
 
     def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
         """The column of endings where it is worth its bytes."""
@@ -293,9 +294,6 @@ class KeyedLookup:
 
     def _result(self) -> pa.Schema:
         return pa.schema([pa.field(KEY_TEXT, pa.string()), *self.schema])
-
-    def _empty(self) -> pa.Table:
-        return self._result().empty_table()
 
 
 def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:

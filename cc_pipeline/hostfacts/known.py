@@ -22,6 +22,7 @@ from cc_pipeline.hostfacts.annotations import Unpacked, read_join
 from cc_pipeline.hostfacts.dataset_files import forget_files, forget_unknown
 from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
 from cc_pipeline.hostfacts.ranks import is_name_of_ranks, ranks_datasets
+from cc_pipeline.lake.reading import quoted_name
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
@@ -186,20 +187,16 @@ def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str,
     """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
     reader = "read_csv" if table.format == "csv" else "read_json"
     said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
-    columns = ", ".join(_name(column) for column in table.columns)
+    columns = ", ".join(quoted_name(column) for column in table.columns)
     try:
         with connect(memory_limit="1GB", threads="1") as session:
             session.execute("SET temp_directory = ?", [str(to.parent)])
             session.execute(
-                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {_name(key)} IS NOT NULL "
-                f"ORDER BY {_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
+                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {quoted_name(key)} IS NOT NULL "
+                f"ORDER BY {quoted_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
             )
     except duckdb.Error as error:
         raise UserInputError(f"{table.where} cannot be read as {table.format}: {str(error).splitlines()[0]}") from error
-
-
-def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
 
 
 def _literal(value: object) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cc_pipeline.checks.scope import Scope, joined, some
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.hostfacts.dataset_files import shards_read
 from cc_pipeline.hostfacts.host_keys import HostRanges

@@ -378,13 +378,11 @@ def outside_notes(count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two answers compared as sets of (SURT key, file, offset, length); ``only_*`` show the first few others."""
+    """Two answers compared as sets of (SURT key, file, offset, length)."""
 
     both: int
     left: int
     right: int
-    only_left: tuple[tuple[str, str, int, int], ...]
-    only_right: tuple[tuple[str, str, int, int], ...]
 
     @property
     def agrees(self) -> bool:
@@ -392,19 +390,13 @@ class Agreement:
         return self.left == self.right == self.both
 
 
-def agree(one: LookupResult, other: LookupResult, *, shown: int = 10) -> Agreement:
+def agree(one: LookupResult, other: LookupResult) -> Agreement:
     """Compares two answers for the same targets, whatever indexes they came from.
 
     URLs are compared as SURT keys: a B-tree's URL has lost a fragment or gained a slash.
     """
     left, right = _places(one), _places(other)
-    return Agreement(
-        len(left & right),
-        len(left),
-        len(right),
-        tuple(sorted(left - right)[:shown]),
-        tuple(sorted(right - left)[:shown]),
-    )
+    return Agreement(len(left & right), len(left), len(right))
 
 
 def _places(result: LookupResult) -> set[tuple[str, str, int, int]]:

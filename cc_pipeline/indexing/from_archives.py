@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +26,7 @@ from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
+_REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
 #: Files whose size is asked for before a price is told; the others are taken to be as large on the average.
 _ASKED_SIZES: Final = 12
 #: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
@@ -190,14 +191,9 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
         seconds=time.monotonic() - started,
         fresh_slices=len(done.files),
         reused_slices=len(index.listed) - len(index.missing),
-        notes=(*done.notes, *_said_of_revisits(done)),
+        notes=(*done.notes, *([_REVISITS.format(done.revisits)] if done.revisits else [])),
         per_target={crawl: _figures(index, done)},
     )
-
-
-def _said_of_revisits(done: _Done) -> Iterator[str]:
-    if done.revisits:
-        yield f"{done.revisits:,} revisits are not indexed: they hold no page, they name one fetched before"
 
 
 def _figures(index: BuiltIndex, done: _Done) -> Figures:
@@ -320,9 +316,5 @@ def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
     wanted = {shard.key for shard in index.listed}
     of_a_month = news_month(index.crawl) is not None
     for key in index.there - wanted:
-        if is_half_of_gone(key) or not (of_a_month or _is_half(key)):
+        if is_half_of_gone(key) or not (of_a_month or key.rpartition("/")[2].startswith(".")):
             workspace.place.delete(key)
-
-
-def _is_half(key: str) -> bool:
-    return key.rpartition("/")[2].startswith(".")

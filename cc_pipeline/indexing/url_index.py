@@ -191,12 +191,8 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     return TreeCheck(items, tuple(kept), tuple(faults))
 
 
-def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> tuple[DataFault, ...]:
-    """Reads ``records`` at the source and says which are not records of their URLs. Raises ``EnvironmentFault``."""
-    return tuple(_wrong(crawl, records, transport))
-
-
-def _wrong(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:
+def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:
+    """Reads ``records`` at the source and gives those that are not of their URLs. Raises ``EnvironmentFault``."""
     wanted = (ByteRange(record.file, record.offset, record.length, None, record) for record in records)
     for done, outcome in enumerate(transport.read_many(wanted), 1):
         progress.report("records", done, len(records))

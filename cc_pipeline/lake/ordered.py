@@ -80,7 +80,7 @@ class OrderedRows:
             elif not self._is_ordered:
                 self._merge(self._few_runs(), self._path)
                 self._is_ordered = True
-            yield from _read(self._path)
+            yield from spilled_batches(self._path)
 
     def drained(self) -> Iterator[pa.RecordBatch]:
         """The same, for the only time: rows on disk are merged as they are drawn, and not written once more."""
@@ -144,7 +144,7 @@ class OrderedRows:
     def _stretches(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
         # the more rows are looked at together, the less often each run is searched for where they end
         most = self._in_memory // max(1, len(paths))
-        return _merged([_Run(_read(path), self._order, most) for path in paths], self._order)
+        return _merged([_Run(spilled_batches(path), self._order, most) for path in paths], self._order)
 
     def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
         with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
@@ -239,7 +239,8 @@ def _pieces(rows: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.Reco
             yield from _pieces(pa.Table.from_batches([half]), most_rows, most_bytes)
 
 
-def _read(path: Path) -> Iterator[pa.RecordBatch]:
+def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Rows that were put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
     # not mapped into memory: a process would seem to hold all that it has read
     with pa.OSFile(str(path)) as source:
         yield from pa.ipc.open_stream(source)

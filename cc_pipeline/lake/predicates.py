@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.reading import quoted
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _LIST_USED: Final = 20
@@ -59,7 +60,7 @@ def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> st
         groups.setdefault(tuple(one[name] for name in above), []).append(one[last])
     parts = [
         " AND ".join(
-            [*(f"{name} = {_quoted(value)}" for name, value in zip(above, key, strict=True)), _equal(last, own)]
+            [*(f"{name} = {quoted(value)}" for name, value in zip(above, key, strict=True)), _equal(last, own)]
         )
         for key, own in groups.items()
     ]
@@ -83,12 +84,12 @@ def _is_many(value: object) -> bool:
 def _equal(name: str, value: str | Sequence[str]) -> str:
     if isinstance(value, Starting):
         behind = value[:-1] + chr(ord(value[-1]) + 1)
-        return f"({name} >= {_quoted(value)} AND {name} < {_quoted(behind)})"
+        return f"({name} >= {quoted(value)} AND {name} < {quoted(behind)})"
     if isinstance(value, str):
-        return f"{name} = {_quoted(value)}"
+        return f"{name} = {quoted(value)}"
     if _is_many(value):
         return _between(name, value)
-    among = f"{name} IN ({', '.join(map(_quoted, value))})"
+    among = f"{name} IN ({', '.join(map(quoted, value))})"
     if len(value) <= _LIST_USED:
         return among
     # the engine leaves files out by bounds, not by a long list; the parts of a set lie side by side
@@ -96,8 +97,4 @@ def _equal(name: str, value: str | Sequence[str]) -> str:
 
 
 def _between(name: str, values: Sequence[str]) -> str:
-    return f"({name} >= {_quoted(min(values))} AND {name} <= {_quoted(max(values))})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return f"({name} >= {quoted(min(values))} AND {name} <= {quoted(max(values))})"

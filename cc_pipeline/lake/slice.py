@@ -8,9 +8,8 @@ one after the other, so a slice is complete only when all of them have the same 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -74,13 +73,6 @@ def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
     for slice_ in slices:
         grouped.setdefault(slice_.crawl, []).append(slice_.target)
     return grouped
-
-
-def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Rows that a stage has put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
-    # not mapped into memory: a process would seem to hold all that it has read
-    with pa.OSFile(str(path)) as source:
-        yield from pa.ipc.open_stream(source)
 
 
 def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object]], *, but: str) -> None:

@@ -22,7 +22,6 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.index.btree.locator import segment_of
 from cc_pipeline.minicrawl import bodies
 from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES, MIME_TYPES, HtmlPage, Language, feed, html_page
-from cc_pipeline.minicrawl.policies import page_headers, site_policy
 from cc_pipeline.minicrawl.records import (
     Exchange,
     Headers,
@@ -48,11 +47,13 @@ from cc_pipeline.minicrawl.visits import (
     SEGMENT_SPAN,
     Visit,
     page_counts,
+    page_headers,
     page_url,
     plan_visits,
     segment_start,
     serving_address,
     site,
+    site_policy,
 )
 
 _REASONS = {

@@ -117,7 +117,7 @@ class CrawlSpec:
     below ``projects/`` and its ``project``, with a table of its own and without path lists. ``protocols`` repeats
     ``WARC-Protocol`` in response records. ``cdx`` gives a crawl of the ARC years a ZipNum index, which the others have
     anyway; ``old_names`` puts ``common-crawl/`` in front of the archive files that the indexes name, as in 2015.
-    ``policies`` has each origin asked for its robots.txt at the begin of each segment, gives it one of ``policies.py``
+    ``policies`` has each origin asked for its robots.txt at the begin of each segment, gives it one of ``visits.py``
     that may change from crawl to crawl and between two segments, and has pages ask for more in their headers. A crawl
     without data is listed in collinfo.json and has nothing else.
     """

@@ -43,8 +43,6 @@ _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name no
 RecordKey = tuple[str | None, int | None, str | None]
 
 Codec = Literal["gzip", "default"]
-#: Bytes of a file hashed at a time.
-_CHUNK = 1 << 20
 
 VERSION = "1"
 TARGET_ENTRY = "cc_pipeline.target"
@@ -205,11 +203,8 @@ def write_files(
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(_CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def export_slices(

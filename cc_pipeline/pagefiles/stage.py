@@ -26,7 +26,8 @@ from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
+from cc_pipeline.lake.ordered import spilled_batches
+from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport
 from cc_pipeline.pagefiles.files import local_copy, size_and_tag
 from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, registered
 from cc_pipeline.workspace.workspace import Workspace

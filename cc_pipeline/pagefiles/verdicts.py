@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cc_pipeline.checks.scope import Scope, joined, some
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows

@@ -30,7 +30,8 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.lookup_notes import in_commits
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.extraction.target_slices import Asked, retire_others
-from cc_pipeline.lake.slice import FETCH, POLICIES, Figures, Slice, StageReport, spilled_batches
+from cc_pipeline.lake.ordered import spilled_batches
+from cc_pipeline.lake.slice import FETCH, POLICIES, Figures, Slice, StageReport
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.lake.target_definitions import parts_of
 from cc_pipeline.policies import VERSION

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from cc_pipeline.checks.scope import Scope, joined
-from cc_pipeline.checks.verdict import CheckResult
+from cc_pipeline.checks.scope import CheckResult, Scope, joined
 from cc_pipeline.lake.slice import POLICIES
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.workspace.workspace import Workspace

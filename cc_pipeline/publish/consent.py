@@ -219,11 +219,6 @@ def page_policies() -> str:
                 AND list_contains(string_split(lower(rel), ' '), 'license') AND link_url IS NOT NULL"""
 
 
-def of_page(name: str = "agent") -> str:
-    """A condition on rows of ``page_policies``: what is said to an agent, or to all."""
-    return f"says IS NOT NULL AND agent IN ('*', {name})"
-
-
 def both(site: str, page: str) -> str:
     """One verdict of what a site and a page say: ``disallow`` goes before ``allow``. ``page`` may be null."""
     return (

@@ -13,10 +13,6 @@ def _of_site(table: str) -> str:
     return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
 
 
-def _everywhere(table: str) -> str:
-    return sql.named(table)
-
-
 def _from_elsewhere(table: str) -> str:
     return f"(FROM {sql.named(table)} WHERE link_domain = lower(site))"
 
@@ -35,7 +31,7 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "captures_of",
         ("page",),
-        sql.captures_of("page", _everywhere),
+        sql.captures_of("page", sql.named),
         "captures_of(page): all captures of a URL, whatever its scheme, with and without www., oldest first.",
     ),
     MacroSpec(
@@ -47,7 +43,7 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "page_versions",
         ("page",),
-        sql.page_versions("page", _everywhere),
+        sql.page_versions("page", sql.named),
         "page_versions(page): distinct contents of a URL by main text, each with first and last seen.",
     ),
     MacroSpec(
@@ -84,7 +80,7 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "policy_of",
         ("page", "moment"),
-        consent.policy_of("page", "moment", _everywhere),
+        consent.policy_of("page", "moment", sql.named),
         "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
         "what they say by the newest captures known: allow, disallow or unknown.",
     ),

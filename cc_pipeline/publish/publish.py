@@ -65,6 +65,9 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
+        # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
+        overlapping = {with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS}
+        read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
         if shared and not copied:
             pin(workspace.place, settings.home, pinned, and_before=True)
         published = publish(
@@ -72,7 +75,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             pinned,
             publication_views(
                 [(slice_.crawl, slice_.target) for slice_ in held_back],
-                Sharing(_sharing(workspace), tuple(sorted(_read_whole(workspace)))),
+                Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole))),
             ),
             macros=MACROS,
             notes=note_of,
@@ -120,16 +123,6 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
         mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
     return mixed + READ_FILES.torn(workspace.lake, files, at)
-
-
-def _sharing(workspace: Workspace) -> tuple[str, ...]:
-    """The slices of targets that can share captures with others, in whatever subset."""
-    return tuple(sorted(with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS))
-
-
-def _read_whole(workspace: Workspace) -> set[str]:
-    """Crawls of which files were read whole: their rows may be of any page."""
-    return {file.crawl for file in registered(workspace).values() if file.crawl}
 
 
 @dataclass(frozen=True, slots=True)

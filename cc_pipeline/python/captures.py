@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.python.asking import Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.python.rows import Rows, reader_of
+from cc_pipeline.python.rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,10 @@ class Capture:
 
 class Captures(Rows):
     """Captures of targets in crawls. Nothing is asked until they are read; of several crawls the newest is asked first,
-    and each is held by itself. Iterating gives :class:`Capture`."""
+    and each is held by itself. Iterating gives :class:`Capture`.
+
+    Reading raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
+    be asked, and at the end ``Incomplete`` where some crawls could not."""
 
     def __init__(
         self, ask: Callable[[], AbstractContextManager[Question]], columns: Sequence[str], limit: int | None
@@ -65,11 +68,6 @@ class Captures(Rows):
                 row["warc_record_length"],
                 row,
             )
-
-    def batches(self) -> pa.RecordBatchReader:
-        """Raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
-        be asked, and at the end ``Incomplete`` where some crawls could not."""
-        return reader_of(self._read())
 
     def _read(self) -> Iterator[Any]:
         import pyarrow as pa

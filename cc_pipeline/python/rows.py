@@ -31,8 +31,15 @@ class Rows(ABC):
     """
 
     @abstractmethod
+    def _read(self) -> Iterator[Any]:
+        """A schema, then batches of it."""
+
     def batches(self) -> pa.RecordBatchReader:
         """A reader of the rows. Whatever it reads is closed when it has ended or is thrown away."""
+        import pyarrow as pa
+
+        parts = self._read()
+        return pa.RecordBatchReader.from_batches(next(parts), parts)
 
     @property
     def columns(self) -> list[str]:
@@ -82,17 +89,15 @@ class Rows(ABC):
 
 
 class Answer(Rows):
-    """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read."""
+    """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read.
+
+    Reading raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
+    that DuckDB refuses."""
 
     def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
         self._settings = settings
         self._query = query
         self._parameters = tuple(parameters)
-
-    def batches(self) -> pa.RecordBatchReader:
-        """Raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
-        that DuckDB refuses."""
-        return reader_of(self._read())
 
     def _read(self) -> Iterator[Any]:
         from cc_pipeline.lake.reading import open_answers
@@ -116,18 +121,9 @@ class Held(Rows):
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
-    def batches(self) -> pa.RecordBatchReader:
-        """Their reader."""
-        reader: pa.RecordBatchReader = self._table.to_reader(_BATCH)
-        return reader
-
-
-def reader_of(parts: Iterator[Any]) -> pa.RecordBatchReader:
-    """A reader of what ``parts`` gives: a schema first, then batches of it."""
-    import pyarrow as pa
-
-    schema = next(parts)
-    return pa.RecordBatchReader.from_batches(schema, parts)
+    def _read(self) -> Iterator[Any]:
+        yield self._table.schema
+        yield from self._table.to_batches(_BATCH)
 
 
 def as_html(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

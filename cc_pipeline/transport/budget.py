@@ -130,7 +130,7 @@ class Budget:
         self._refusals = Refusals(self._db, host, refusals or RefusalPolicy())
         self._outages = None if outage is None else Outages(self._db, host, outage)
         self._pace = None if limits.rate is None else Pace(self._db, host, limits)
-        with self._exclusive():
+        with Exclusive(self._db):
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
                 "set rate = excluded.rate, concurrency = excluded.concurrency",
@@ -149,7 +149,7 @@ class Budget:
     def lease(self, wanted: int) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
         telling, or is out. Raises as ``Leases`` do."""
-        with self._exclusive():
+        with Exclusive(self._db):
             now = time.time()
             next_slot, refusal = self._row("next_slot, last_refusal")
             pause_until = self._pause_until(now)
@@ -192,7 +192,7 @@ class Budget:
         """
         leased = None if self._leases is None else self._leases.renew(in_flight)
         now = time.time()
-        with self._exclusive():
+        with Exclusive(self._db):
             self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))
             count, granted = self._db.execute(
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
@@ -213,7 +213,7 @@ class Budget:
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
         """The source asked for less: all processes wait (a second, or as long as it says), then go on at half the
         rate."""
-        with self._exclusive():
+        with Exclusive(self._db):
             now = time.time()
             pause = max(self._pause_until(now), now + (1.0 if retry_after is None else retry_after))
             self._db.execute("update hosts set pause_until = ? where host = ?", (pause, self.host))
@@ -226,7 +226,7 @@ class Budget:
     ) -> None:
         """The source refused a request sent at ``sent`` (seconds since the epoch; now): nothing is sent but probes. It
         goes on at half the rate, but where it is probed ``at_once`` and answers."""
-        with self._exclusive():
+        with Exclusive(self._db):
             now = time.time()
             sent = now if sent is None else sent
             slows = self._refusals.begin(now, refusal, retry_after, sent, at_once=at_once)
@@ -236,7 +236,7 @@ class Budget:
 
     def well(self, sent: float) -> None:
         """A probe sent at ``sent`` got an answer: the host does not refuse any more."""
-        with self._exclusive():
+        with Exclusive(self._db):
             self._refusals.end(sent)
 
     def came(self, key: str) -> None:
@@ -246,7 +246,7 @@ class Budget:
     def earned(self, since: float) -> None:
         """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""
         if self._pace is not None:
-            with self._exclusive():
+            with Exclusive(self._db):
                 self._pace.faster(time.time(), since)
 
     def _note(self, now: float, refusal: str) -> None:
@@ -258,7 +258,7 @@ class Budget:
         """The host gives nothing: all processes that can ask others leave it alone."""
         if self._outages is None:
             return None
-        with self._exclusive():
+        with Exclusive(self._db):
             return self._outages.begin(time.time(), why, wait)
 
     def answers(self) -> None:
@@ -282,9 +282,6 @@ class Budget:
     def _row(self, columns: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()
         return row
-
-    def _exclusive(self) -> Exclusive:
-        return Exclusive(self._db)
 
 
 class Exclusive:

@@ -99,7 +99,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     it when nobody runs the target any more. A purge that was killed goes on. Raises ``EnvironmentFault`` where a fetch
     of the target is running (nothing was changed then), and when the lake or its place cannot be read or written.
     """
-    refuse_fetching(workspace, plan)
+    refuse_fetching(workspace, plan.slug, plan.slices)
     note = _begin(workspace, plan)
     hold(workspace, note, plan)
     for crawl, files in note.files.items():
@@ -129,7 +129,7 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """
     lake = workspace.lake
     slices = [one for one in slices_of_target(lake, slug) if one.subset == subset]
-    _refuse_fetching(workspace, slug, slices)
+    refuse_fetching(workspace, slug, slices)
     captures = 0
     for crawl, targets_ in targets_by_crawl(slices).items():
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
@@ -141,12 +141,8 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     return captures
 
 
-def refuse_fetching(workspace: Workspace, plan: PurgePlan) -> None:
+def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
     """Raises ``EnvironmentFault`` where a fetch of the target is running."""
-    _refuse_fetching(workspace, plan.slug, plan.slices)
-
-
-def _refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
     running = being_fetched(workspace, slug, {one.crawl for one in slices})
     if running:
         raise EnvironmentFault(

@@ -13,9 +13,8 @@ import pytest
 
 from cc_pipeline.checks import outputs, page_tables
 from cc_pipeline.checks import tables as inputs
-from cc_pipeline.checks.scope import Note, Scope, changed_since, noted, read_note, versions_of
+from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.tables import ledger_verdict, locators_verdict, stored_verdict
-from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name

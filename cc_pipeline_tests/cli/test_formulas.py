@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import typer
 
-from cc_pipeline.cli import app, guarding
+from cc_pipeline.cli import app, output
 from cc_pipeline.cli.capture_output import capture_writer
 from cc_pipeline.cli.output import write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
@@ -33,7 +33,7 @@ def read(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "_given", [True])
+    monkeypatch.setattr(output, "_given", [True])
 
 
 @pytest.mark.parametrize("flags", [(), ("--guard-formulas",)])

@@ -35,8 +35,8 @@ def test_findings_of_the_doctor(
 
 
 @pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
-def test_errors_and_their_advice(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    app._say(error)  # type: ignore[arg-type]
+def test_errors_and_their_advice(error: UserInputError | EnvironmentFault, capsys: pytest.CaptureFixture[str]) -> None:
+    app._say(error)
     said = capsys.readouterr().err
     assert said.startswith(f"error: {THEIRS}\n")
     assert (f"what to do: do: {THEIRS}\n" in said) == isinstance(error, EnvironmentFault)

@@ -12,8 +12,8 @@ from unittest.mock import ANY
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.automation.run_sensors as run_sensors
-from cc_pipeline.defs.automation.run_sensors import partitions_named
+import cc_pipeline.defs.automation.sensors as run_sensors
+from cc_pipeline.defs.automation.sensors import partitions_named
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.resources import patience

@@ -12,7 +12,7 @@ import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
 import cc_pipeline.defs.automation.sensors as sensors
-from cc_pipeline.defs.checks.left_failed import left_failed_result
+from cc_pipeline.defs.checks.looks import left_failed_result
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace

@@ -25,8 +25,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import spark
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.spark import JOB_TAG
-from cc_pipeline.defs.spark_launch import SparkSubmit
+from cc_pipeline.defs.spark import JOB_TAG, SparkSubmit
 from cc_pipeline.engines.spark.messages import FOLDER, s3_client
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,10 @@ def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
         path.unlink()
     real = Lake.commit_stream
 
-    def commit_stream(self: Lake, table: str, *args: object, **options: object) -> int:
+    def commit_stream(self: Lake, table: str, *args: Any, **options: Any) -> int:
         if table == "records":
             raise Killed
-        return real(self, table, *args, **options)  # type: ignore[arg-type]
+        return real(self, table, *args, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Lake, "commit_stream", commit_stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -126,8 +127,8 @@ def test_nothing_is_added_or_taken_away_unasked(
     commit = GIVEN.commit
     killed = iter([True])
 
-    def dies(*given: object, **more: object) -> int:
-        count = commit(*given, **more)  # type: ignore[arg-type]
+    def dies(*given: Any, **more: Any) -> int:
+        count = commit(*given, **more)
         if next(killed, False):
             raise Killed
         return count

@@ -12,9 +12,9 @@ import pytest
 
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.hostfacts import captures as by_url
-from cc_pipeline.hostfacts.captures import facts_of_captures
+from cc_pipeline.hostfacts import host_facts
 from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.hostfacts.host_facts import facts_of_captures
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, workspace_of
@@ -61,7 +61,7 @@ def test_captures_get_what_is_said_of_them(
     monkeypatch: pytest.MonkeyPatch,
     most: int,
 ) -> None:
-    monkeypatch.setattr(by_url, "_MOST_KEYS", most)
+    monkeypatch.setattr(host_facts, "_MOST_KEYS", most)
     root, written = keyed
     workspace = workspace_of(root, tmp_path)
     for domain in bucket[1].domains(NEW)[:3]:

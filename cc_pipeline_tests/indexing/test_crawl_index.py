@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.checks.tables import index_verdicts
-from cc_pipeline.checks.verdict import CheckResult
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.catalog import open_catalog

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -211,10 +212,10 @@ def test_a_harvest_killed_between_two_tables_leaves_no_subset_that_seems_whole(
     harvest(pages)
     commit = Lake.commit
 
-    def killed(self: Lake, table: str, *rest: object) -> int:
+    def killed(self: Lake, table: str, *rest: Any) -> int:
         if table == "column_chunks":
             raise KeyboardInterrupt
-        return commit(self, table, *rest)  # type: ignore[arg-type]
+        return commit(self, table, *rest)
 
     with monkeypatch.context() as patched:
         patched.setattr(Lake, "commit", killed)

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import folding
 from cc_pipeline.lake.digests.digest import digest_from_int
-from cc_pipeline.lake.digests.folded import FOLDER
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.digests.log import TransactionLog
+from cc_pipeline.lake.digests.standings import FOLDER
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.vacuum import never_committed, vacuum
 from cc_pipeline_tests.weedserver import REGION, weed_server
@@ -112,8 +112,8 @@ def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: p
         change(lake, truth, dice)
         left = killed
 
-        def until(wrapped):  # type: ignore[no-untyped-def]
-            def write(*given):  # type: ignore[no-untyped-def]
+        def until(wrapped: Callable[..., None]) -> Callable[..., None]:
+            def write(*given: object) -> None:
                 nonlocal left
                 if not left:
                     raise Killed

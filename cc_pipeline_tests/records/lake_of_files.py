@@ -65,7 +65,7 @@ class Place:
             yield RangeBytes(asked.key, 0, data, len(data), None, 1, asked.tag)
 
     def storage(self, spool: Path) -> RecordStorage:
-        return _Storage(cast(Transport, cast(Any, self)), spool=spool)
+        return _Storage(cast("Transport", cast("Any", self)), spool=spool)
 
     def files(self) -> set[str]:
         """Names of the data files that are there."""

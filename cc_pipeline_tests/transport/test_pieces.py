@@ -6,12 +6,14 @@ import random
 from dataclasses import replace
 from itertools import accumulate, cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.stores.answer import Answer
+from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
@@ -136,7 +138,7 @@ def test_it_comes_in_pieces_over_every_way(folder: Path, over: str, monkeypatch:
         assert len(server.hits) == (0 if over == "folder" else 1)
 
 
-async def _by_session(self, url, headers, **how):  # type: ignore[no-untyped-def]
+async def _by_session(self: HttpClient, url: str, headers: Any, **how: Any) -> Any:
     return await self.ask("GET", url, headers, **how)
 
 

@@ -125,9 +125,9 @@ def _of_captures(
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
     from cc_pipeline.extraction.target_slices import part_slices
-    from cc_pipeline.hostfacts.captures import facts_of_captures
     from cc_pipeline.hostfacts.choosing import known_for
     from cc_pipeline.hostfacts.dataset_question import refuse_gaps
+    from cc_pipeline.hostfacts.host_facts import facts_of_captures
     from cc_pipeline.lake.slice import LOCATE, Slice
 
     lake = question.workspace.lake

@@ -18,7 +18,6 @@ from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.commoncrawl.crawls import Span
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.delivery.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
@@ -78,6 +77,7 @@ def get(
 
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
+    from cc_pipeline.commoncrawl.filters import period
     from cc_pipeline.delivery.one_page import rendered
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
@@ -89,14 +89,14 @@ def get(
         _ask_about(out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
-    target, period = _page(url), _period(at)
+    target, wanted_time = _page(url), None if at is None else period(at)
     settings = without_a_home(
         home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.patience(wait)
     )
     with open_workspace(settings) as workspace:
         chosen = crawls_named(workspace, crawl)
         try:
-            found = nearest_capture(workspace, target, period, crawls=chosen, most_crawls=most_crawls, told=_tell)
+            found = nearest_capture(workspace, target, wanted_time, crawls=chosen, most_crawls=most_crawls, told=_tell)
         except NotCaptured as nowhere:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
@@ -143,12 +143,6 @@ def _page(url: str) -> Target:
     from cc_pipeline.commoncrawl.target_text import parse_target
 
     return parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
-
-
-def _period(at: str | None) -> Span | None:
-    from cc_pipeline.commoncrawl.filters import period
-
-    return None if at is None else period(at)
 
 
 def _guess(settings: Settings, target: Target) -> str:

@@ -59,7 +59,7 @@ def policies(
     """
     from cc_pipeline.lake.reading import open_settled
     from cc_pipeline.policies.hosts import policy_targets
-    from cc_pipeline.python.policies import read_policies
+    from cc_pipeline.python.materializing import read_policies
 
     checked_format(output)
     settings = load_settings(

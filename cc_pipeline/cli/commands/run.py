@@ -130,7 +130,7 @@ def _read_policies(
     settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], say: Callable[[Part], None], *, yes: bool
 ) -> list[EnvironmentFault]:
     """Of each crawl those of the targets that have captures there."""
-    from cc_pipeline.python.policies import read_policies
+    from cc_pipeline.python.materializing import read_policies
 
     found: dict[str, set[str]] = {}
     for at, one in done.items():
@@ -219,7 +219,7 @@ def demo(
     console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
     with progress_bars():
-        truth = ensure(root, DEMO if pages is None else spec_for(pages), _generated)
+        truth = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
     crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
     console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
     settings = load_settings(source=str(root), home=str(where))
@@ -254,10 +254,6 @@ def demo_targets(domains: Sequence[str]) -> list[str]:
     """The largest domains as a target each, all others as one named set: each partition costs time."""
     largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
     return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
-
-
-def _generated(crawl: str, done: int, total: int) -> None:
-    progress.report(crawl, done, total)
 
 
 def replay(

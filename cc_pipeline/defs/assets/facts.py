@@ -1,6 +1,7 @@
-"""What is known of hosts before anything of them is fetched: the table of facts, and data that a person added."""
+"""What is known of hosts: the table of facts, data that a person added, and what robots.txt captures ask of robots."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -14,11 +15,24 @@ from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import Known, known_datasets
 from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.lake.streaming import first_rows
+from cc_pipeline.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns of a partition's preview.
-_SHOWN = ["host", "fetch_200", "robots_200", "hcrank10", "prank10", "webgraph_indegree"]
+#: Columns of a partition's preview, by table.
+_SHOWN = {
+    "host_facts": ["host", "fetch_200", "robots_200", "hcrank10", "prank10", "webgraph_indegree"],
+    "site_policies": ["scheme", "host", "port", "fetch_time", "fetch_status", "state", "content_digest"],
+}
+
+
+def _figures(workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport) -> dict[str, Any]:
+    metadata = own_figures(report, slug, table, workspace.lake.row_count(table))
+    if report.per_target[slug][f"rows:{table}"]:
+        where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
+        metadata["preview"] = preview(first_rows(workspace.lake, table, where, _SHOWN[table], 5), _SHOWN[table])
+    return metadata
 
 
 def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FactsConfig) -> Yielded:
@@ -30,10 +44,7 @@ def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
         datasets = [one.dataset for one in hosts_only(known, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
-        metadata = own_figures(report, slug, "host_facts", workspace.lake.row_count("host_facts"))
-        if report.per_target[slug]["rows:host_facts"]:
-            where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
-            metadata["preview"] = preview(first_rows(workspace.lake, "host_facts", where, _SHOWN, 5), _SHOWN)
+        metadata = _figures(workspace, crawl, slug, "host_facts", report)
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}
 
@@ -65,3 +76,16 @@ def annotation(
         },
         data_version=dg.DataVersion(f"{one.dataset.version}:{input_digest(versions)}"),
     )
+
+
+def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
+
+    def fill(key: str) -> dict[str, Described]:
+        crawl, _, slug = key.partition("|")
+        report = fill_policies(workspace, crawl, [slug])
+        metadata = _figures(workspace, crawl, slug, "site_policies", report)
+        version = report.per_target[slug].get("version:site_policies")
+        return {"site_policies": (metadata, None if version is None else str(version))}
+
+    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"]), fill)

@@ -1,15 +1,21 @@
-"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
+"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET; and partitions as SequenceFiles, the way Common Crawl
+published parsed pages in 2012."""
+
+from typing import Literal, cast
 
 import dagster as dg
 
+from cc_pipeline.defs.declared.assets import SequenceFileConfig
 from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun
+from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows
+from cc_pipeline.pagefiles.export import Codec, ExportKind, ExportOptions, export_slices
+from cc_pipeline.pagefiles.sequencefile import Compression
 from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: Asset, the table it writes a slice of, and the columns of its preview.
 _WRITTEN = {
@@ -40,3 +46,35 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         return made
 
     yield from each_alone(context, PartitionRun(context, workspace, at, context.partition_keys, _WRITTEN), read)
+
+
+_KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
+
+
+def export_sequencefiles(
+    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: SequenceFileConfig
+) -> Yielded:
+    """Writes records as text and as metadata: both have the same records, in the same order and files."""
+    selected = {at.asset(key) for key in context.selected_asset_keys}
+    assets = [asset for asset in _KINDS if asset in selected]
+    options = ExportOptions(
+        cast("Compression", config.compression),
+        cast("Codec", config.codec),
+        config.records_per_file,
+        cast("Literal['2012'] | None", config.compat or None),
+    )
+
+    def export(key: str) -> dict[str, Described]:
+        crawl, _, slug = key.partition("|")
+        report = export_slices(workspace, crawl, [slug], [_KINDS[asset] for asset in assets], options)
+        own = report.per_target[slug]
+        made: dict[str, Described] = {}
+        for asset in assets:
+            kind = _KINDS[asset]
+            metadata = row_counts(int(own[f"{kind} records"])) | stage_metadata(report)
+            metadata |= figures({name: value for name, value in own.items() if name.startswith(kind)})
+            where = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
+            made[asset] = metadata | {"path": dg.MetadataValue.path(where)}, None
+        return made
+
+    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), assets), export)

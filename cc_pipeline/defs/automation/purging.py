@@ -43,7 +43,7 @@ def purge_target(
     """
     keys = ordered_keys(instance, at)
     _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
-    refuse_fetching(workspace, plan)
+    refuse_fetching(workspace, plan.slug, plan.slices)
     _forget(workspace, instance, plan, at)
     # a schedule's tick may have asked for it in between; from now on none does
     _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
@@ -54,7 +54,7 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
     """Takes away a target that found nothing: key, definition, empty slices. Raises ``EnvironmentFault`` where a run
     has the target."""
     _refuse_running(workspace, instance, OURS, plan.slug, ordered_keys(instance), "", every=False)
-    refuse_fetching(workspace, plan)
+    refuse_fetching(workspace, plan.slug, plan.slices)
     _forget(workspace, instance, plan, OURS)
     remove_whole(workspace, {plan.slug}, plan.slices)
 

@@ -356,7 +356,7 @@ class _Made:
         """What sites ask of robots, from their robots.txt captures."""
         return [
             self._one(
-                "policies.site_policies",
+                "facts.site_policies",
                 "content",
                 {"deltalake"},
                 "One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on "
@@ -380,7 +380,7 @@ class _Made:
         ]
         return [
             self._several(
-                "exports.export_sequencefiles",
+                "sources.export_sequencefiles",
                 specs,
                 SequenceFileConfig,
                 description="Writes records as text and as metadata: both have the same records, in the same order "

@@ -31,7 +31,7 @@ def sensors(at: Placement, jobs: Mapping[str, Any], assets: dg.AssetSelection) -
     def failed(context: dg.RunStatusSensorContext, **_: object) -> None:
         # a test gives what Dagster's own decorator would make of it
         found = context.for_run_failure() if not isinstance(context, dg.RunFailureSensorContext) else context
-        later("defs.automation.run_sensors.failed_runs")(found, at.workspace(context), at)
+        later("defs.automation.sensors.failed_runs")(found, at.workspace(context), at)
 
     return [
         sensor(
@@ -53,13 +53,13 @@ def sensors(at: Placement, jobs: Mapping[str, Any], assets: dg.AssetSelection) -
             "Harvests the newest crawls again when their path lists name other files than when they were read.",
         ),
         sensor(
-            "run_sensors.source_breaker",
+            "sensors.source_breaker",
             None,
             300,
             "Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.",
         ),
         sensor(
-            "run_sensors.publication",
+            "sensors.publication",
             "publish",
             60,
             "Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended.",

@@ -289,7 +289,7 @@ def checks(at: Placement, added: Iterable[str]) -> list[dg.AssetChecksDefinition
         description="No partition failed in the last week and was not made since, whoever asked for it.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        found: dg.AssetCheckResult = later("defs.checks.left_failed.left_failed_result")(context.instance, at)
+        found: dg.AssetCheckResult = later("defs.checks.looks.left_failed_result")(context.instance, at)
         return found
 
     groups = {**GROUPS, "fact_checks": (*GROUPS["fact_checks"], *map(_of_annotation, added))}

@@ -86,7 +86,7 @@ def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
     found["upkeep"] = _of_op(
         at,
         "upkeep",
-        "tidying.tidy_tables",
+        "publication.tidy_tables",
         "Merges small files of the tables, publishes, and deletes files superseded for a week.",
         "warehouse",
     )

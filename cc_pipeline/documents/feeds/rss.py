@@ -20,7 +20,7 @@ from cc_pipeline.documents.feeds.atom import (
 )
 from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
 from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, person
-from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
+from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.page import Limits
 
 DC = "http://purl.org/dc/elements/1.1/"
@@ -270,4 +270,5 @@ def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | No
 
 
 def _markup(element: Element, base: str) -> str | None:
-    return absolutize(markup_or_text(element), base_of(element, base))
+    text = inner_markup(element) or None if len(element) else element_text(element)
+    return absolutize(text, base_of(element, base))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html.entities import html5
 from typing import NamedTuple, TypeAlias, cast
+from xml.sax.saxutils import escape
 
 from lxml import etree
 
@@ -347,14 +348,14 @@ class _Replacement:
             return "&amp;" + reference[1:]
         if name.startswith("#"):
             code = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
-            return _escape(chr(code)) if code < _CODES and not _ILLEGAL.match(chr(code)) else "\ufffd"
+            return escape(chr(code)) if code < _CODES and not _ILLEGAL.match(chr(code)) else "\ufffd"
         if name in _XML_ENTITIES:
             return f"&{name};"
         value = html5.get(name + ";")
         if value is None and self._left > 0 and name in self._declared:
             self._left -= 1
             value = self._declared[name]
-        return "&amp;" + reference[1:] if value is None else _escape(value)
+        return "&amp;" + reference[1:] if value is None else escape(value)
 
 
 def local_name(element: Element) -> tuple[str, str]:
@@ -374,14 +375,9 @@ def element_text(element: Element) -> str | None:
     return "".join(element.itertext()).strip() or None
 
 
-def markup_or_text(element: Element) -> str | None:
-    """The text inside an element, or its content as HTML where it has elements."""
-    return inner_markup(element) or None if len(element) else element_text(element)
-
-
 def inner_markup(element: Element) -> str:
     """An element's content as HTML, without the element itself."""
-    parts: list[str] = [_escape(element.text or "")]
+    parts: list[str] = [escape(element.text or "")]
     for child in element:
         _serialize(child, parts)
     return "".join(parts).strip()
@@ -394,18 +390,14 @@ def _serialize(element: Element, parts: list[str]) -> None:
         namespace = element.tag.partition("}")[0][1:]
         attributes = f' xmlns="{namespace}"' if name.lower() in _FOREIGN_ROOTS and namespace else ""
         attributes += "".join(
-            f' {key.rpartition("}")[2]}="{_escape(value).replace(chr(34), "&quot;")}"'
+            f' {key.rpartition("}")[2]}="{escape(value).replace(chr(34), "&quot;")}"'
             for key, value in element.attrib.items()
         )
         if name.lower() in _VOID and not len(element) and not element.text:
             parts.append(f"<{name}{attributes} />")
         else:
-            parts.append(f"<{name}{attributes}>{_escape(element.text or '')}")
+            parts.append(f"<{name}{attributes}>{escape(element.text or '')}")
             for child in element:
                 _serialize(child, parts)
             parts.append(f"</{name}>")
-    parts.append(_escape(element.tail or ""))
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    parts.append(escape(element.tail or ""))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -182,22 +182,6 @@ def _twice(page: Page, size: int) -> float:
     return page.share(characters)
 
 
-def _top_within(page: Page, size: int, most: float) -> bool:
-    return _top(page, size) <= most
-
-
-def _twice_within(page: Page, size: int, most: float) -> bool:
-    return _twice(page, size) <= most
-
-
-def _paragraphs(page: Page) -> list[str]:
-    return re.split(r"\n{2,}", page.text.strip())
-
-
-def _gopher_lines(page: Page) -> list[str]:
-    return re.split(r"\n+", page.text)
-
-
 def _repetition(
     parts_of: Callable[[Page], list[str]], most: float, most_characters: float
 ) -> Iterator[Callable[[Page], bool]]:
@@ -212,12 +196,20 @@ def _repetition(
     yield short
 
 
+def _of_runs(
+    name: str, meaning: str, share: Callable[[Page, int], float], runs: Iterable[tuple[int, float]]
+) -> Iterator[Rule]:
+    for size, most in runs:
+        within = partial(lambda page, size, most: share(page, size) <= most, size=size, most=most)
+        yield Rule(name.format(size), meaning.format(most, size), within, UNSPACED)
+
+
 def _mean_length(page: Page) -> float:
     return sum(map(len, page.spoken)) / (len(page.spoken) or 1)
 
 
-_few_paragraphs, _short_paragraphs = _repetition(_paragraphs, 0.3, 0.2)
-_few_lines, _short_lines = _repetition(_gopher_lines, 0.3, 0.2)
+_few_paragraphs, _short_paragraphs = _repetition(lambda page: re.split(r"\n{2,}", page.text.strip()), 0.3, 0.2)
+_few_lines, _short_lines = _repetition(lambda page: re.split(r"\n+", page.text), 0.3, 0.2)
 
 GOPHER: Final = (
     Rule("words", "50 to 100,000 words", lambda p: 50 <= len(p.spoken) <= 100_000),
@@ -253,24 +245,8 @@ GOPHER: Final = (
     Rule("duplicate_paragraph_characters", "at most 0.2 of the characters in such", _short_paragraphs),
     Rule("duplicate_lines", "at most 0.3 of the lines occurred before", _few_lines),
     Rule("duplicate_line_characters", "at most 0.2 of the characters in such", _short_lines),
-    *(
-        Rule(
-            f"top_{size}gram",
-            f"at most {most} of the characters in the most frequent {size} words",
-            partial(_top_within, size=size, most=most),
-            UNSPACED,
-        )
-        for size, most in TOP_RUNS
-    ),
-    *(
-        Rule(
-            f"duplicate_{size}grams",
-            f"at most {most} in repeated runs of {size} words",
-            partial(_twice_within, size=size, most=most),
-            UNSPACED,
-        )
-        for size, most in REPEATED_RUNS
-    ),
+    *_of_runs("top_{}gram", "at most {} of the characters in the most frequent {} words", _top, TOP_RUNS),
+    *_of_runs("duplicate_{}grams", "at most {} in repeated runs of {} words", _twice, REPEATED_RUNS),
 )
 
 FINEWEB: Final = (

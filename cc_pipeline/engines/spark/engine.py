@@ -3,12 +3,14 @@ came is put together for one commit a table."""
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -16,12 +18,14 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.engines.spark.ambient import settings_here
 from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
 from cc_pipeline.engines.spark.same_code import here
 from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
@@ -31,7 +35,7 @@ from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import Opening, openings, take_over
-from cc_pipeline.workspace.workspace import Workspace, lake_options
+from cc_pipeline.workspace.workspace import Workspace, lake_options, open_workspace
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -339,3 +343,36 @@ def _kept(workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.Record
     """Pages of before, written beside those of the workers."""
     settings = workspace.settings
     return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)
+
+
+#: ``(stage, done, total, detail)``, as progress is told.
+Told = Callable[[str, int, int | None, str], None]
+
+
+def run_job(
+    spark_context: SparkContext,
+    settings: Mapping[str, str],
+    wanted: Sequence[tuple[str, str]],
+    tables: Collection[str],
+    workers: int,
+    told: Told = lambda stage, done, total, detail: None,
+    closed: Collection[Opening] = (),
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
+) -> Iterator[Made]:
+    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), which are located, and gives each when it is done.
+
+    ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …); what lets
+    somebody in comes from the environment of driver and workers. The driver's home is a folder that goes with the job.
+    ``workers`` is how many executors may fetch at the same time at most. ``told`` is told progress.
+    ``closed`` are the circuit breakers of whoever started the job: they bind its workers too. ``refused`` is told those
+    that the job knows of after each fetch.
+
+    Raises ``UserInputError`` for a job that would not be polite (see :class:`SparkEngine`), and as
+    :func:`~cc_pipeline.extraction.run.extract` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
+        chosen = settings_here(settings, Path(folder).resolve())
+        take_over(chosen.budget_path, closed)
+        engine = SparkEngine(spark_context, workers, refused=refused)
+        with open_workspace(chosen) as workspace, progress.progress_to(told):
+            yield from extract(workspace, wanted, tables, engine)

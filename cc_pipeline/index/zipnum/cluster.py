@@ -250,7 +250,7 @@ class Cluster:
             start, end = max(low, start - 2 * (end - start)), min(high, end + 2 * (end - start))
         lines = data[first:behind]
         last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
-        span = Span(start + first, start + behind, _key(lines), _key(last), lines)
+        span = Span(start + first, start + behind, line_key(lines), line_key(last), lines)
         self._insert(span)
         return span
 
@@ -319,7 +319,7 @@ class Cluster:
         shard = fields[1].decode("ascii", "backslashreplace")
         if not shard or "/" in shard or "\\" in shard or len(fields[2]) > 18 or not 0 < int(fields[3]) < 1 << 31:
             raise DataFault(DataKind.MALFORMED, self.key, at, f"a line points to an impossible place: {line[:100]!r}")
-        return Member(shard, int(fields[2]), int(fields[3]), _key(line))
+        return Member(shard, int(fields[2]), int(fields[3]), line_key(line))
 
     def _total(self) -> int:
         with self._lock:
@@ -355,5 +355,5 @@ def _before(window: Sequence[Member], start: bytes) -> int:
     return max(0, bisect_left(window, start, key=_first_key) - 1)
 
 
-def _key(line: bytes) -> bytes:
+def line_key(line: bytes) -> bytes:
     return line.partition(b" ")[0]

@@ -24,7 +24,7 @@ from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
-from cc_pipeline.index.zipnum.cluster import Cluster, Member
+from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
 _TEXTS = {
     "mime": "content_mime_type",
@@ -170,7 +170,7 @@ class ZipNumLocator:
                     row = self._row(line, member)
                     if row["subset"] in subsets:
                         rows.append(row)
-                        taken.append(takers.of(_key(line), row["url"], row["url_host_name"]))
+                        taken.append(takers.of(line_key(line), row["url"], row["url_host_name"]))
                 takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
         self.cluster.charge(cost)
         return LookupResult(takers.captures(), cost.requests, cost.bytes, time.monotonic() - started)
@@ -192,15 +192,15 @@ class ZipNumLocator:
             lines = _inflate(found[piece], piece).split(b"\n")
             if lines.pop():
                 raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside a line")
-            if not lines or _key(lines[0]) != member.first_key:
+            if not lines or line_key(lines[0]) != member.first_key:
                 raise DataFault(
                     DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
                 )
-            if any(_key(lines[place]) > _key(lines[place + 1]) for place in range(len(lines) - 1)):
+            if any(line_key(lines[place]) > line_key(lines[place + 1]) for place in range(len(lines) - 1)):
                 raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
-            for keys in ranges.near(member.first_key, _key(lines[-1])):
-                first = bisect_left(lines, keys.start, key=_key)
-                end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=_key)
+            for keys in ranges.near(member.first_key, line_key(lines[-1])):
+                first = bisect_left(lines, keys.start, key=line_key)
+                end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=line_key)
                 yield from ((line, member) for line in lines[first:end])
 
     def _row(self, line: bytes, member: Member) -> Mapping[str, Any]:
@@ -212,10 +212,6 @@ class ZipNumLocator:
             "index_file": key,
             "index_position": member.offset,
         }
-
-
-def _key(line: bytes) -> bytes:
-    return line.partition(b" ")[0]
 
 
 def _inflate(data: bytes, piece: Piece) -> bytes:

@@ -1,4 +1,4 @@
-"""Digests of slices leave a table's log for sorted files (``folded.py``).
+"""Digests of slices leave a table's log for sorted files (``standings.py``).
 
 In this order, so that a kill between any two of these leaves all answers as they are: the files, their list, a commit
 that names the list, and a checkpoint of that commit without the digests. Until that is there, the log and the files
@@ -29,8 +29,8 @@ from pyarrow.fs import FileSelector
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest, numbers_of_texts
-from cc_pipeline.lake.digests.folded import ANCHOR, FOLDER, Folded, FoldedFile, but_for
 from cc_pipeline.lake.digests.log import TransactionLog
+from cc_pipeline.lake.digests.standings import ANCHOR, FOLDER, Folded, FoldedFile, but_for
 from cc_pipeline.lake.lake import Lake, lake_fault
 
 #: Digests in a checkpoint above which they are folded: as many as a process reads in passing.
@@ -119,7 +119,11 @@ class _Folding:
             ).sort_by("name")
             # the first file is also of names before its own
             firsts = ["", *(file.first for file in files[1:])]
-            old = [file for file, first in zip(files, firsts, strict=False) if _is_between(first, low, high)]
+            old = [
+                file
+                for file, first in zip(files, firsts, strict=False)
+                if low <= first and (high is None or first < high)
+            ]
             found += self._window(old, new.combine_chunks())
         return found
 
@@ -203,10 +207,6 @@ _ENCODED: Final = {"name": "DELTA_BYTE_ARRAY", "number": "PLAIN"}
 
 def _begins(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(numbers_of_texts(names) % np.uint64(_NAMES) == 0)
-
-
-def _is_between(name: str, low: str, high: str | None) -> bool:
-    return low <= name and (high is None or name < high)
 
 
 def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:

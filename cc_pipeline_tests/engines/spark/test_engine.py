@@ -16,9 +16,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.engines.spark import engine, work
 from cc_pipeline.engines.spark import plans as cutting
-from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.engines.spark.engine import SparkEngine, run_job
 from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.blocked import block

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.checks.catalog import (
+from cc_pipeline.checks.tables import (
     check_coverage,
     check_plausible_rows,
     check_row_counts,
