@@ -51,8 +51,8 @@ class Arrival:
 class Bad:
     """What was read of a record that is not as promised: the verdict, and the bytes while there is room.
 
-    ``marks`` are digests of what each place gave, in ``requests`` with these numbers. A ``usable`` record is good but for its payload's digest, and is
-    taken when no other place has a better one.
+    ``marks`` are digests of what each place gave, in ``requests`` with these numbers. A ``usable`` record is good but
+    for its payload's digest, and is taken when no other place has a better one.
     """
 
     marks: Mapping[str, bytes]

@@ -24,7 +24,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess

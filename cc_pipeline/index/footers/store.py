@@ -182,6 +182,7 @@ class FooterWriter(CrawlFooters):
             super().__init__(folder)
             self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
             self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
+            held.callback(os.close, self._file)
             os.ftruncate(self._file, self._end)
             held.pop_all()
 

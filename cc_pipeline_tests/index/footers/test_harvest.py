@@ -381,8 +381,8 @@ def test_a_full_disk_at_the_end_leaves_the_crawl_to_others(tmp_path: Path, monke
     for call in ("fsync", "ftruncate"):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-            with pytest.raises(OSError, match="No space"), store.writer(CRAWL):
+            with pytest.raises(OSError, match="No space"), store.write(CRAWL):
                 pass
         assert len(os.listdir("/proc/self/fd")) == before
-    with store.writer(CRAWL):
+    with store.write(CRAWL):
         pass
