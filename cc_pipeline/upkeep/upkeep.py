@@ -21,7 +21,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
-from cc_pipeline.lake.snapshot import Publication, pinned_versions
+from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.locks import LockHeld, locked
@@ -79,6 +79,11 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
         publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    # a file that another home shows may be none that the log names: then nothing goes until that home publishes again
+    unsure = {
+        name for name, versions in pinned.items() if name in lake.specs and pins_another_log(lake, name, versions)
+    }
+    names = [name for name in names if name not in unsure]
     deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
     deleted["folded digests"] = sum(
         sweep_folded(lake, spec.name, max(retention_hours, RETENTION_FLOOR_HOURS)) for spec in TABLES

@@ -220,7 +220,7 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
     publish(one)
-    assert pinned_versions(one.place)["row_groups"] == {one.lake.pin("row_groups").version}
+    assert pinned_versions(one.place)["row_groups"].keys() == {one.lake.pin("row_groups").version}
     [note] = (tmp_path / "lake" / "published").iterdir()
     old = json.loads(note.read_bytes())
     old["published_at"] = (datetime.now(UTC) - pins.KEPT - timedelta(hours=1)).isoformat()
