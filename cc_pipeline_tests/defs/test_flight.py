@@ -143,6 +143,26 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
     assert flight(instance).pairs == set()
 
 
+def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(instance: dg.DagsterInstance) -> None:
+    asked = PartitionBackfill(
+        backfill_id="one",
+        status=BulkActionStatus.REQUESTED,
+        from_failure=False,
+        tags={},
+        backfill_timestamp=time.time(),
+        partition_set_origin=RemotePartitionSetOrigin(
+            origin_of("none").repository_origin, "extract_domain_partition_set"
+        ),
+        partition_names=["A|w", "A|x", "B|w", "B|x"],
+    )
+    instance.add_backfill(asked)
+    assert flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
+    # each of its runs has the dimensions of the first partition of all
+    first = {"dagster/partition/crawl": "A", "dagster/partition/domain": "w", "dagster/backfill": "one"}
+    instance.report_run_failed(add(instance, {**range_tags("B|w", "B|x"), **first}))
+    assert flight(instance).pairs == {("A", "w"), ("A", "x")}
+
+
 def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:
     recorded(instance, "A|w")
     run = began(instance, keys_tags(["A|w", "A|x", "A|y"]))
