@@ -9,10 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import FORGOTTEN, UNFINISHED, Flight, flight, left_failed, made_by, phantoms
-from cc_pipeline.defs.internals import open_backfills
+from cc_pipeline.defs.internals import open_backfills, origin_of
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline_tests.defs.graph import began, keys_tags
@@ -151,7 +152,7 @@ def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(insta
         tags={},
         backfill_timestamp=time.time(),
         partition_set_origin=RemotePartitionSetOrigin(
-            origin_of("none").repository_origin, "extract_domain_partition_set"
+            repository_origin=origin_of("none").repository_origin, partition_set_name="extract_domain_partition_set"
         ),
         partition_names=["A|w", "A|x", "B|w", "B|x"],
     )
