@@ -60,7 +60,9 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     if first:
         found = keys_of_range(first, last, _keys_by_dimension(context.instance, definition))
         if not found:
-            raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
+            raise UserInputError(
+                f"the run is for {first} to {last}, of which a key is no partition any more; choose again"
+            )
         if KEYS_TAG in tags:
             context.log.warning(f"the tag {KEYS_TAG} is left aside: Dagster's own tags name partitions of the run")
         return ["|".join(keys) for keys in found]
@@ -75,9 +77,7 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     return list(dict.fromkeys(listed))
 
 
-def _keys_by_dimension(
-    instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None
-) -> list[Sequence[str]]:
+def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
     """All keys of each dimension of an asset's partitions, in Dagster's order."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
         each = [dimension.partitions_def for dimension in definition.partitions_defs]
