@@ -8,7 +8,7 @@ import pytest
 
 from cc_pipeline.defs import placement
 from cc_pipeline.defs.automation.sensors import partitions_named
-from cc_pipeline.defs.partitions import KEYS_TAG, PARTITION_TAG, RANGE_END_TAG, RANGE_START_TAG, range_tags
+from cc_pipeline.defs.partitions import KEYS_TAG, PARTITION_TAG, range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.defs.recording import wanted_keys
 from cc_pipeline.defs.run_notes import run_partitions
