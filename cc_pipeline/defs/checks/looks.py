@@ -156,7 +156,7 @@ def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -
     """The slices of the run's partitions; ``None`` for a run without any of this kind."""
     tags, instance = context.run.tags, context.instance
     first, last = range_of(tags)
-    of_pairs = KEYS_TAG in tags or "|" in first
+    of_pairs = "|" in first or (KEYS_TAG in tags and not first)
     if unit == "partition" and of_pairs:
         pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])
