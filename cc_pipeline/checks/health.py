@@ -253,7 +253,8 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
     """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
-    if workspace.settings.publish == "none":
+    # an older layout was published by the version that made it; a question migrates nothing
+    if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
         return
     for verdict in (publication_verdict, published_files_verdict):
         try:
