@@ -151,3 +151,19 @@ def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, ve
     told = [both.digests(table, names, then[table]) for table in then]
     expected = [name for name in names if len({one[name] for one in told}) > 1]
     assert both.differing(["rows", "others"], then, "slice:") == expected
+
+
+@pytest.mark.parametrize("hint", [b"", b'{"versi', b"[]", b"{}", b"\0\0\0", None])
+def test_a_hint_that_cannot_be_read_counts_as_absent_and_the_log_is_listed(
+    lake: Lake, tmp_path: Path, hint: bytes | None
+) -> None:
+    copy = Lake(str(shutil.copytree(lake.root, tmp_path / "lake")), [SPEC])
+    path = Path(copy.address("rows")) / "_delta_log" / "_last_checkpoint"
+    path.unlink() if hint is None else path.write_bytes(hint)
+    names = [f"slice:s{number:02d}" for number in range(40)]
+    log = TransactionLog(copy.file_system(), copy.address("rows"))
+    assert log.checkpoint() == TransactionLog(lake.file_system(), lake.address("rows")).checkpoint() > 0
+    assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
+    assert copy.digest_names("rows", "slice:") is not None
+    assert sorted(copy.digest_names("rows", "slice:") or []) == names
+    assert copy.digests("rows", names) == lake.digests("rows", names)

@@ -112,7 +112,11 @@ class Standings:
         yield from (starting_with(*one, starting) for one in folded)
 
     def _anchor(self, table: str, version: int) -> int | None:
-        return (self.log(table).find(version, [ANCHOR]) or {}).get(ANCHOR)
+        found = self.log(table).find(version, [ANCHOR])
+        if found is not None:
+            return found.get(ANCHOR)
+        handle = self._lake.open(self._lake.specs[table], version) if version >= 0 else None
+        return None if handle is None else handle.transaction_version(ANCHOR)
 
     def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
         """The names that begin with ``starting`` and do not have the same number in all of ``tables``, at ``versions``
@@ -138,7 +142,10 @@ class Standings:
             return []
         maybe: set[str] = set()
         for table in tables:
-            for names, _ in self.every(table, at[table], starting, in_all) or ():
+            every = self.every(table, at[table], starting, in_all)
+            if every is None:
+                return None
+            for names, _ in every:
                 maybe.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
         # a name may stand in the log of one table, and folded in another
         found = [self.numbers(table, maybe, at[table]) for table in tables]
