@@ -22,6 +22,7 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
@@ -116,7 +117,7 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     at = versions or {}
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
     names = workspace.lake.differing(PARSE.tables, at, PARSE.names_begin)
-    if names is not None:
+    if names is not UNKNOWN:
         mixed = sorted(slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None)
     else:
         # the logs do not tell: the rows do, and the captures of what was never parsed
