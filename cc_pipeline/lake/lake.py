@@ -346,7 +346,7 @@ class Lake:
                 # cleaned away, behind a checkpoint: the files that the version names tell it from others
                 then = handle if wanted == handle.version() else self.open(spec, wanted)
                 entry = b"" if then is None else "\n".join(sorted(then.file_uris())).encode()
-            return sha256(handle.metadata().id.encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
+            return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
 
