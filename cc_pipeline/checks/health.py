@@ -265,8 +265,7 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
             yield Finding("bad", "cc.duckdb", str(error))
             return
         if not found.passed or verdict is publication_verdict:
-            text, _, advice = found.message.partition(". ")
-            yield Finding(_LEVELS[found.severity], "cc.duckdb", text, f"{advice}." if advice else "")
+            yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
         if not found.passed:
             return
 

@@ -33,7 +33,7 @@ _BEHIND: Final = timedelta(days=1)
 _OF_CATALOG: Final = frozenset(
     ("crawls", "index_manifest", "index_files", "row_groups", "coverage", "column_chunks", "source_files")
 )
-_PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`"
+_PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
 def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -75,14 +75,14 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
         commits = {table: commit for table, commit in commits.items() if before.commits.get(table) == commit}
     if found is not None and found.fault:
         severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
-        return CheckResult(name, severity, f"{found.fault}. {_PUBLISH}")
+        return CheckResult(name, severity, found.fault, advice=_PUBLISH)
     if asked := commits.keys() - _OF_CATALOG:
-        message = f"{settings.published_path} does not show the lake as it is: {some(asked)} changed since. {_PUBLISH}"
-        return CheckResult(name, "error", message, {"tables with newer commits": len(commits)})
+        message = f"{settings.published_path} does not show the lake as it is: {some(asked)} changed since"
+        return CheckResult(name, "error", message, {"tables with newer commits": len(commits)}, advice=_PUBLISH)
     if not settings.published_path.exists():
-        return CheckResult(name, "warn", f"nothing was published yet. {_PUBLISH}")
+        return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
     if fault := _unreadable(settings):
-        return CheckResult(name, "error", f"{fault}. {_PUBLISH}")
+        return CheckResult(name, "error", fault, advice=_PUBLISH)
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
     if found is not None and before is None:
@@ -94,7 +94,7 @@ def refuse_unpublished(workspace: Workspace, before: Behind | None = None) -> No
     """Raises ``EnvironmentFault`` where :func:`publication_verdict` finds an error."""
     found = publication_verdict(workspace, before)
     if found.severity == "error":
-        raise EnvironmentFault(found.message.removesuffix(f". {_PUBLISH}"), _PUBLISH)
+        raise EnvironmentFault(found.message, found.advice)
 
 
 def _unreadable(settings: Settings) -> str:
