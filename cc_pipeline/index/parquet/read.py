@@ -95,7 +95,8 @@ class Wanted:
     (the key column is always read).
 
     ``key`` is the column that the ranges are about. ``keep`` decides about keys within them (a mask for an array of
-    keys, which has nulls where all rows are asked for). ``bounds`` are what the file's footer says of its keys: a key outside them raises.
+    keys, which has nulls where all rows are asked for). ``bounds`` are what the file's footer says of its keys: a key
+    outside them raises.
     """
 
     place: RowGroupPlace
