@@ -74,13 +74,13 @@ class Condition:
 
     def _truth(self, made: Mapping[str, Any], captures: pa.Table, unread: Mapping[str, pa.Array]) -> pa.Array:
         """The same of columns of conditions that were ``made`` of ``captures``, as far as they could be."""
-        columns = {
+        columns: dict[str, Any] = {
             name: pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
             for name in COLUMNS
             # a table needs a column to have rows
             if name in self._names or name == "subset"
         }
-        return self._filter.truth(pa.table(columns | made), unread)
+        return self._filter.truth(pa.table(columns | dict(made)), unread)
 
     def _truth_of_one(self, column: str, captures: pa.Table) -> pa.Array:
         """The same where nothing but one ``column`` was read of ``captures``, and what every one of them has."""
