@@ -125,6 +125,17 @@ def blocked(workspace: Workspace) -> Blocked:
     return _newest(workspace)[1]
 
 
+def list_number(workspace: Workspace) -> int:
+    """The number of the list as it is now; each change gives it a greater one. Raises ``EnvironmentFault``."""
+    return max(_numbered(workspace), default=0)
+
+
+def changed_between(before: Blocked, after: Blocked) -> Blocked:
+    """The blocks that only one of two lists has."""
+    there = [{block.definition: block for block in one.blocks} for one in (before, after)]
+    return Blocked(tuple({**there[0], **there[1]}[name] for name in sorted(there[0].keys() ^ there[1].keys())))
+
+
 def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
     """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -175,6 +175,7 @@ def commit_added(
         for left in reversed(range(_TRIES)):
             handle = opened_apart(lake, table)
             assert handle is not None
+            lake.check()
             here = stored_files(spec, handle)
             gone, rest = replacing.plan(handle, here, {file.path for file in files})
             new = [file for file in files if file.path not in {one.path for one in here}]

@@ -116,6 +116,7 @@ class Lake:
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
         self._moving: set[str] = set()
+        self._checks: list[Callable[[], object]] = []
 
     def address(self, table: str) -> str:
         """Where the table lies."""
@@ -148,6 +149,25 @@ class Lake:
             self._seen.pop(table, None)
             if always and self._blocks:
                 self._moving.add(table)
+
+    @contextmanager
+    def checked(self, check: Callable[[], object]) -> Iterator[None]:
+        """Inside the block each try of a commit calls ``check`` once the version that it replaces is pinned. What
+        ``check`` raises ends the commit, and nothing was changed.
+
+        So nothing slips in between: whoever commits a digest of the same name after the version was pinned makes this
+        commit fail, and the next try checks again.
+        """
+        self._checks.append(check)
+        try:
+            yield
+        finally:
+            self._checks.remove(check)
+
+    def check(self) -> None:
+        """Calls what :meth:`checked` was given; for who commits by a handle of their own, once it is opened."""
+        for check in tuple(self._checks):
+            check()
 
     def commit(
         self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
@@ -218,6 +238,7 @@ class Lake:
                 if handle is not None and (replacing is not None or many):
                     # a handle of its own: what stays is read and written at one version
                     handle = self.open(spec, handle.version())
+                self.check()
                 # the table first: who commits after rows were looked at is met
                 data, are_few = _looked_at(open_data())
                 if handle is not None and replacing is not None:
@@ -254,6 +275,7 @@ class Lake:
             handle = self.open(spec)
             if handle is None:
                 return
+            self.check()
             try:
                 handle.create_write_transaction(
                     [],

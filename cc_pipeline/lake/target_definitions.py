@@ -86,6 +86,16 @@ def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
 
 
+def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The versions of those of ``slugs``, and of the parts they are divided into, that have a definition; nothing is
+    written."""
+    named = [one for own in parts_of(lake, slugs).values() for one in own]
+    return {
+        slug: row["version"]
+        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *named])), ["slug", "version"]).items()
+    }
+
+
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
