@@ -26,6 +26,7 @@ from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, w
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
@@ -59,6 +60,7 @@ def examine(settings: Settings) -> list[Finding]:
             *_places(workspace),
             *_tables(workspace),
             *_stored(workspace),
+            *_clocks(workspace),
         ]
 
 
@@ -275,6 +277,25 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
+
+
+def _clocks(workspace: Workspace) -> Iterator[Finding]:
+    """Notes and leases of the lake that say no time, or one to come."""
+    if not is_home_of(workspace.settings):
+        return
+    try:
+        odd = doubtful_notes(workspace)
+    except CcPipelineError as error:
+        yield Finding("bad", "notes", f"notes of the lake cannot be looked at: {error}")
+        return
+    for key, why in sorted(odd.items())[:1]:
+        more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
+        yield Finding(
+            "note",
+            "notes",
+            f"{workspace.settings.lake}/{key} {why}{more}: it counts from when it was written, or from now",
+            "Nothing to do: upkeep removes it in time. Check the clocks of the machines that use this lake.",
+        )
 
 
 def verified_finding(done: Verified) -> Finding:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
 
@@ -64,13 +65,13 @@ def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
     return {table: lake.version(table) for table in tables}
 
 
-def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | None:
-    """The slices of ``stages`` that were committed since ``note`` was written; ``None`` where that is not known."""
+def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
+    """The slices of ``stages`` that were committed since ``note`` was written; ``UNKNOWN`` where nothing tells."""
     found: set[Slice] = set()
     for table, version in now.items():
-        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else None
-        if names is None:
-            return None
+        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
+        if names is UNKNOWN:
+            return UNKNOWN
         found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
     return found
 

@@ -29,7 +29,7 @@ from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, RunInputs, a
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.extraction.target_slices import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
+from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import left_behind
 from cc_pipeline.records.schema import OUTCOMES
@@ -208,7 +208,7 @@ def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str
     """Those of ``slugs`` of which a source gave anything, now or before."""
     asked = expand(workspace, crawl, slugs)
     here = FETCH.made_from(workspace.lake, asked.slices)
-    return [slug for slug, own in asked.for_.items() if all(here[slice_] is not None for slice_ in own)]
+    return [slug for slug, own in asked.for_.items() if all(here[slice_] not in (None, GONE) for slice_ in own)]
 
 
 @dataclass(frozen=True, slots=True)

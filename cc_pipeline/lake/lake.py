@@ -32,6 +32,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, actions_of
@@ -96,6 +97,10 @@ class PinnedTable:
     bytes: int = 0
     columns: tuple[str, ...] = ()
     uneven: bool = False
+
+
+class DigestsUnknown(EnvironmentFault):
+    """A log does not tell which digests a table has. Rows may tell it."""
 
 
 class Lake:
@@ -309,12 +314,15 @@ class Lake:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
         return {name: digest_from_int(found[name]) if name in found else None for name in names}
 
-    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str] | None:
+    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
-        ``but``; ``None`` where the log does not tell."""
+        ``but``. Raises ``DigestsUnknown`` where the log does not tell."""
         every = self._standings.every(table, None, starting)
-        if every is None:
-            return None
+        if every is UNKNOWN:
+            raise DigestsUnknown(
+                f"the log of {self.address(table)} does not tell which slices the table has",
+                "Look at it: cc-pipeline doctor",
+            )
         unwanted = None if but is None else digest_to_int(but)
         try:
             found: list[str] = []
@@ -324,9 +332,10 @@ class Lake:
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
         """The names that begin with ``starting`` and under which ``tables`` have different digests, at the ``versions``
-        of them (default: now); ``None`` where a log does not tell. However many names there are, memory is bounded."""
+        of them (default: now); ``UNKNOWN`` where a log does not tell. Memory is bounded, however many names there are.
+        """
         try:
             return self._standings.differing(tables, versions, starting)
         except UNREADABLE as error:
@@ -342,9 +351,9 @@ class Lake:
         handle = self.open(self.specs[table])
         return 0 if handle is None else handle.count()
 
-    def changed_since(self, table: str, before: int, now: int) -> set[str] | None:
-        """The names of digests that were committed after version ``before``, up to ``now``; ``None`` where the log does
-        not tell any more. No rows are read."""
+    def changed_since(self, table: str, before: int, now: int) -> set[str] | Unknown:
+        """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` where the log
+        does not tell any more. No rows are read."""
         return self._standings.log(table).names_since(before, now)
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:

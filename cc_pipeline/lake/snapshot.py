@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,11 +22,12 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.atomic import written_whole
+from cc_pipeline.atomic import unfinished, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read, quoted
+from cc_pipeline.locks import has_come
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -69,15 +71,25 @@ def unpin(lake: Transport, home: Path) -> None:
     lake.delete(_key(home))
 
 
-def pinned_versions(lake: Transport) -> dict[str, set[int]]:
-    """By table, the versions that published files name. Notes that count no more are deleted."""
-    found: dict[str, set[int]] = {}
+def pinned_versions(lake: Transport) -> dict[str, set[int]] | None:
+    """By table, the versions that published files name; ``None`` where a note does not say which: then none may go.
+    Notes that count no more are deleted."""
+    found: dict[str, set[int]] | None = {}
     for listed in lake.listing(_FOLDER):
-        versions = _versions(lake, listed.key)
-        if not versions:
+        if unfinished(listed.key.rpartition("/")[2]):
+            continue
+        noted = _noted(lake, listed.key)
+        now = time.time()
+        # one without a time, or with one that has not come, counts from when the place got it
+        times = [listed.modified] if noted is None else [noted.published_at, listed.modified]
+        at = next((one for one in times if has_come(one, now)), None)
+        if at is None or now - at >= KEPT.total_seconds():
             lake.delete(listed.key)
-        for name, numbers in versions.items():
-            found.setdefault(name, set()).update(numbers)
+        elif noted is None:
+            found = None
+        elif found is not None:
+            for name, numbers in noted.versions.items():
+                found.setdefault(name, set()).update(numbers)
     return found
 
 
@@ -91,19 +103,32 @@ def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    """A note: the versions of tables that a published file names, and when (seconds since the epoch)."""
+
+    published_at: float
+    versions: Mapping[str, Sequence[int]]
+
+
 def _versions(lake: Transport, key: str) -> Mapping[str, Sequence[int]]:
-    """What a note pins; nothing where there is none, it is too old, or it is none of ours."""
+    """What a note pins; nothing where there is none, it is too old, or it does not say."""
+    noted = _noted(lake, key)
+    return noted.versions if noted is not None and time.time() - noted.published_at < KEPT.total_seconds() else {}
+
+
+def _noted(lake: Transport, key: str) -> _Pins | None:
+    """What a note says, which pins nothing where there is none; ``None`` for one that cannot be understood."""
     try:
         noted = json.loads(lake.read_all(key, _LONGEST).data)
-        at = datetime.fromisoformat(noted["published_at"])
         versions = {str(name): [int(number) for number in numbers] for name, numbers in noted["versions"].items()}
-        return versions if datetime.now(UTC) - at < KEPT else {}
+        return _Pins(datetime.fromisoformat(noted["published_at"]).timestamp(), versions)
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
-            return {}
+            return _Pins(0.0, {})
         raise
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
 
 
 def _key(home: Path) -> str:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from cc_pipeline.atomic import unfinished
 from cc_pipeline.errors import CcPipelineError, PlaceFault
+from cc_pipeline.locks import SKEW, has_come
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
@@ -36,8 +37,8 @@ RUNS, PURGES = f"{LEASES}/runs", f"{LEASES}/purges"
 _STOPPED = ".stopped"
 #: Seconds for which a lease holds unless it is renewed.
 LIFE = 3_600.0
-#: Seconds by which the clocks of two machines may differ.
-SKEW = 900.0
+#: Seconds after which nobody counts on a lease that was left by a process of which nothing is known.
+_FORGOTTEN = 7 * 86_400.0
 #: Renewals in a row that may fail before the lease ends.
 _RENEWALS = 6
 _LARGEST = 64 << 20
@@ -218,6 +219,19 @@ def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] =
     return [holding.key for holding, living in found if not living] + halves + over
 
 
+def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time) -> int:
+    """Removes the leases of runs and purges that killed processes left, also in halves; gives how many. Those of
+    processes that may only have been stopped stay for a week. Raises ``EnvironmentFault``."""
+    gone: list[str] = []
+    for folder in (RUNS, PURGES):
+        listed = _listed(storage, folder)
+        old = {one.key for one in listed if clock() - one.modified >= _FORGOTTEN}
+        gone += [one.key for one in listed if is_half_of_gone(one.key)]
+        gone += [one.key for one in leases_of(storage, folder, clock)[1] if one.is_gone or one.key in old]
+    forget(storage, gone)
+    return len(gone)
+
+
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
     """Removes what :func:`left_behind` gave."""
     for key in keys:
@@ -259,10 +273,11 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
         except (ValueError, KeyError, TypeError, AttributeError):
             # not as we write it: it holds everything, for as long as any
             process, expires, holder, held, targets, crawls = "", 0.0, "", None, None, frozenset()
-        # the place's own clock counts too, since the writer's may be wrong
-        until = max(expires, one.modified + LIFE) + SKEW
+        # the place's own clock counts too, since the writer's may be wrong; what nobody can have written yet does not
+        now = clock()
+        until = max((end for end in (expires, one.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
         ended = is_gone(process) is True
-        yield Holding(one.key, commit, held, targets, crawls, holder, ended), clock() < until and not ended
+        yield Holding(one.key, commit, held, targets, crawls, holder, ended), now < until + SKEW and not ended
 
 
 def _names(listed: object) -> frozenset[str] | None:

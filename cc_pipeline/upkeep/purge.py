@@ -43,6 +43,7 @@ from cc_pipeline.lake.slice import (
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.lake.streaming import count_rows, files_of_crawl
 from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
+from cc_pipeline.locks import has_come
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, living
 from cc_pipeline.records.storage import PLANS
@@ -195,7 +196,8 @@ def go_on(workspace: Workspace) -> None:
         for crawl, files in note.old.items():
             named = named_files(workspace.lake, crawl).files
             again[crawl] = tuple(one for one in files if one in named)
-        if any(again.values()) or any(note.files.values()):
+        left = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
+        if any(again.values()) or any(note.files.values()) or any(left):
             _deal_with_files(workspace, note.with_files(again))
 
 
@@ -229,7 +231,7 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     for table, by_name in tables.items():
         of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
         ended = {name for name, commit in of_jobs.items() if commit not in alive}
-        if not ended:
+        if not ended or pinned is None:
             continue
         # files that are named now are nearly all; what others may be costs a listing of all crawls
         now = workspace.lake.pin(table)
@@ -243,8 +245,8 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
 
 
 def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
-    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``, also
-    where a run has one of them (nothing was changed then)."""
+    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``,
+    also where a run has one of them (nothing was changed then)."""
     with _lease_to_purge(workspace, slugs) as left:
         for slug in slugs:
             refuse_fetching(workspace, slug, slices)
@@ -254,7 +256,14 @@ def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:
     """The purges whose rows are gone. Others were killed before that: a person asks for them again."""
-    return [note for note in begun(workspace.place) if note.removed_at is not None]
+    notes = [note for note in begun(workspace.place) if note.removed_at is not None]
+    now = datetime.now(UTC)
+    for place, note in enumerate(notes):
+        if note.removed_at is not None and not has_come(note.removed_at.timestamp(), now.timestamp()):
+            # by a clock that was wrong; else its files would stay for ever
+            notes[place] = replace(note, removed_at=now)
+            write_note(workspace.place, notes[place])
+    return notes
 
 
 def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
@@ -348,6 +357,8 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
     lake = workspace.lake
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     for spec in TABLES:
+        if pinned is None:
+            break
         if now:
             vacuum_now(lake, spec.name, pinned.get(spec.name, ()))
         elif _is_past(note, retention):
