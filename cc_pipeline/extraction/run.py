@@ -122,7 +122,7 @@ def _planned_again(
         run.forget()
         again: list[str] = []
         for made in make(slugs, tables):
-            if isinstance(made.error, InputsChanged) and made.error.relocate and "captures" in tables and left:
+            if isinstance(made.error, InputsChanged) and made.error.relocate and "captures" in made.reports and left:
                 again.append(made.slug)
             else:
                 yield made
