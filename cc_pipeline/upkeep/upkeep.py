@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
-from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions
 from cc_pipeline.lake.streaming import crawls_of
@@ -64,7 +63,7 @@ class UpkeepReport:
     debris: int
 
 
-def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
     """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
     publishes, and deletes superseded files.
 
@@ -76,7 +75,7 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     debris = clear_debris(workspace.settings) + forget_ended(workspace.storage)
     lake = workspace.lake
     go_on(workspace)
-    merged = _merge(workspace, Bounds(max_files), wait=True)
+    merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
     for name in merged:
         fold(lake, name)
     if workspace.settings.publish != "none":
