@@ -7,7 +7,6 @@ failed is asked for again in the manner of that way.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import instance_in, open_backfills
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import range_tags
+from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
@@ -32,7 +31,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs import ways_location
-from cc_pipeline_tests.defs.graph import keys_tags
+from cc_pipeline_tests.defs.graph import keys_tags, listed
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     LOCATION,
@@ -51,6 +50,7 @@ CRAWLS: Final = (OLD, NEW)
 LATER: Final = "CC-MAIN-2018-09"
 _PLANNED: Final = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 _MADE: Final = dg.DagsterEventType.ASSET_MATERIALIZATION
+_FAILURE: Final = dg.DagsterRunStatus.FAILURE
 _LAUNCHED: Final = "__typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }"
 _ASKED: Final = "__typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }"
 
@@ -90,7 +90,7 @@ class Place:
 
     def wait(self) -> None:
         """Until no run and no backfill goes on."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + 3 * PATIENCE_SECONDS
         with instance_in(self.settings.dagster_home) as instance:
             while open_backfills(instance) or instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)), limit=1):
                 assert time.monotonic() < deadline, [
@@ -98,10 +98,10 @@ class Place:
                 ]
                 time.sleep(1)
 
-    def status(self, asset: str, keys: Sequence[str]) -> dict[str, str]:
+    def status(self, asset: str, keys: Sequence[str], of: dg.PartitionsDefinition = OURS.pairs) -> dict[str, str]:
         """What Dagster shows of partitions of an asset; nothing for one that was never asked for."""
         with instance_in(self.settings.dagster_home) as instance:
-            found = instance.get_status_by_partition(dg.AssetKey(asset), keys, OURS.pairs) or {}
+            found = instance.get_status_by_partition(dg.AssetKey(asset), keys, of) or {}
         return {key: status.value for key, status in found.items() if status is not None}
 
     def rows(self, table: str, key: str) -> int:
@@ -193,6 +193,10 @@ def job_backfill(place: Place, keys: list[str]) -> None:
     backfill(place, keys, **of_job("extract_domain"))
 
 
+def job_backfill_of_records(place: Place, keys: list[str]) -> None:
+    backfill(place, keys, **of_job("fetch_domain"))
+
+
 def job_backfill_all_again(place: Place, keys: list[str]) -> Callable[[], None]:
     asked = backfill(place, keys, **of_job("extract_domain"))
     return lambda: again_by_backfill(place, asked, "ALL_STEPS")
@@ -249,6 +253,8 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     return run
 
 
+#: What ways make that do not make all tables.
+_FEWER: Final = {"job backfill of fetch_domain": ("captures", "records")}
 #: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them.
 WAYS: Final[Mapping[str, tuple[Way, int]]] = {
     "schedule": (schedule, 4),
@@ -260,6 +266,7 @@ WAYS: Final[Mapping[str, tuple[Way, int]]] = {
     "job page, a list": (job_page_list, 4),
     "job backfill": (job_backfill, 4),
     "job backfill, all of it again": (job_backfill_all_again, 4),
+    "job backfill of fetch_domain": (job_backfill_of_records, 4),
     "dagster asset materialize": (asset_materialize, 2),
     "dagster job backfill": (dagster_job_backfill, 4),
     "command line": (command_line, 4),
@@ -273,6 +280,7 @@ class Asked:
     every: list[str]
     keys: list[str]
     bad: str
+    tables: Sequence[str]
     again: Callable[[], None] | None
 
 
@@ -287,7 +295,7 @@ def ask(place: Place, name: str) -> Asked:
     bad = keys[-1 if list(WAYS).index(name) % 2 else 0]
     with place.bad.open("a", encoding="utf-8") as file:
         file.write(f"{bad}\n")
-    return Asked(every, keys, bad, way(place, keys))
+    return Asked(every, keys, bad, _FEWER.get(name, EXTRACTED), way(place, keys))
 
 
 def judge(place: Place, asked: Asked, bad: str | None) -> None:
@@ -295,12 +303,12 @@ def judge(place: Place, asked: Asked, bad: str | None) -> None:
     made = [key for key in asked.keys if key != bad]
     for asset in EXTRACTED:
         shown = dict.fromkeys(made, "MATERIALIZED") | ({} if bad is None else {bad: "FAILED"})
-        assert place.status(asset, asked.every) == shown, asset
+        assert place.status(asset, asked.every) == (shown if asset in asked.tables else {}), asset
     for key in asked.every:
         crawl, target = key.split("|")
         planned = len(place.truth.of(crawl, subset="warc", domain=target)) if key in made else 0
         for table in ("captures", "records", "page_metadata"):
-            assert place.rows(table, key) == planned, (table, key)
+            assert place.rows(table, key) == (planned if table in asked.tables else 0), (table, key)
         assert planned or key not in made
 
 
@@ -330,8 +338,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def ways(place: Place) -> dict[str, Asked]:
-    """All ways at once, when all is done that they ask for."""
+    """All ways at once, when all is done that they ask for; and over crawls a backfill of a job, and a sensor."""
     asked = {name: ask(place, name) for name in WAYS}
+    backfill(place, CRAWLS, **of_job("harvest_crawl"))
+    started = place.server.ask(
+        "mutation ($of: SensorSelector!) { startSensor(sensorSelector: $of) { __typename } }",
+        of={**LOCATION, "sensorName": "new_crawls"},
+    )
+    assert started["startSensor"]["__typename"] == "Sensor"
+    with instance_in(place.settings.dagster_home) as instance:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not instance.get_runs(dg.RunsFilter(tags={PARTITION_TAG: LATER})):
+            assert time.monotonic() < deadline
+            time.sleep(1)
     place.wait()
     return asked
 
@@ -342,8 +361,8 @@ def mended(place: Place, ways: dict[str, Asked]) -> dict[str, Asked]:
     place.bad.write_text("", "utf-8")
     failed = {one.bad for one in ways.values() if one.again is None}
     with instance_in(place.settings.dagster_home) as instance:
-        for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])):
-            if failed & {*planned_by(instance, run.run_id), *listed_by(run)}:
+        for run in instance.get_runs(dg.RunsFilter(statuses=[_FAILURE])):
+            if failed & {*(key for _, key in logged(instance, run.run_id, _PLANNED)), *listed(run.tags)}:
                 place.server.retry(run.run_id)
     for one in ways.values():
         if one.again is not None:
@@ -352,17 +371,14 @@ def mended(place: Place, ways: dict[str, Asked]) -> dict[str, Asked]:
     return ways
 
 
-def planned_by(instance: dg.DagsterInstance, run: str, event: dg.DagsterEventType = _PLANNED) -> set[str]:
-    """The partitions of ``page_metadata`` that Dagster shows for a run from its beginning, or those with ``event``."""
-    logged = (one.dagster_event for one in instance.all_logs(run, of_type=event))
-    ours = [one for one in logged if one is not None and one.asset_key == dg.AssetKey("page_metadata")]
-    return {str(one.partition) for one in ours if one.partition is not None}
-
-
-def listed_by(run: dg.DagsterRun) -> set[str]:
-    """The partitions that a run names in a tag of ours."""
-    asked = json.loads(run.tags.get("cc_pipeline/partitions", "{}"))
-    return {f"{crawl}|{target}" for crawl, targets in asked.items() for target in targets}
+def logged(instance: dg.DagsterInstance, run: str, kind: dg.DagsterEventType) -> set[tuple[str, str]]:
+    """Assets and partitions of a run's events: those that it was planned to make, or that it made."""
+    events = [one.dagster_event for one in instance.all_logs(run, of_type=kind)]
+    return {
+        (event.asset_key.to_user_string(), str(event.partition))
+        for event in events
+        if event is not None and event.asset_key is not None and event.partition is not None
+    }
 
 
 @pytest.mark.smoke
@@ -382,10 +398,17 @@ def test_what_failed_is_made_when_it_is_asked_for_again(place: Place, mended: di
     judge(place, mended[name], None)
 
 
+def test_over_crawls_too(place: Place, ways: dict[str, Asked]) -> None:
+    assert ways
+    for asset in ("index_manifest", "index_footers", "row_groups"):
+        assert place.status(asset, [*CRAWLS, LATER], OURS.crawl) == dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED")
+
+
 def test_each_run_makes_what_dagster_shows_for_it(place: Place, mended: dict[str, Asked]) -> None:
     bad = {one.bad for one in mended.values()}
     with instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs():
-            planned, made = planned_by(instance, run.run_id), planned_by(instance, run.run_id, _MADE)
-            if planned and not listed_by(run):
-                assert made == planned - (bad if run.status is dg.DagsterRunStatus.FAILURE else set()), run.tags
+            planned, made = logged(instance, run.run_id, _PLANNED), logged(instance, run.run_id, _MADE)
+            if not listed(run.tags):
+                failed = {one for one in planned if one[1] in bad} if run.status is _FAILURE else set()
+                assert made == planned - failed, run.tags
