@@ -78,7 +78,7 @@ class Place:
     def pair_of_targets(self) -> list[str]:
         """Two targets that no other way has, side by side among Dagster's keys."""
         number = next(self.numbers)
-        return self.truth.domains()[2 * number : 2 * number + 2]
+        return list(self.truth.domains()[2 * number : 2 * number + 2])
 
     def run(self, *command: str | Path) -> None:
         """Runs a command to its end; that partitions failed is no matter here."""
