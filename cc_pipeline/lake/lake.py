@@ -329,10 +329,12 @@ class Lake:
         return _NONE_YET if handle is None else handle.version()
 
     def commit_id(self, table: str, version: int | None = None) -> str:
-        """What identifies a commit, the newest or that of ``version``: a digest of the table's id and the log's entry.
+        """What identifies the rows and digests of a table, now or at ``version``: a digest of the table's id and of the
+        last entry of its log that changed any.
 
-        A log that was restored uses version numbers again, for other commits. Empty where there is no table. Raises
-        ``EnvironmentFault``, also for a version that the log does not have.
+        A log that was restored uses version numbers again, for other commits; and deleting superseded files makes
+        versions that change nothing. Empty where there is no table. Raises ``EnvironmentFault``, also for a version
+        that the log does not have.
         """
         spec = self.specs[table]
         handle = None if version == _NONE_YET else self.open(spec)
@@ -341,7 +343,7 @@ class Lake:
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
         wanted = handle.version() if version is None else version
         try:
-            entry = self._standings.log(spec.name).entry(wanted)
+            entry = self._standings.log(spec.name).last_change(wanted)
             if entry is None:
                 # cleaned away, behind a checkpoint: the files that the version names tell it from others
                 then = handle if wanted == handle.version() else self.open(spec, wanted)

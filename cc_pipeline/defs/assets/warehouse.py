@@ -20,7 +20,7 @@ def report(context: dg.AssetExecutionContext, workspace: Workspace, at: Placemen
         found = write_report(settings, slug)
         path = report_path(settings, slug)
         written.append(path)
-        context.log.info(f"wrote {path}: {sum(row['captures'] for row in found.crawls):,} captures")
+        context.log.info(f"wrote {path}: {sum(row['captures'] for row in found.crawls):,} comparable captures")
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(str(written[-1])),
