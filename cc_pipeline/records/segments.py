@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cc_pipeline.archive.gzip_members import inflate_member
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
@@ -102,9 +103,9 @@ class OpenSegment:
     def close(self, storage: RecordStorage, folder: str) -> None:
         """Makes the segment durable and moves it to its place."""
         with disk_trouble(self._path):
-            os.fsync(self._data)
+            sync(self._data)
             os.close(self._data)
-            os.fsync(self._journal)
+            sync(self._journal)
         storage.publish(self._path, f"{folder}/{self.name}")
         storage.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
         os.close(self._journal)  # gives up the lock, after everything is where others look for it
@@ -223,10 +224,10 @@ def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
             return
         with open(data_path, "r+b") as data:
             data.truncate(kept[-1]["stored_offset"] + kept[-1]["stored_length"])
-            os.fsync(data.fileno())
+            sync(data.fileno())
         with open(journal_path, "wb") as journal:
             journal.write(b"".join(_line(row) for row in kept))
-            os.fsync(journal.fileno())
+            sync(journal.fileno())
         storage.publish(data_path, f"{folder}/{name}")
     elif not storage.holds(f"{folder}/{name}"):
         journal_path.unlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.gzip_members import inflate_member
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows
@@ -74,7 +74,7 @@ def write_again(
         for start, end in _stretches(offsets[here], lengths[here]):
             out.write(storage.transport.read(file, start, end - start).data)
         out.flush()
-        os.fsync(out.fileno())
+        sync(out.fileno())
     written = path.stat().st_size
     kept = lengths[here]
     places = np.full(len(offsets), written, np.int64)

@@ -69,13 +69,12 @@ class Standings:
 
         Raises one of ``UNREADABLE``.
         """
-        handle = self._lake.open(self._lake.specs[table])
-        if handle is None or (version is not None and version < 0):
+        wanted = self._lake.version(table) if version is None else version
+        if wanted < 0:
             return {}
-        wanted = handle.version() if version is None else version
         found = self.log(table).find(wanted, [*names, ANCHOR])
         if found is None:
-            then = handle if wanted == handle.version() else self._lake.open(self._lake.specs[table], wanted)
+            then = self._lake.open(self._lake.specs[table], wanted)
             asked = {} if then is None else {name: then.transaction_version(name) for name in [*names, ANCHOR]}
             found = {name: number for name, number in asked.items() if number is not None}
         anchor = found.pop(ANCHOR, None)
