@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.storage import COMMITTED, JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"
@@ -181,10 +182,41 @@ def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
             raise
 
 
-def forget_journals(storage: RecordStorage, files: Iterable[str]) -> None:
-    """Removes the journals of these stored files, once all their rows are in the table."""
+def mark_committed(storage: RecordStorage, files: Iterable[str]) -> None:
+    """Takes the journals of these stored files out of adoption, once all their rows are in the table.
+
+    They stay for a week (:func:`delete_committed`): where the table's newest commit is lost after all,
+    :func:`adopt_again` brings them back.
+    """
+    for file in files:
+        storage.transport.put(storage.mark_of(file), b"")
+
+
+def adopt_again(storage: RecordStorage, crawl: str) -> int:
+    """Has the journals of ``crawl`` that are still there adopted by the next fetch, also those that were marked; gives
+    how many. What the table has by then is not taken twice. Raises ``EnvironmentFault``."""
+    marks = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
+    for mark in marks:
+        storage.transport.delete(mark.key)
+    return len(marks)
+
+
+def delete_committed(storage: RecordStorage, crawl: str, before: float = math.inf) -> int:
+    """Deletes the journals that were marked as committed before a time (seconds since the epoch); gives how many."""
+    folder = f"{storage.folder(crawl)}/"
+    old = [one.key for one in storage.transport.listing(f"{folder}{COMMITTED}/") if one.modified < before]
+    for mark in old:
+        # first the journal: without its mark it would be adopted
+        storage.transport.delete(f"{folder}{mark.rpartition('/')[2]}{JOURNAL_SUFFIX}")
+        storage.transport.delete(mark)
+    return len(old)
+
+
+def delete_journals(storage: RecordStorage, files: Iterable[str]) -> None:
+    """Deletes the journals of stored files, for whom nobody needs them any more."""
     for file in files:
         storage.transport.delete(file + JOURNAL_SUFFIX)
+        storage.transport.delete(storage.mark_of(file))
 
 
 def _recover_open(storage: RecordStorage, crawl: str) -> None:

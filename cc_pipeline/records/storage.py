@@ -2,14 +2,15 @@
 large each is.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
-Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table.
+Beside each file lies a journal, one JSON row per record. Once the rows are in the lake's table, a mark says so: the
+journal is adopted no more, and upkeep deletes it a week later.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,11 +18,14 @@ import pyarrow.compute as pc
 
 from cc_pipeline.atomic import sync_folder
 from cc_pipeline.errors import DataFault, UserInputError, disk_trouble
+from cc_pipeline.stores.answer import Listed
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 
 JOURNAL_SUFFIX = ".rows.jsonl"
+#: The folder of a crawl with the marks of journals whose rows are in the table.
+COMMITTED = "committed"
 #: The folder of a crawl in which a job writes what its workers are to do.
 PLANS = "plans"
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
@@ -87,12 +91,20 @@ class RecordStorage:
 
     def journals(self, crawl: str) -> list[str]:
         """Keys of the journals of complete files whose rows may not be in the table yet."""
-        prefix = f"{self.folder(crawl)}/"
-        return sorted(
-            listed.key
-            for listed in self.transport.listing(prefix)
-            if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
-        )
+        return open_journals(f"{self.folder(crawl)}/", self.transport.listing(f"{self.folder(crawl)}/"))
+
+    def mark_of(self, file: str) -> str:
+        """The key of the mark that the rows of a stored file's journal are in the table."""
+        folder, _, name = file.rpartition("/")
+        return f"{folder}/{COMMITTED}/{name}"
+
+
+def open_journals(prefix: str, listed: Iterable[Listed]) -> list[str]:
+    """Keys of the journals below ``prefix``, a crawl's folder, that no mark says to be in the table."""
+    keys = [one.key for one in listed]
+    marked = {key.removeprefix(f"{prefix}{COMMITTED}/") for key in keys if key.startswith(f"{prefix}{COMMITTED}/")}
+    journals = (key for key in keys if key.endswith(JOURNAL_SUFFIX) and "/" not in key[len(prefix) :])
+    return sorted(key for key in journals if key[len(prefix) :].removesuffix(JOURNAL_SUFFIX) not in marked)
 
 
 class StoredSizes:

@@ -1,9 +1,10 @@
 """Refetching leaves files that no row names. They are deleted while fetches and other upkeep run, so that nothing goes
 that somebody may still need.
 
-A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
-as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a
-retention later. So nothing is deleted within the retention of being superseded, however old the file is.
+A file goes when no row names it, it has no journal that may be adopted, no living lease holds it, and it was both
+written and last noted as superseded longer ago than the retention. A file that nothing names and no note mentions is
+noted now, and goes a retention later. So nothing is deleted within the retention of being superseded, however old the
+file is. Journals of committed rows go a week after their commit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from datetime import UTC, datetime
 
 from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
 from cc_pipeline.records.leases import is_half_of_gone, living
-from cc_pipeline.records.segments import SUFFIXES
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
+from cc_pipeline.records.segments import SUFFIXES, delete_committed
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage, open_journals
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -166,7 +167,8 @@ def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: C
     """The data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"
     # a journal may still lie where it was written, its data moved already; of a bucket that is on this machine
-    journals = {one.key.rpartition("/")[2] for one in listed if one.key.endswith(JOURNAL_SUFFIX)}
+    written = (one.key for one in listed if one.key.startswith(f"{prefix}open/") and one.key.endswith(JOURNAL_SUFFIX))
+    journals = {key.rpartition("/")[2] for key in (*open_journals(prefix, listed), *written)}
     journals |= {path.name for path in storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)}
     return {
         one.key: one
@@ -207,6 +209,7 @@ def _delete(
     left = [one.key for one in listed if one.key.startswith(plans) and now - one.modified >= RETENTION_SECONDS]
     for key in (*old, *halves, *left):
         storage.transport.delete(key)
+    delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return Swept(len(due), sum(one.size for one in due), len(unnoted))
 
 

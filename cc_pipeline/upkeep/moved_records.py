@@ -23,7 +23,7 @@ from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.segments import SUFFIXES, Row, adopt, forget_journals, journal_rows, segment_head
+from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows, segment_head
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
 from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
@@ -176,7 +176,7 @@ def move_records(
                 _follow(lake, crawl, written)
         except _TakenOver:
             continue
-        forget_journals(storage, [file for file in (*written, *freed) if file in killed.files])
+        delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
         f"stored records of {crawl} were taken over by a running fetch again and again",
