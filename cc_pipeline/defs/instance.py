@@ -116,7 +116,7 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
         wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
     for path, text in wanted.items():
-        path.write_text(text, "utf-8")
+        write_whole(path, text)
     return list(wanted)
 
 
@@ -149,7 +149,7 @@ def workspace_file(settings: Settings) -> Path:
         return of_checkout
     own = settings.dagster_home / "workspace.yaml"
     if not own.exists():
-        own.write_text(_WORKSPACE, "utf-8")
+        write_whole(own, _WORKSPACE)
     return own
 
 

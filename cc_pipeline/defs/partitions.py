@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 
 import dagster as dg
 
@@ -13,7 +13,8 @@ RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
 #: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl, or
-#: the name of one (``run_notes``). Such a run has no partition of Dagster's own, which would be one key, or a range.
+#: the name of one (``run_notes``). Such a run has no partition of Dagster's own, which would be one key, or a range:
+#: where it has, that decides, since Dagster shows it.
 KEYS_TAG = "cc_pipeline/partitions"
 #: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
 #: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
@@ -94,9 +95,23 @@ def range_tags(first: str, last: str) -> dict[str, str]:
 
 
 def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
-    """The first and last partition a run with these tags is for; empty texts for a run without partitions."""
+    """The first and last partition that Dagster shows for a run with these tags; empty texts where it shows none.
+
+    The tags of a range decide. Each run of a job's backfill also has those of the dimensions of the backfill's first
+    partition, which mean nothing there.
+    """
     first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
     return first, tags.get(RANGE_END_TAG) or first
+
+
+def keys_of_range(first: str, last: str, dimensions: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The partitions from ``first`` to ``last``, each as its keys by dimension, where ``dimensions`` has all keys of
+    each: every combination of what lies between the two in one dimension and in the other. None where one of their keys
+    was deleted, and where they have other dimensions."""
+    firsts, lasts = first.split("|"), last.split("|")
+    if not len(firsts) == len(lasts) == len(dimensions):
+        return []
+    return list(product(*map(between, dimensions, firsts, lasts)))
 
 
 def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:

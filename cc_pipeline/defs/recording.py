@@ -17,7 +17,7 @@ import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import plan_partition, recorded_by, without_record
-from cc_pipeline.defs.partitions import KEYS_TAG
+from cc_pipeline.defs.partitions import KEYS_TAG, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import keys_in, note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
@@ -49,20 +49,41 @@ class FailedPartition:
 
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
-    """The keys (``crawl|domain``) a run is for: those of its tag, or the partitions that Dagster knows of.
+    """The keys of the partitions a step is for: those that Dagster planned when it created the run, however that was
+    launched, or those of the run's tag where Dagster knows of none (``crawl|domain``).
 
+    ``context.partition_keys`` is not asked: in a run of a job's backfill it gives the backfill's first partition.
     Raises ``UserInputError`` for a tag that cannot be read and for a run without partitions.
     """
+    tags, definition = context.run.tags, context.assets_def.partitions_def
+    first, last = range_of(tags)
+    if first:
+        found = keys_of_range(first, last, _keys_by_dimension(context.instance, definition))
+        if not found:
+            raise UserInputError(
+                f"the run is for {first} to {last}, of which a key is no partition any more; choose again"
+            )
+        if KEYS_TAG in tags:
+            context.log.warning(f"the tag {KEYS_TAG} is left aside: Dagster's own tags name partitions of the run")
+        return ["|".join(keys) for keys in found]
     try:
-        listed = keys_in(context.instance, context.run.tags)
+        listed = keys_in(context.instance, tags) if isinstance(definition, dg.MultiPartitionsDefinition) else None
     except ValueError as error:
         raise UserInputError(f"the run's tag {KEYS_TAG} cannot be read ({error}); write it as {_TOLD}") from error
-    if listed is None and not (context.has_partition_key or context.has_partition_key_range):
+    if listed is None:
         raise UserInputError(f"the run names no partition; choose some in the UI, or name them in its tag: {_TOLD}")
-    keys = list(context.partition_keys) if listed is None else list(dict.fromkeys(listed))
-    if not keys:
+    if not listed:
         raise UserInputError(f"the run's tag {KEYS_TAG} names no partition; write it as {_TOLD}")
-    return keys
+    return list(dict.fromkeys(listed))
+
+
+def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
+    """All keys of each dimension of an asset's partitions, in Dagster's order."""
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        each = [dimension.partitions_def for dimension in definition.partitions_defs]
+    else:
+        each = [definition] if definition is not None else []
+    return [one.get_partition_keys(dynamic_partitions_store=instance) for one in each]
 
 
 class PartitionRun:
@@ -85,7 +106,7 @@ class PartitionRun:
         self._workspace = workspace
         self._at = at
         self._assets = list(assets)
-        self._listed = KEYS_TAG in context.run.tags
+        self._listed = not range_of(context.run.tags)[0]
         self._failed: list[FailedPartition] = []
         self._errors: dict[str, Exception] = {}
         self._asked = list(keys)

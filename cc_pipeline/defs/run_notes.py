@@ -21,7 +21,7 @@ import dagster as dg
 
 from cc_pipeline.defs.internals import note, noted
 from cc_pipeline.defs.internals_history import delete_notes, existing_runs, names_of_notes
-from cc_pipeline.defs.partitions import KEYS_TAG, between, by_crawl, partition_key, range_of
+from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, keys_of_range, partition_key, range_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.processes import this_process
 
@@ -57,7 +57,8 @@ def _noted_as(instance: dg.DagsterInstance, text: str) -> str:
 
 
 def keys_in(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str] | None:
-    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag.
+    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag, or where Dagster's
+    own tags say which partitions the run is for.
 
     Raises ``ValueError`` for a tag that a person wrote wrongly, and for a list that is not there any more.
     """
@@ -95,7 +96,7 @@ def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> 
 
 def _listed(tags: Mapping[str, str], lists: Mapping[str, str]) -> list[str] | None:
     text = tags.get(KEYS_TAG)
-    if text is None:
+    if text is None or range_of(tags)[0]:
         return None
     if named := _NAMED.fullmatch(text):
         text = lists.get(_LIST + named[1])
@@ -116,16 +117,7 @@ def _pairs(
         return []
     if listed is not None:
         return [(crawl, domain) for crawl, _, domain in (key.partition("|") for key in listed)]
-    first, last = range_of(tags)
-    if "|" not in first or "|" not in last:
-        return []
-    first_crawl, first_domain = first.split("|", 1)
-    last_crawl, last_domain = last.split("|", 1)
-    return [
-        (crawl, domain)
-        for crawl in between(crawls, first_crawl, last_crawl)
-        for domain in between(domains, first_domain, last_domain)
-    ]
+    return [(crawl, domain) for crawl, domain in keys_of_range(*range_of(tags), (crawls, domains))]
 
 
 def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:

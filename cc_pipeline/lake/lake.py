@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -29,6 +30,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, set_properties
 from cc_pipeline.lake.layout import actions_of
@@ -46,6 +48,7 @@ _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
 _FOLLOWED: Final = 100
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
+_ID_CHARACTERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
     ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
+    ``commit_id`` is as of :meth:`Lake.commit_id`.
     """
 
     spec: TableSpec
@@ -76,6 +80,11 @@ class PinnedTable:
     bytes: int = 0
     columns: tuple[str, ...] = ()
     uneven: bool = False
+    commit_id: str = ""
+
+
+class DigestsUnknown(EnvironmentFault):
+    """A log does not tell which digests a table has. Rows may tell it."""
 
 
 class Lake:
@@ -311,12 +320,15 @@ class Lake:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
         return {name: digest_from_int(found[name]) if name in found else None for name in names}
 
-    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str] | None:
+    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
-        ``but``; ``None`` where the log does not tell."""
+        ``but``. Raises ``DigestsUnknown`` where the log does not tell."""
         every = self._standings.every(table, None, starting)
-        if every is None:
-            return None
+        if every is UNKNOWN:
+            raise DigestsUnknown(
+                f"the log of {self.address(table)} does not tell which slices the table has",
+                "Look at it: cc-pipeline doctor",
+            )
         unwanted = None if but is None else digest_to_int(but)
         try:
             found: list[str] = []
@@ -326,9 +338,10 @@ class Lake:
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
         """The names that begin with ``starting`` and under which ``tables`` have different digests, at the ``versions``
-        of them (default: now); ``None`` where a log does not tell. However many names there are, memory is bounded."""
+        of them (default: now); ``UNKNOWN`` where a log does not tell. Memory is bounded, however many names there are.
+        """
         try:
             return self._standings.differing(tables, versions, starting)
         except UNREADABLE as error:
@@ -339,14 +352,36 @@ class Lake:
         handle = self.open(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
+    def commit_id(self, table: str, version: int | None = None) -> str:
+        """What identifies a commit, the newest or that of ``version``: a digest of the table's id and the log's entry.
+
+        A log that was restored uses version numbers again, for other commits. Empty where there is no table. Raises
+        ``EnvironmentFault``, also for a version that the log does not have.
+        """
+        spec = self.specs[table]
+        handle = None if version == _NONE_YET else self.open(spec)
+        return "" if handle is None else self._commit_id(spec, handle, version)
+
+    def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
+        wanted = handle.version() if version is None else version
+        try:
+            entry = self._standings.log(spec.name).entry(wanted)
+            if entry is None:
+                # cleaned away, behind a checkpoint: the files that the version names tell it from others
+                then = handle if wanted == handle.version() else self.open(spec, wanted)
+                entry = b"" if then is None else "\n".join(sorted(then.file_uris())).encode()
+            return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
+
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
         handle = self.open(self.specs[table])
         return 0 if handle is None else handle.count()
 
-    def changed_since(self, table: str, before: int, now: int) -> set[str] | None:
-        """The names of digests that were committed after version ``before``, up to ``now``; ``None`` where the log does
-        not tell any more. No rows are read."""
+    def changed_since(self, table: str, before: int, now: int) -> set[str] | Unknown:
+        """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` where the log
+        does not tell any more. No rows are read."""
         return self._standings.log(table).names_since(before, now)
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
@@ -389,6 +424,7 @@ class Lake:
             bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
             columns=tuple(field.name for field in handle.schema().fields),
             uneven=is_uneven(handle),
+            commit_id=self._commit_id(spec, handle, handle.version()),
         )
 
     def file_system(self) -> FileSystem:

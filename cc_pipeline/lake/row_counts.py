@@ -25,7 +25,7 @@ SliceKey: TypeAlias = tuple[str, ...]
 #: What the names of counts begin with; the key of the slice follows.
 COUNT_NAMES: Final = "rows:"
 #: Stands for a count that is not known: the rows that are there are taken as they are, the next time.
-UNKNOWN: Final = digest_from_int((1 << 60) - 1)
+NOT_COUNTED: Final = digest_from_int((1 << 60) - 1)
 #: Slices that a message names.
 _NAMED: Final = 3
 #: Rows of a narrow column that are looked at together.
@@ -82,7 +82,7 @@ def committed_counts(
 
 
 def _count(digest: str | None) -> int | None:
-    return None if digest is None or digest == UNKNOWN else digest_to_int(digest)
+    return None if digest is None or digest == NOT_COUNTED else digest_to_int(digest)
 
 
 def check_balance(

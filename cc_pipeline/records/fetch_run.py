@@ -366,7 +366,8 @@ class FetchRun:
         # while other places may have the payload that the index names, another one will not do
         strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[got.key].alike)
         verdict = pool.submit(examine, data, promise, fail_on_digest=strict)
-        return Arrival(row, data, got.attempts + (row in self._pending.bad), verdict, got.source, got.unknown)
+        attempts = got.attempts + (row in self._pending.bad)
+        return Arrival(row, data, attempts, verdict, got.source, got.unknown, got.request)
 
     def _promise(self, row: int) -> Promise:
         columns = self._columns
@@ -387,6 +388,8 @@ class FetchRun:
 
     def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
         row, verdict = arrival.row, arrival.verdict.result()
+        if self.outcomes.is_good(row):
+            return  # it came in two requests at once, and is stored already
         key = self._name(row)[0]
         outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
         if verdict.is_cut_off and self._goes_on(arrival):
@@ -425,11 +428,13 @@ class FetchRun:
         self.outcomes.of[key, offset] = outcome
 
     def _doubt(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
-        """The same bad bytes twice mean that the source has them; different ones were damaged on the way."""
+        """The same bad bytes in two requests mean that the source has them; different ones were damaged on the way."""
         row, data = arrival.row, arrival.data
         key = self._name(row)[0]
         state = self.patience.files[key]
         before = self._pending.bad.get(row)
+        if before is not None and arrival.request in before.requests:
+            return  # one answer, seen twice, says nothing of the source
         mark = hashlib.blake2b(data, digest_size=16).digest()
         marks, same, changed = compared(before, arrival, mark, self._places)
         if before is None:
@@ -439,7 +444,8 @@ class FetchRun:
         state.other_again += changed
         state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)
         self._pending.forget(row)
-        bad = Bad(marks, outcome, data, usable)
+        requests = {arrival.request} if before is None else before.requests | {arrival.request}
+        bad = Bad(marks, frozenset(requests), outcome, data, usable)
         # what a file full of damage has need not be read twice, once that was shown for some of it
         if same or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
             self._pending.bad[row] = bad

@@ -35,7 +35,8 @@ class Ask:
 class Arrival:
     """Bytes of one capture, and the verdict on them when it is there.
 
-    ``source`` is the place that gave them; ``unknown``: a place that would have been asked before gave no answer."""
+    ``source`` is the place that gave them; ``unknown``: a place that would have been asked before gave no answer.
+    ``request`` is the number of the request that they came of."""
 
     row: int
     data: bytes
@@ -43,17 +44,19 @@ class Arrival:
     verdict: Future[Examined]
     source: str
     unknown: bool
+    request: int
 
 
 @dataclass(slots=True)
 class Bad:
     """What was read of a record that is not as promised: the verdict, and the bytes while there is room.
 
-    ``marks`` are digests of what each place gave. A ``usable`` record is good but for its payload's digest, and is
-    taken when no other place has a better one.
+    ``marks`` are digests of what each place gave, in ``requests`` with these numbers. A ``usable`` record is good but
+    for its payload's digest, and is taken when no other place has a better one.
     """
 
     marks: Mapping[str, bytes]
+    requests: frozenset[int]
     outcome: Row
     data: bytes | None
     usable: bool = False

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +66,7 @@ _LARGEST_JOURNAL = 1 << 30
 #: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
 #: where that cannot be known from its name.
 _BLINK = 3600.0
+_CLOSED = -1
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -76,15 +77,20 @@ class OpenSegment:
         self.name = name
         self._path = folder / name
         self._journal_path = folder / (name + JOURNAL_SUFFIX)
-        with disk_trouble(self._path):
-            # locked before it gets its name, so that no other process can take it for a dead writer's
-            unnamed = folder / f".{name}.{this_process()}.new"
-            self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.rename(unnamed, self._journal_path)
-            self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._journal = self._data = _CLOSED
         self.size = self._journal_size = self.records = 0
-        self._append(head)
+        try:
+            with disk_trouble(self._path):
+                # locked before it gets its name, so that no other process can take it for a dead writer's
+                unnamed = folder / f".{name}.{this_process()}.new"
+                self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.rename(unnamed, self._journal_path)
+                self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._append(head)
+        except BaseException:
+            self._release()
+            raise
 
     def _append(self, data: bytes) -> None:
         with disk_trouble(self._path):
@@ -102,14 +108,25 @@ class OpenSegment:
         self.records += 1
 
     def close(self, storage: RecordStorage, folder: str) -> None:
-        """Makes the segment durable and moves it to its place."""
-        with disk_trouble(self._path):
-            sync(self._data)
-            os.close(self._data)
-            sync(self._journal)
-        storage.publish(self._path, f"{folder}/{self.name}")
-        storage.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
-        os.close(self._journal)  # gives up the lock, after everything is where others look for it
+        """Makes the segment durable and moves it to its place. Where that fails, it stays for whoever adopts it."""
+        try:
+            with disk_trouble(self._path):
+                sync(self._data)
+                data, self._data = self._data, _CLOSED
+                os.close(data)  # some file systems say only here that the disk is full
+                sync(self._journal)
+            storage.publish(self._path, f"{folder}/{self.name}")
+            storage.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Closes both files, and so gives up the lock: nothing more is written, or everything is in its place."""
+        for descriptor in (self._data, self._journal):
+            if descriptor != _CLOSED:
+                with suppress(OSError):
+                    os.close(descriptor)
+        self._data = self._journal = _CLOSED
 
 
 @dataclass(slots=True)
@@ -144,9 +161,10 @@ class SegmentWriter:
         segment.add(data, row, f"{folder}/{segment.name}")
 
     def close(self) -> None:
-        """Completes all open segments."""
-        for kind in tuple(self._open):
-            self._close(kind)
+        """Completes all open segments, also those behind one that fails; what was raised last is raised then."""
+        with ExitStack() as stack:
+            for kind in tuple(self._open):
+                stack.callback(self._close, kind)
 
     def _close(self, kind: str) -> None:
         segment = self._open.pop(kind)
@@ -249,17 +267,16 @@ def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
     name = journal_path.name.removesuffix(JOURNAL_SUFFIX)
     data_path = journal_path.with_name(name)
     if data_path.exists():
-        kept = _sound_rows(data_path, journal_path)
-        if not kept:
+        sizes = _sound_sizes(data_path, journal_path)
+        if sizes is None:
             data_path.unlink()
             journal_path.unlink()
             return
-        with open(data_path, "r+b") as data:
-            data.truncate(kept[-1]["stored_offset"] + kept[-1]["stored_length"])
-            sync(data.fileno())
-        with open(journal_path, "wb") as journal:
-            journal.write(b"".join(_line(row) for row in kept))
-            sync(journal.fileno())
+        # only cut, so that whoever is killed here leaves every row that was sound
+        for path, size in zip((data_path, journal_path), sizes, strict=True):
+            with open(path, "r+b") as file:
+                file.truncate(size)
+                sync(file.fileno())
         storage.publish(data_path, f"{folder}/{name}")
     elif not storage.holds(f"{folder}/{name}"):
         journal_path.unlink()
@@ -278,11 +295,15 @@ def _write_all(descriptor: int, data: bytes, size: int) -> None:
         raise
 
 
-def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:
-    """The journal's rows up to the first whose bytes are not all there (after a power cut: not as written)."""
-    kept: list[Row] = []
-    with open(data_path, "rb") as data:
-        for row in _rows(journal_path.read_bytes()):
+def _sound_sizes(data_path: Path, journal_path: Path) -> tuple[int, int] | None:
+    """How long data and journal are up to the first row whose bytes are not all there (after a power cut: not as
+    written), ``None`` where the first row is such."""
+    sizes: tuple[int, int] | None = None
+    with open(data_path, "rb") as data, open(journal_path, "rb") as journal:
+        for line in journal:
+            row = _row(line)
+            if row is None:
+                continue
             data.seek(row["stored_offset"])
             stored = data.read(row["stored_length"])
             if len(stored) != row["stored_length"]:
@@ -292,8 +313,8 @@ def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:
                     inflate_member(stored, str(data_path), row["stored_offset"])
                 except DataFault:
                     break
-            kept.append(row)
-    return kept
+            sizes = row["stored_offset"] + row["stored_length"], journal.tell()
+    return sizes
 
 
 def _line(row: Row) -> bytes:
@@ -303,9 +324,15 @@ def _line(row: Row) -> bytes:
 def _rows(journal: bytes) -> Iterator[Row]:
     # not all lines at once: a journal may have a million
     for line in io.BytesIO(journal):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the last line of a killed writer
-        if isinstance(row, dict) and isinstance(row.get("stored_offset"), int):
+        row = _row(line)
+        if row is not None:
             yield row
+
+
+def _row(line: bytes) -> Row | None:
+    """The row in a line; ``None``: the last line of a killed writer."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("stored_offset"), int) else None

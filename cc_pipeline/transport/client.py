@@ -236,16 +236,14 @@ class Transport:
 
         def give(offset: int, data: bytes, found: Verified) -> None:
             etag = found.etag if place.alone else place.etag(found)
-            got = RangeBytes(
-                asked.key, offset, data, found.total, etag, 1, asked.tag, place.source, first=pieces.is_first
-            )
-            part(got, pieces.taken)
+            got = RangeBytes(asked.key, offset, data, found.total, etag, 1, asked.tag, place.source)
+            part(replace(got, first=pieces.is_first, request=pieces.request), pieces.taken)
 
         pieces = Pieces(asked, asked.etag and place.expected(asked.etag), give)
         found, answer, attempts = await place.in_pieces(asked, asked.tries, pieces)
         left = pieces.span
         rest = _outcome(replace(asked, offset=left.offset, length=left.length), found, answer, attempts, place)
-        return rest if isinstance(rest, RangeFault) else replace(rest, first=pieces.is_first)
+        return rest if isinstance(rest, RangeFault) else replace(rest, first=pieces.is_first, request=pieces.request)
 
     async def _alone(self, asked: ByteRange) -> RangeBytes | RangeFault:
         if self._mirrored is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.transport.faults import Finding, Verified, judge_length, judge_range, promised
-from cc_pipeline.transport.ranges import ByteRange
+from cc_pipeline.transport.ranges import REQUEST_NUMBERS, ByteRange
 
 #: Bytes of a piece, at least: it ends with the record that reaches them. A range keeps two in memory, one that nobody
 #: took yet and one that arrives.
@@ -37,6 +37,8 @@ class Pieces:
         self._next, self._end = asked.offset, asked.offset + asked.length
         self._seen = self._next
         self._answer: Verified | None = None
+        #: The number of the request at hand.
+        self.request = next(REQUEST_NUMBERS)
         #: Whether the answer at hand gave nothing yet.
         self.is_first = True
         self._came = bytearray()
@@ -54,6 +56,7 @@ class Pieces:
             self._leave(self._next + len(self._came))
         self._came.clear()
         self._answer = self._go_on = None
+        self.request = next(REQUEST_NUMBERS)
         self.is_first = True
 
     def went_on(self) -> bool:
@@ -99,8 +102,11 @@ class Pieces:
         return Verified(self._next, self._answer.total, self._answer.etag)
 
     def rest(self, answer: Answer) -> bytes:
-        """The last bytes, when the range is complete."""
-        return answer.body if self._answer is None else bytes(self._came)
+        """The last bytes, when the range is complete. They are given once: a piece that is taken later gives none."""
+        data = answer.body if self._answer is None else bytes(self._came)
+        self._came.clear()
+        self._answer = self._go_on = None
+        return data
 
     def _cut(self) -> None:
         if self._answer is not None and not self._out and len(self._came) >= PIECE:

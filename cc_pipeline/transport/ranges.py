@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
+
+#: Numbers requests in the order in which they are sent; of all transports of a process, no two have the same.
+REQUEST_NUMBERS: Final = itertools.count(1)
 
 #: Kinds for which a few tries are enough; more would only load the source.
 _FEW: Mapping[FaultKind, int] = {
@@ -77,7 +82,8 @@ class RangeBytes:
 
     ``source`` is the place that gave them, fit to be shown. ``attempts`` are the requests to the place that was asked
     most. ``unknown``: a place that would have been asked before this one gave no answer, so that it may have others.
-    ``first``: of the pieces that one answer gave.
+    ``first``: of the pieces that one answer gave. ``request`` numbers the request that they came of: equal bytes are
+    evidence of each other only where it differs.
     """
 
     key: str
@@ -90,6 +96,7 @@ class RangeBytes:
     source: str = ""
     unknown: bool = False
     first: bool = True
+    request: int = field(default_factory=REQUEST_NUMBERS.__next__)
 
     @property
     def size(self) -> int:

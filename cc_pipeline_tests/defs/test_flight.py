@@ -9,10 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import FORGOTTEN, UNFINISHED, Flight, flight, left_failed, made_by, phantoms
-from cc_pipeline.defs.internals import open_backfills
+from cc_pipeline.defs.internals import open_backfills, origin_of
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline_tests.defs.graph import began, keys_tags
@@ -141,6 +142,26 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
     assert flight(instance).pairs == set()
     instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
     assert flight(instance).pairs == set()
+
+
+def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(instance: dg.DagsterInstance) -> None:
+    asked = PartitionBackfill(
+        backfill_id="one",
+        status=BulkActionStatus.REQUESTED,
+        from_failure=False,
+        tags={},
+        backfill_timestamp=time.time(),
+        partition_set_origin=RemotePartitionSetOrigin(
+            repository_origin=origin_of("none").repository_origin, partition_set_name="extract_domain_partition_set"
+        ),
+        partition_names=["A|w", "A|x", "B|w", "B|x"],
+    )
+    instance.add_backfill(asked)
+    assert flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
+    # each of its runs has the dimensions of the first partition of all
+    first = {"dagster/partition/crawl": "A", "dagster/partition/domain": "w", "dagster/backfill": "one"}
+    instance.report_run_failed(add(instance, {**range_tags("B|w", "B|x"), **first}))
+    assert flight(instance).pairs == {("A", "w"), ("A", "x")}
 
 
 def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ from cc_pipeline.records.patience import Patience
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.place import PlaceOptions
-from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -426,3 +428,34 @@ def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:
     assert len(patience.files["f"].etags["one"]) <= 100
     assert patience.is_same_object("f", '"7"', "one")
     assert not patience.is_same_object("f", '"another"', "one")
+
+
+class SeenTwice(Transport):
+    """Gives each answer's bytes a second time."""
+
+    def read_many(
+        self, requests: Iterable[ByteRange], concurrency: int | None = None
+    ) -> Iterator[RangeBytes | RangeFault]:
+        for outcome in super().read_many(requests, concurrency):
+            yield outcome
+            if isinstance(outcome, RangeBytes):
+                yield outcome
+
+
+@pytest.mark.parametrize("examiners", [0, 2])
+def test_one_answer_seen_twice_settles_nothing_and_stores_nothing_twice(
+    bucket: tuple[Path, pa.Table], tmp_path: Path, examiners: int
+) -> None:
+    folder, captures = bucket
+    captures = captures.slice(0, 100)
+    options = RecordOptions(coalescing=TOGETHER, examiners=examiners)
+    with (
+        FaultServer(folder, rules=[Rule("bit_flip", by_key=True)]) as server,
+        SeenTwice(server.url) as transport,
+        shelf_at(tmp_path) as storage,
+    ):
+        result = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c", options=options)
+        journals = [storage.transport.read_all(key).data for key in storage.journals(CRAWL)]
+    # damaged on the way once, and good when it was asked for again
+    assert result.outcomes == {"fetched": 100}
+    assert sum(data.count(b'"outcome":"fetched"') for data in journals) == 100

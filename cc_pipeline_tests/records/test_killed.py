@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import sys
 import time
 from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
+from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -215,3 +220,91 @@ def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.
     result = fetch(str(tmp_path), tmp_path / "lake", captures, "c1")
     assert Counter(result.table["stored_file"].to_pylist()).total() == 25
     assert sorted(Counter(result.table["stored_file"].to_pylist()).values()) == [5, 10, 10]
+
+
+def _adopt_until(lake: Path, line: int) -> None:
+    """Adopts, and is killed before so many lines of segments and storage were run."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(("records/segments.py", "records/storage.py")):
+            return None
+        lines += event == "line"
+        if lines > line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    with shelf_at(lake) as storage:
+        sys.settrace(trace)  # type: ignore[arg-type]  # a tracer may end the trace of a frame
+        for _ in adopt(storage, CRAWL):
+            pass
+        sys.settrace(None)
+
+
+@pytest.mark.process
+@pytest.mark.smoke
+@pytest.mark.parametrize("again", [False, True])
+def test_a_kill_at_any_step_of_adoption_loses_no_record(tmp_path: Path, again: bool) -> None:
+    lake, left = tmp_path / "lake", tmp_path / "left"
+    with shelf_at(left) as storage:
+        writer = SegmentWriter(storage, CRAWL, "c1", lambda kind, name: b"")
+        for number in range(3):
+            member = html_record(f"https://example.com/{number}", b"x" * 50)
+            writer.add("warc", member, {"outcome": "fetched", "warc_filename": "a", "warc_record_offset": number})
+        [segment] = writer._open.values()
+        with open(segment._journal_path, "ab") as journal:
+            journal.write(b'{"outcome": "fet')
+        segment._release()
+    shutil.copytree(left, lake)
+    fork = multiprocessing.get_context("fork")
+    for line in range(10_000):
+        runner = fork.Process(target=_adopt_until, args=(lake, line))
+        runner.start()
+        runner.join()
+        done = runner.exitcode == 0
+        # killed again and again, or once at each step
+        if done or not again:
+            with shelf_at(lake) as storage:
+                assert [row["warc_record_offset"] for row in adopt(storage, CRAWL)] == [0, 1, 2], line
+            shutil.rmtree(lake)
+            shutil.copytree(left, lake)
+        if done:
+            break
+    assert line > 20
+
+
+@pytest.mark.parametrize("call", ["fsync", "close", "replace", "open", "rename", "write"])
+def test_a_full_disk_at_any_call_leaves_nothing_open_and_everything_to_be_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    kinds = ("warc", "arc", "raw")
+    real, count = getattr(os, call), 0
+
+    def fail_at(*args: object, **options: object) -> object:
+        nonlocal count
+        count += 1
+        if count != number:
+            return real(*args, **options)
+        if call == "close":
+            real(*args)  # the kernel lets go of it all the same
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    number = 0
+    while count >= number:
+        number, count = number + 1, 0
+        with shelf_at(tmp_path / str(number)) as storage:
+            before = len(os.listdir("/proc/self/fd"))
+            monkeypatch.setattr(os, call, fail_at)
+            writer = SegmentWriter(storage, CRAWL, "c1", lambda kind, name: b"")
+            added: Counter[str] = Counter()
+            with suppress(EnvironmentFault), closing(writer):
+                for _ in range(3):
+                    for kind in kinds:
+                        member = html_record("https://example.com/", b"x" * 50)
+                        writer.add(kind, member, {"outcome": "fetched", "warc_filename": kind, "warc_record_offset": 0})
+                        added[kind] += 1
+            monkeypatch.undo()
+            assert len(os.listdir("/proc/self/fd")) == before
+            assert Counter(row["warc_filename"] for row in adopt(storage, CRAWL)) == added
+    assert number > 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 from itertools import accumulate, cycle
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport import pieces as of_pieces
@@ -82,6 +84,66 @@ def test_pieces_are_the_range_cut_where_records_end(
     assert b"".join(body for _, body in got) == data[FIRST:]
     assert [offset for offset, _ in got] == list(accumulate((len(body) for _, body in got), initial=FIRST))[:-1]
     assert all(offset + len(body) in ends for offset, body in got)
+
+
+def arrive(seed: int) -> None:
+    """One range as it arrives and is taken: answers that break or are too long, and a caller that takes a piece at
+    once, later, or only when the rest is there. Every byte is given once, in order, and none without its request."""
+    draw = random.Random(seed)
+    records = [draw.randint(1, 300) for _ in range(draw.randint(1, 60))]
+    data = draw.randbytes(FIRST + sum(records))
+    ends = tuple(accumulate(records, initial=FIRST))[1:]
+    given: list[tuple[int, bytes, int]] = []
+    answers: list[int] = []
+    answer, held_by_caller, hurry = 0, 0, draw.choice((0.0, 0.1, 0.5, 1.0))
+
+    def give(offset: int, body: bytes, _: Verified) -> None:
+        nonlocal held_by_caller
+        held_by_caller += 1
+        given.append((offset, body, pieces.request))
+        answers.append(answer)
+
+    def take(share: float) -> None:
+        nonlocal held_by_caller
+        while held_by_caller and draw.random() < share:
+            held_by_caller -= 1
+            pieces.taken()
+
+    pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
+    found: Verified | Finding | None = None
+    while not isinstance(found, Verified):
+        pieces.start()
+        answer += 1
+        at = pieces.span.offset
+        assert at is not None
+        head = {"content-range": f"bytes {at}-{len(data) - 1}/{len(data)}"}
+        assert pieces.begins(206, head)
+        breaks = draw.random() < 0.3
+        while at < len(data) and not (breaks and draw.random() < 0.1):
+            while pieces.is_full:
+                take(max(hurry, 0.1))
+            chunk = draw.randint(1, 900)
+            pieces.take(data[at : at + chunk])
+            at = min(len(data), at + chunk)
+            take(hurry)
+        if at == len(data) and draw.random() < 0.05:
+            pieces.take(b"one too many")
+        found = pieces.judged(Answer(206, head, b""))
+    given.append((found.offset, pieces.rest(Answer(206, head, b"")), pieces.request))
+    answers.append(answer)
+    while held_by_caller:
+        take(0.5)
+    assert b"".join(body for _, body, _ in given) == data[FIRST:], seed
+    assert [offset for offset, _, _ in given] == list(accumulate((len(b) for _, b, _ in given), initial=FIRST))[:-1]
+    by_answer = {(request, answer) for (_, _, request), answer in zip(given, answers, strict=True)}
+    assert len(by_answer) == len({request for request, _ in by_answer}) == len({answer for _, answer in by_answer})
+
+
+@given(st.integers(0, 1 << 40), st.sampled_from((1, 50, 500, 4_000)))
+def test_every_byte_is_given_once_however_late_a_piece_is_taken(seed: int, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_pieces, "PIECE", piece)
+        arrive(seed)
 
 
 def test_an_answer_that_is_something_else_gives_no_piece() -> None:
@@ -168,6 +230,20 @@ def test_what_broke_and_went_on_was_spent(folder: Path, tries: int | None) -> No
         last = got[-1]
         assert isinstance(last, RangeBytes)
         assert last.attempts == (tries or len(server.hits))
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("delay", [0.0, 0.1])
+def test_a_caller_that_holds_a_piece_gets_each_byte_once(folder: Path, places: int, delay: float) -> None:
+    mirrors = [(str(folder), NO_ACCESS)] * (places - 1)
+    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6), mirrors=mirrors) as transport:
+        got = []
+        for one in transport.read_many([ASKED, replace(ASKED, ends=())]):
+            time.sleep(delay)  # the rest of the range completes meanwhile
+            got.append(one)
+    pieces = [one for one in got if isinstance(one, RangeBytes) and one.tag is None]
+    assert sum(len(one.data) for one in pieces) == 2 * ASKED.length
+    assert len({one.request for one in pieces}) == 2
 
 
 def test_large_records_keep_to_the_memory_bound(folder: Path) -> None:

@@ -8,6 +8,7 @@ from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
 from cc_pipeline.defs.metadata import as_list, crawl_links, figures, preview, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.recording import wanted_keys
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.indexing.crawl_index import (
@@ -38,7 +39,7 @@ def built_index(
     configuration. Only the job build_index includes this asset. A stopped build goes on where it stopped.
     """
     with logged_progress(context.log):
-        for crawl in context.partition_keys:
+        for crawl in wanted_keys(context):
             report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
             about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
             metadata = row_counts(report.rows) | stage_metadata(report) | about
@@ -61,7 +62,7 @@ def index_manifest(
     context: dg.AssetExecutionContext, workspace: Workspace, at: Placement
 ) -> dg.MaterializeResult[None]:
     """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
-    reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
+    reports = {crawl: commit_manifest(workspace, crawl) for crawl in wanted_keys(context)}
     of_table = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():
         table = workspace.lake.read("index_manifest", {"crawl": crawl})
@@ -77,7 +78,7 @@ def index_footers(
     """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
     each, and kept in the home."""
     with logged_progress(context.log):
-        for crawl in context.partition_keys:
+        for crawl in wanted_keys(context):
             report = harvest_footers(workspace, crawl, refresh=config.refresh)
             context.add_asset_metadata(row_counts(report.rows) | stage_metadata(report), partition_key=crawl)
     return dg.MaterializeResult()
@@ -104,8 +105,9 @@ def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
 
     Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
     """
+    wanted = wanted_keys(context)
     with logged_progress(context.log):
-        reports = commit_row_groups(workspace, context.partition_keys)
+        reports = commit_row_groups(workspace, wanted)
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
     of_table = workspace.lake.row_count("row_groups")
     for crawl, report in reports.items():
@@ -113,14 +115,14 @@ def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         metadata = row_counts(report.rows, of_table) | stage_metadata(report)
         metadata |= figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
-    refused = refused_gaps(workspace, context.partition_keys)
+    refused = refused_gaps(workspace, wanted)
     if refused:
         # the failure of one crawl is not that of the others in the run
-        for crawl in sorted(set(context.partition_keys) - {gaps.crawl for gaps in refused}):
+        for crawl in sorted(set(wanted) - {gaps.crawl for gaps in refused}):
             context.log_event(dg.AssetMaterialization(at.key("row_groups"), partition=crawl))
         # what came of all of them is in the catalog
         of_index = ("index_manifest", "index_footers", "row_groups")
-        for found in look_at_made(context, workspace, at, of_index, context.partition_keys, ()):
+        for found in look_at_made(context, workspace, at, of_index, wanted, ()):
             context.log_event(found)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
@@ -135,7 +137,7 @@ def repaired_statistics(
     repair_statistics includes this asset. Until it has run, every look-up reads these row groups.
     """
     with logged_progress(context.log):
-        for crawl in context.partition_keys:
+        for crawl in wanted_keys(context):
             report = repair_statistics(workspace, crawl)
             metadata = row_counts(report.rows) | stage_metadata(report)
             context.add_asset_metadata(metadata | figures(coverage_figures(workspace, crawl)), partition_key=crawl)
@@ -149,7 +151,7 @@ def url_index(context: dg.AssetExecutionContext, workspace: Workspace, at: Place
     it reads all ARC files. Only the job build_url_index includes this asset.
     """
     with logged_progress(context.log):
-        for crawl in context.partition_keys:
+        for crawl in wanted_keys(context):
             report = build_url_index(workspace, crawl)
             context.add_asset_metadata(_metadata(report), partition_key=crawl)
     return dg.MaterializeResult()

@@ -45,7 +45,7 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
             made[asset] = counts | stage_metadata(report) | about | {"preview": preview(rows, shown)}, None
         return made
 
-    yield from each_alone(context, PartitionRun(context, workspace, at, context.partition_keys, _WRITTEN), read)
+    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), _WRITTEN), read)
 
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}

@@ -4,6 +4,7 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.publication import publication_metadata
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.recording import wanted_keys
 from cc_pipeline.publish.report import report_path, write_report
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
@@ -15,7 +16,7 @@ def report(context: dg.AssetExecutionContext, workspace: Workspace, at: Placemen
     It covers all crawls, so its partitions are targets alone.
     """
     settings, written = workspace.settings, []
-    for slug in context.partition_keys:
+    for slug in wanted_keys(context):
         found = write_report(settings, slug)
         path = report_path(settings, slug)
         written.append(path)

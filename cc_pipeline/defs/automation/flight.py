@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.internals import ASKED_BY_NAME, open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG
+from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
 
@@ -103,7 +103,7 @@ def flight(instance: dg.DagsterInstance, at: Placement = OURS, *, but_made: bool
             for key in keys - _recorded_since(instance, ours[asset], keys, backfill.looked_at)
         }
         if backfill.job in map(at.of, _MADE_BY):
-            left = set(backfill.partitions) - _ended_in(instance, backfill.id)
+            left = set(backfill.partitions) - _ended_in(instance, at, backfill.id)
         # a backfill learns only later how a run ended
         pairs.update(pair for pair in _pairs(left) if pair not in made)
     return Flight(frozenset(pairs), dict(runs))
@@ -222,11 +222,11 @@ def _recorded_since(
     ).keys()
 
 
-def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
+def _ended_in(instance: dg.DagsterInstance, at: Placement, backfill: str) -> set[str]:
     """The partitions of a job's backfill whose runs have ended."""
     ended = [status for status in dg.DagsterRunStatus if status not in UNFINISHED]
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}, statuses=ended))
-    return {run.tags.get("dagster/partition", "") for run in runs}
+    return {partition_key(*pair) for pairs in run_partitions(instance, runs, at=at).values() for pair in pairs}
 
 
 def _latest(

@@ -22,6 +22,7 @@ from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -144,7 +145,7 @@ def _began(context: Context) -> datetime | None:
 
 def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
     changed = changed_since(workspace.lake, before, now, check.digests)
-    if changed is None:
+    if changed is UNKNOWN:
         return None
     wrong = [Slice(*key.split("|", 1)) for key in before.wrong]
     again = part_slices(workspace, wrong) if check.unit == "partition" else wrong
@@ -155,7 +156,7 @@ def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -
     """The slices of the run's partitions; ``None`` for a run without any of this kind."""
     tags, instance = context.run.tags, context.instance
     first, last = range_of(tags)
-    of_pairs = KEYS_TAG in tags or "|" in first
+    of_pairs = "|" in first or (KEYS_TAG in tags and not first)
     if unit == "partition" and of_pairs:
         pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])

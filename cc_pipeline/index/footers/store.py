@@ -178,10 +178,14 @@ class FooterWriter(CrawlFooters):
             raise EnvironmentFault(
                 f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
             ) from error
-        super().__init__(folder)
-        self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
-        self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._file, self._end)
+        with ExitStack() as held:
+            held.push(self._held)
+            super().__init__(folder)
+            self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
+            self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
+            held.callback(os.close, self._file)
+            os.ftruncate(self._file, self._end)
+            held.pop_all()
 
     def __enter__(self) -> FooterWriter:
         return self
@@ -190,10 +194,12 @@ class FooterWriter(CrawlFooters):
         self.close()
 
     def close(self) -> None:
-        """Makes everything durable and lets others write."""
-        self.sync()
-        os.close(self._file)
-        self._held.close()
+        """Makes everything durable and lets others write, also where the disk refuses."""
+        with self._held:
+            try:
+                self.sync()
+            finally:
+                os.close(self._file)
 
     def put(self, path: str, file_size: int, etag: str | None, footer: bytes) -> FooterEntry:
         """Stores the end of a file (metadata and trailer). Raises ``EnvironmentFault`` when the disk refuses."""
@@ -239,10 +245,10 @@ class FooterWriter(CrawlFooters):
 
     def _next_segment(self) -> None:
         self.sync()
+        name = _segment_name(self._number + 1)
+        following = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         os.close(self._file)
-        self._number += 1
-        self._end = 0
-        self._file = os.open(self.folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._file, self._number, self._end = following, self._number + 1, 0
 
 
 def _segments(folder: Path) -> list[Path]:

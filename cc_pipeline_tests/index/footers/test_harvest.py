@@ -373,3 +373,16 @@ def test_memory_is_flat(tmp_path: Path):
         done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
         peaks.append(int(done.stdout) / 1024)
     assert peaks[1] - peaks[0] < 40
+
+
+def test_a_full_disk_at_the_end_leaves_the_crawl_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FooterStore(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for call in ("fsync", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(OSError, match="No space"), store.write(CRAWL):
+                pass
+        assert len(os.listdir("/proc/self/fd")) == before
+    with store.write(CRAWL):
+        pass
