@@ -24,7 +24,7 @@ from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.range_plan import Order, in_groups
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import Row, SegmentWriter, adopt, mark_committed, segment_head
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head, set_apart
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
@@ -199,7 +199,7 @@ def settle(storage: RecordStorage, result: RecordsResult) -> None:
 
     A file of a killed run that also holds records of other targets keeps its journal until those are in the lake too.
     """
-    mark_committed(storage, result.settled)
+    set_apart(storage, result.settled)
 
 
 class Left:

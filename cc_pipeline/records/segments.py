@@ -20,7 +20,7 @@ from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
-from cc_pipeline.records.storage import COMMITTED, JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.storage import COMMITTED, JOURNAL_SUFFIX, LARGEST_JOURNAL, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"
@@ -61,8 +61,8 @@ SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
 #: Records of a data file after which a new one begins, so that its journal stays small.
 MOST_RECORDS = 50_000
-#: Bytes of a journal that adopting it reads at most.
-_LARGEST_JOURNAL = 1 << 30
+#: The suffix of a journal that nobody adopts.
+_SET_APART = ".jsonl"
 #: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
 #: where that cannot be known from its name.
 _BLINK = 3600.0
@@ -180,7 +180,7 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
         data_key = key.removesuffix(JOURNAL_SUFFIX)
         try:
             found = storage.transport.head(data_key)
-            journal = storage.transport.read_all(key, limit=_LARGEST_JOURNAL).data
+            journal = storage.transport.read_all(key, limit=LARGEST_JOURNAL).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
                 continue  # the run that wrote it has committed its rows in this moment
@@ -194,47 +194,52 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
 def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
     """The rows of the journal of a complete stored file; none where it has no journal. Raises ``EnvironmentFault``."""
     try:
-        yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=_LARGEST_JOURNAL).data)
+        yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=LARGEST_JOURNAL).data)
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
 
 
-def mark_committed(storage: RecordStorage, files: Iterable[str]) -> None:
+def set_apart(storage: RecordStorage, files: Iterable[str]) -> None:
     """Takes the journals of these stored files out of adoption, once all their rows are in the table.
 
     They stay for a week (:func:`delete_committed`): where the table's newest commit is lost after all,
-    :func:`adopt_again` brings them back.
+    :func:`adopt_again` brings them back. Raises ``EnvironmentFault``.
     """
     for file in files:
-        storage.transport.put(storage.mark_of(file), b"")
+        storage.move(file + JOURNAL_SUFFIX, _committed(file))
 
 
 def adopt_again(storage: RecordStorage, crawl: str) -> int:
-    """Has the journals of ``crawl`` that are still there adopted by the next fetch, also those that were marked; gives
-    how many. What the table has by then is not taken twice. Raises ``EnvironmentFault``."""
-    marks = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
-    for mark in marks:
-        storage.transport.delete(mark.key)
-    return len(marks)
+    """Has the next fetch adopt all journals of ``crawl`` that are still there, also of rows that were committed; gives
+    how many. Raises ``EnvironmentFault``."""
+    folder = f"{storage.folder(crawl)}/"
+    found = [one.key for one in storage.transport.listing(f"{folder}{COMMITTED}/") if one.key.endswith(_SET_APART)]
+    for key in found:
+        storage.move(key, f"{folder}{key.rpartition('/')[2].removesuffix(_SET_APART)}{JOURNAL_SUFFIX}")
+    return len(found)
 
 
 def delete_committed(storage: RecordStorage, crawl: str, before: float = math.inf) -> int:
-    """Deletes the journals that were marked as committed before a time (seconds since the epoch); gives how many."""
-    folder = f"{storage.folder(crawl)}/"
-    old = [one.key for one in storage.transport.listing(f"{folder}{COMMITTED}/") if one.modified < before]
-    for mark in old:
-        # first the journal: without its mark it would be adopted
-        storage.transport.delete(f"{folder}{mark.rpartition('/')[2]}{JOURNAL_SUFFIX}")
-        storage.transport.delete(mark)
+    """Deletes the journals whose rows were committed before a time (seconds since the epoch); gives how many. Raises
+    ``EnvironmentFault``."""
+    listed = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
+    old = [one.key for one in listed if one.modified < before]
+    for key in old:
+        storage.transport.delete(key)
     return len(old)
 
 
 def delete_journals(storage: RecordStorage, files: Iterable[str]) -> None:
-    """Deletes the journals of stored files, for whom nobody needs them any more."""
+    """Deletes the journals of stored files that nobody needs any more. Raises ``EnvironmentFault``."""
     for file in files:
         storage.transport.delete(file + JOURNAL_SUFFIX)
-        storage.transport.delete(storage.mark_of(file))
+        storage.transport.delete(_committed(file))
+
+
+def _committed(file: str) -> str:
+    folder, _, name = file.rpartition("/")
+    return f"{folder}/{COMMITTED}/{name}{_SET_APART}"
 
 
 def _recover_open(storage: RecordStorage, crawl: str) -> None:

@@ -2,32 +2,34 @@
 large each is.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
-Beside each file lies a journal, one JSON row per record. Once the rows are in the lake's table, a mark says so: the
-journal is adopted no more, and upkeep deletes it a week later.
+Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table. Then it is moved to
+``committed/``, where nobody adopts it, and upkeep deletes it a week later.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.atomic import sync_folder
+from cc_pipeline.atomic import make_durable_folder, sync_folder
 from cc_pipeline.errors import DataFault, UserInputError, disk_trouble
-from cc_pipeline.stores.answer import Listed
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 JOURNAL_SUFFIX = ".rows.jsonl"
-#: The folder of a crawl with the marks of journals whose rows are in the table.
+#: The folder of a crawl with journals whose rows are in the table.
 COMMITTED = "committed"
 #: The folder of a crawl in which a job writes what its workers are to do.
 PLANS = "plans"
+#: Bytes of a journal that are read at most.
+LARGEST_JOURNAL = 1 << 30
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 #: The columns of ``records`` that say where a record's bytes are.
@@ -86,25 +88,37 @@ class RecordStorage:
                 self.transport.put(key, file)
                 file.unlink()
 
+    def move(self, key: str, to: str) -> None:
+        """Gives an object another key, and this moment as its time; nothing where there is none under ``key``."""
+        if self._local is not None:
+            old, new = self._local.path(key), self._local.path(to)
+            with disk_trouble(old), suppress(FileNotFoundError):
+                make_durable_folder(new.parent)
+                os.utime(old)
+                os.replace(old, new)
+                sync_folder(new.parent)
+                sync_folder(old.parent)
+            return
+        try:
+            data = self.transport.read_all(key, limit=LARGEST_JOURNAL).data
+        except RangeFault as fault:
+            if fault.kind is not FaultKind.NOT_FOUND:
+                raise
+            return
+        self.transport.put(to, data)
+        self.transport.delete(key)
+
     def holds(self, key: str) -> bool:
         return self.transport.exists(key)
 
     def journals(self, crawl: str) -> list[str]:
         """Keys of the journals of complete files whose rows may not be in the table yet."""
-        return open_journals(f"{self.folder(crawl)}/", self.transport.listing(f"{self.folder(crawl)}/"))
-
-    def mark_of(self, file: str) -> str:
-        """The key of the mark that the rows of a stored file's journal are in the table."""
-        folder, _, name = file.rpartition("/")
-        return f"{folder}/{COMMITTED}/{name}"
-
-
-def open_journals(prefix: str, listed: Iterable[Listed]) -> list[str]:
-    """Keys of the journals below ``prefix``, a crawl's folder, that no mark says to be in the table."""
-    keys = [one.key for one in listed]
-    marked = {key.removeprefix(f"{prefix}{COMMITTED}/") for key in keys if key.startswith(f"{prefix}{COMMITTED}/")}
-    journals = (key for key in keys if key.endswith(JOURNAL_SUFFIX) and "/" not in key[len(prefix) :])
-    return sorted(key for key in journals if key[len(prefix) :].removesuffix(JOURNAL_SUFFIX) not in marked)
+        prefix = f"{self.folder(crawl)}/"
+        return sorted(
+            listed.key
+            for listed in self.transport.listing(prefix)
+            if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
+        )
 
 
 class StoredSizes:

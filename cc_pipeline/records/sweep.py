@@ -1,10 +1,9 @@
 """Refetching leaves files that no row names. They are deleted while fetches and other upkeep run, so that nothing goes
 that somebody may still need.
 
-A file goes when no row names it, it has no journal that may be adopted, no living lease holds it, and it was both
-written and last noted as superseded longer ago than the retention. A file that nothing names and no note mentions is
-noted now, and goes a retention later. So nothing is deleted within the retention of being superseded, however old the
-file is. Journals of committed rows go a week after their commit.
+A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
+as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a
+retention later. So nothing is deleted within the retention of being superseded, however old the file is.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
 from cc_pipeline.locks import has_come
 from cc_pipeline.records.leases import is_half_of_gone, living
 from cc_pipeline.records.segments import SUFFIXES, delete_committed
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage, open_journals
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -172,8 +171,7 @@ def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: C
     """The data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"
     # a journal may still lie where it was written, its data moved already; of a bucket that is on this machine
-    written = (one.key for one in listed if one.key.startswith(f"{prefix}open/") and one.key.endswith(JOURNAL_SUFFIX))
-    journals = {key.rpartition("/")[2] for key in (*open_journals(prefix, listed), *written)}
+    journals = {one.key.rpartition("/")[2] for one in listed if one.key.endswith(JOURNAL_SUFFIX)}
     journals |= {path.name for path in storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)}
     return {
         one.key: one
