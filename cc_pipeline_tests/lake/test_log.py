@@ -156,6 +156,21 @@ def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, ve
     assert both.differing(["rows", "others"], then, "slice:") == expected
 
 
+@pytest.mark.parametrize("hint", [b"", b'{"versi', b"[]", b"{}", b"\0\0\0", None])
+def test_a_hint_that_cannot_be_read_counts_as_absent_and_the_log_is_listed(
+    lake: Lake, tmp_path: Path, hint: bytes | None
+) -> None:
+    copy = Lake(str(shutil.copytree(lake.root, tmp_path / "lake")), [SPEC])
+    path = Path(copy.address("rows")) / "_delta_log" / "_last_checkpoint"
+    path.unlink() if hint is None else path.write_bytes(hint)
+    names = [f"slice:s{number:02d}" for number in range(40)]
+    log = TransactionLog(copy.file_system(), copy.address("rows"))
+    assert log.checkpoint() == TransactionLog(lake.file_system(), lake.address("rows")).checkpoint() > 0
+    assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
+    assert sorted(copy.digest_names("rows", "slice:")) == names
+    assert copy.digests("rows", names) == lake.digests("rows", names)
+
+
 _PACKAGE = Path(log_module.__file__).parents[2]
 
 

@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSelector, FileSystem
 
 #: Commits behind the newest checkpoint that are read one by one: the library writes one each hundred commits.
 _LONGEST_TAIL: Final = 400
@@ -174,16 +174,32 @@ class TransactionLog:
         yield pa.array(state.tail.keys(), pa.string()), pa.array(state.tail.values(), pa.int64())
 
     def checkpoint(self) -> int:
-        """The version of the newest checkpoint, -1 where there is none."""
+        """The version of the newest checkpoint, -1 where there is none. Its hint is believed where it can be read; else
+        the log is listed, as the library does."""
         path = f"{self._log}/_last_checkpoint"
         try:
             with self._files.open_input_file(path) as file:
                 named = json.loads(file.read())
+            in_parts = named.get("parts") is not None or named.get("v2Checkpoint") is not None
+            version = int(named["version"])
         except FileNotFoundError:
-            return -1
-        if named.get("parts") is not None or named.get("v2Checkpoint") is not None:
+            return self._listed_checkpoint()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return self._listed_checkpoint()
+        if in_parts:
             raise ValueError("a checkpoint in parts")
-        return int(named["version"])
+        return version
+
+    def _listed_checkpoint(self) -> int:
+        listed = self._files.get_file_info(FileSelector(self._log, allow_not_found=True))
+        versions = [-1]
+        for info in listed:
+            version, _, kind = info.base_name.partition(".")
+            if version.isdigit() and kind.startswith("checkpoint."):
+                if kind != "checkpoint.parquet":
+                    raise ValueError("a checkpoint in parts")
+                versions.append(int(version))
+        return max(versions)
 
     def of_checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """The names in the checkpoint of ``version`` (-1: none), with their numbers, batch by batch."""
@@ -201,10 +217,20 @@ class TransactionLog:
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
         found: dict[str, int] = {}
-        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
-            for line in file.read().splitlines():
-                # most lines are about files, and some are long
-                if line.startswith(b'{"txn"'):
-                    action = json.loads(line)["txn"]
-                    found[action["appId"]] = action["version"]
+        for line in self._entry(version).splitlines():
+            # most lines are about files, and some are long
+            if line.startswith(b'{"txn"'):
+                action = json.loads(line)["txn"]
+                found[action["appId"]] = action["version"]
         return found
+
+    def entry(self, version: int) -> bytes | None:
+        """The entry of one commit as it is stored; ``None`` where it was cleaned away. Raises ``OSError``."""
+        try:
+            return self._entry(version)
+        except FileNotFoundError:
+            return None
+
+    def _entry(self, version: int) -> bytes:
+        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
+            return bytes(file.read())
