@@ -15,8 +15,16 @@ from typing import Final, TextIO
 
 from cc_pipeline.errors import EnvironmentFault
 
+#: Seconds by which the clocks of two machines may differ.
+SKEW: Final = 900.0
 #: Seconds between two looks at a lock.
 _LOOK_AGAIN: Final = 0.1
+
+
+def has_come(moment: float, now: float) -> bool:
+    """Whether ``moment`` (seconds since the epoch, like ``now``) can be when something was written: a later one is of a
+    clock that was wrong, and says nothing."""
+    return moment <= now + SKEW
 
 
 class LockHeld(EnvironmentFault):

@@ -9,10 +9,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
 from cc_pipeline.automation.source_state import trouble_at
+from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -26,6 +28,7 @@ from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, w
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
@@ -35,6 +38,8 @@ _LOW_DISK = 5_000_000_000
 #: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 _NAMED = 5
+#: Of a finding, by how severe a check's result is.
+_LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 #: Seconds: whoever leased within a day still does.
 _LEASED_LATELY = 86_400.0
 
@@ -59,6 +64,7 @@ def examine(settings: Settings) -> list[Finding]:
             *_places(workspace),
             *_tables(workspace),
             *_stored(workspace),
+            *_clocks(workspace),
         ]
 
 
@@ -244,12 +250,24 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _shortfall(lake)
-    if settings.published_path.exists():
-        yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
-    elif settings.publish != "none":
-        yield Finding(
-            "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
-        )
+    yield from _published(workspace)
+
+
+def _published(workspace: Workspace) -> Iterator[Finding]:
+    """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
+    # an older layout was published by the version that made it; a question migrates nothing
+    if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
+        return
+    for verdict in (publication_verdict, published_files_verdict):
+        try:
+            found = verdict(workspace)
+        except CcPipelineError as error:
+            yield Finding("bad", "cc.duckdb", str(error))
+            return
+        if not found.passed or verdict is publication_verdict:
+            yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+        if not found.passed:
+            return
 
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
@@ -275,6 +293,25 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
+
+
+def _clocks(workspace: Workspace) -> Iterator[Finding]:
+    """Notes and leases of the lake that say no time, or one to come."""
+    if not is_home_of(workspace.settings):
+        return
+    try:
+        odd = doubtful_notes(workspace)
+    except CcPipelineError as error:
+        yield Finding("bad", "notes", f"notes of the lake cannot be looked at: {error}")
+        return
+    for key, why in sorted(odd.items())[:1]:
+        more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
+        yield Finding(
+            "note",
+            "notes",
+            f"{workspace.settings.lake}/{key} {why}{more}: it counts from when it was written, or from now",
+            "Nothing to do: upkeep removes it in time. Check the clocks of the machines that use this lake.",
+        )
 
 
 def verified_finding(done: Verified) -> Finding:
@@ -305,7 +342,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
         return
     if found.figures["planned"]:
         again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
-        level = {"ok": "ok", "warn": "note", "error": "bad"}[found.severity]
+        level = _LEVELS[found.severity]
         text = f"not here: {found.figures['not here']}; {found.message}"
         yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
 

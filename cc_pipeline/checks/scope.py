@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
 
@@ -64,13 +65,13 @@ def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
     return {table: lake.version(table) for table in tables}
 
 
-def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | None:
-    """The slices of ``stages`` that were committed since ``note`` was written; ``None`` where that is not known."""
+def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
+    """The slices of ``stages`` that were committed since ``note`` was written; ``UNKNOWN`` where nothing tells."""
     found: set[Slice] = set()
     for table, version in now.items():
-        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else None
-        if names is None:
-            return None
+        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
+        if names is UNKNOWN:
+            return UNKNOWN
         found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
     return found
 
@@ -128,6 +129,7 @@ class CheckResult:
     """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
 
     ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
+    ``advice`` is what to do, where ``message`` does not say it.
     """
 
     name: str
@@ -135,6 +137,7 @@ class CheckResult:
     message: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def passed(self) -> bool:

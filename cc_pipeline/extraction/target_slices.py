@@ -160,9 +160,7 @@ def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice
     if not slug.startswith(SET_SLUG) or not own:
         return []
     subsets = {slice_.subset for slice_ in own}
-    first = stage.digest_name(Slice(own[0].crawl, slug))
-    named = workspace.lake.digest_names(stage.main_table, first, but=GONE) or ()
-    found = [slice_ for slice_ in map(stage.slice_of, named) if slice_ is not None]
+    found = stage.beginning_with(workspace.lake, Slice(own[0].crawl, slug))
     others = [one for one in found if one.whole.target == slug and one not in own and one.subset in subsets]
     here = stage.made_from(workspace.lake, others)
     return [slice_ for slice_ in others if here[slice_] != GONE]

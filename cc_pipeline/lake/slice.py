@@ -17,7 +17,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug
 from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.streaming import count_rows
 
 #: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
@@ -184,17 +184,30 @@ class Stage:
         """Those of the slices ``among`` (default: all there are) that were made and not emptied since, in order; only
         for stages whose names hold the crawl. The main table's log tells, and where it does not any more, the rows."""
         if among is None:
-            names = lake.digest_names(self.main_table, self.names_begin, but=GONE)
-            if names is not None:
-                return sorted(slice_ for slice_ in map(self.slice_of, names) if slice_ is not None)
-            among = self._of_rows(lake)
+            try:
+                return sorted(self._named(lake, self.names_begin))
+            except DigestsUnknown:
+                among = self._of_rows(lake, {})
         made = {slice_: self.digest_name(slice_) for slice_ in among}
         digests = lake.digests(self.main_table, [*made.values()])
         return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))
 
-    def _of_rows(self, lake: Lake) -> list[Slice]:
+    def beginning_with(self, lake: Lake, first: Slice) -> list[Slice]:
+        """The slices of the crawl of ``first`` whose targets begin with its target, and that were not emptied since
+        they were made. The main table's log tells, and where it does not any more, the rows."""
+        try:
+            return self._named(lake, self.digest_name(first))
+        except DigestsUnknown:
+            found = self._of_rows(lake, {"crawl": first.crawl})
+            return [slice_ for slice_ in found if slice_.target.startswith(first.target)]
+
+    def _named(self, lake: Lake, starting: str) -> list[Slice]:
+        names = lake.digest_names(self.main_table, starting, but=GONE)
+        return [slice_ for slice_ in map(self.slice_of, names) if slice_ is not None]
+
+    def _of_rows(self, lake: Lake, where: Mapping[str, str]) -> list[Slice]:
         columns = [name for name in ("crawl", "target") if f"{{{name}}}" in self.named]
-        return [Slice(*key) for key in count_rows(lake, self.main_table, {}, columns)]
+        return [Slice(*key) for key in count_rows(lake, self.main_table, where, columns)]
 
     def is_made(self, lake: Lake, slice_: Slice) -> bool:
         """Whether the slice was ever made, from whatever: one look at the main table's log."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from cc_pipeline.atomic import unfinished
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
+from cc_pipeline.locks import SKEW, has_come
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
@@ -29,8 +30,6 @@ LEASES = "leases"
 _STOPPED = ".stopped"
 #: Seconds for which a lease holds unless it is renewed.
 LIFE = 3_600.0
-#: Seconds by which the clocks of two machines may differ.
-SKEW = 900.0
 #: Renewals in a row that may fail before the lease ends.
 _RENEWALS = 6
 _LARGEST = 64 << 20
@@ -197,9 +196,10 @@ def _read(storage: RecordStorage, crawl: str, clock: Callable[[], float]) -> Ite
         except (ValueError, KeyError, TypeError):
             # not as we write it: it holds everything, for as long as any
             process, expires, held, targets = "", 0.0, None, None
-        # the place's own clock counts too, since the writer's may be wrong
-        until = max(expires, one.modified + LIFE) + SKEW
-        yield Holding(one.key, commit, held, targets), clock() < until and is_gone(process) is not True
+        # the place's own clock counts too, since the writer's may be wrong; what nobody can have written yet does not
+        now = clock()
+        until = max((end for end in (expires, one.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
+        yield Holding(one.key, commit, held, targets), now < until + SKEW and is_gone(process) is not True
 
 
 def _names(listed: object) -> frozenset[str] | None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
+from cc_pipeline.locks import has_come
 from cc_pipeline.records.leases import is_half_of_gone, living
-from cc_pipeline.records.segments import SUFFIXES
+from cc_pipeline.records.segments import SUFFIXES, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -50,25 +51,29 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         ) from error
 
 
-def noted_at(one: Listed) -> float:
+def noted_at(one: Listed, now: float) -> float | None:
     """When a note was written (seconds since the epoch): by its name or by the place's own clock, whichever is later,
-    since the clock of the machine that wrote it may be behind."""
+    since the clock of the machine that wrote it may be behind. A time that has not come by ``now`` does not count;
+    ``None`` where there is no other."""
     try:
         when = datetime.strptime(one.key.rpartition("/")[2].partition("-")[0], _TIME).replace(tzinfo=UTC).timestamp()
     except ValueError:
         when = 0.0
-    return max(when, one.modified)
+    return max((moment for moment in (when, one.modified) if has_come(moment, now)), default=None)
 
 
-def last_mentions(storage: RecordStorage, notes: Collection[Listed], files: Collection[str]) -> dict[str, float]:
-    """When each of ``files`` was last noted as no longer needed; those that no note mentions are left out.
+def last_mentions(
+    storage: RecordStorage, notes: Mapping[str, tuple[Listed, float]], files: Collection[str]
+) -> dict[str, float]:
+    """When each of ``files`` was last noted as no longer needed; those that no note mentions are left out. ``notes``
+    are by key, with when each was written.
 
-    A note that cannot be understood may be about any of them: it makes none older. Raises ``EnvironmentFault`` where
-    the place does not answer.
+    A note that is empty, or cannot be understood, may be about any of them: it makes none older. Raises
+    ``EnvironmentFault`` where the place does not answer.
     """
     last: dict[str, float] = {}
-    unclear = 0.0
-    requests = (ByteRange(one.key, 0, one.size, tag=noted_at(one)) for one in notes)
+    unclear = max((when for one, when in notes.values() if not one.size), default=0.0)
+    requests = (ByteRange(one.key, 0, one.size, tag=when) for one, when in notes.values() if one.size)
     for got in storage.transport.read_many(requests):
         when = got.tag
         assert isinstance(when, float)
@@ -189,25 +194,35 @@ def _delete(
 ) -> Swept:
     prefix = f"{storage.folder(crawl)}/{NOTES}/"
     notes = [one for one in listed if one.key.startswith(prefix) and one.key.endswith(".json")]
-    since = last_mentions(storage, notes, free) if free else {}
+    dated = {one.key: (one, when) for one in notes if (when := noted_at(one, now)) is not None}
+    since = last_mentions(storage, dated, free) if free else {}
+    # what only notes without a time mention is noted anew, with the time of now
     unnoted = [key for key in free if key not in since]
     note(storage, crawl, unnoted, now)
     due = [
-        one for key, one in free.items() if retention <= 0 or now - max(one.modified, since.get(key, now)) >= retention
+        one
+        for key, one in free.items()
+        if retention <= 0 or now - _last_needed(one, since.get(key, now), now) >= retention
     ]
     for one in due:
         storage.transport.delete(one.key)
     if not notes_too:
         return Swept(len(due), sum(one.size for one in due), len(unnoted))
     # after the files: a sweep that is killed in between finds the notes again
-    old = [one.key for one in notes if now - noted_at(one) >= retention]
+    old = [one.key for one in notes if one.key not in dated or now - dated[one.key][1] >= retention]
     halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]
     # a driver deletes what it wrote for its workers; nobody does for one that was killed
     plans = f"{storage.folder(crawl)}/{PLANS}/"
     left = [one.key for one in listed if one.key.startswith(plans) and now - one.modified >= RETENTION_SECONDS]
     for key in (*old, *halves, *left):
         storage.transport.delete(key)
+    delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return Swept(len(due), sum(one.size for one in due), len(unnoted))
+
+
+def _last_needed(one: Listed, noted: float, now: float) -> float:
+    """When a file was last noted as no longer needed, or written if that was later, by a clock that can be right."""
+    return max(one.modified, noted) if has_come(one.modified, now) else noted
 
 
 def _is_crawl(storage: RecordStorage, name: str) -> bool:

@@ -44,8 +44,10 @@ from cc_pipeline.lake.slice import (
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.lake.streaming import count_rows, files_of_crawl
 from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
+from cc_pipeline.locks import has_come
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
 from cc_pipeline.records.sweep import note as note_superseded
@@ -193,7 +195,7 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     for table, by_name in tables.items():
         of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
         ended = {name for name, commit in of_jobs.items() if commit not in alive}
-        if not ended:
+        if not ended or pinned is None:
             continue
         # files that are named now are nearly all; what others may be costs a listing of all crawls
         now = workspace.lake.pin(table)
@@ -214,7 +216,14 @@ def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:
     """The purges whose rows are gone. Others were killed before that: a person asks for them again."""
-    return [note for note in begun(workspace.place) if note.removed_at is not None]
+    notes = [note for note in begun(workspace.place) if note.removed_at is not None]
+    now = datetime.now(UTC)
+    for place, note in enumerate(notes):
+        if note.removed_at is not None and not has_come(note.removed_at.timestamp(), now.timestamp()):
+            # by a clock that was wrong; else its files would stay for ever
+            notes[place] = replace(note, removed_at=now)
+            write_note(workspace.place, notes[place])
+    return notes
 
 
 def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
@@ -270,6 +279,8 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
         commit = uuid.uuid4().hex
         # nothing that is written or read here may be swept meanwhile
         with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
+            # journals name what is to go, whether its rows were committed or not
+            delete_committed(storage, crawl)
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:
@@ -311,6 +322,8 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
     lake = workspace.lake
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     for spec in TABLES:
+        if pinned is None:
+            break
         if now:
             vacuum_now(lake, spec.name, pinned.get(spec.name, ()))
         elif _is_past(note, retention):

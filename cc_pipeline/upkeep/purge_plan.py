@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.slice import (
     FACTS,
     FETCH,
@@ -245,13 +245,11 @@ def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
     """Every slice that was ever made of a target, of its parts and of those it was divided into before."""
     found: set[Slice] = set()
     for table, stage in _STAGE_OF.items():
-        names = lake.digest_names(table, stage.names_begin)
-        if names is None:
-            # the log does not tell: the rows do
-            found |= {Slice(*key) for key in count_rows(lake, table, {}) if whole_slug(key[1]) == slug}
-        else:
-            made = (stage.slice_of(name) for name in names)
-            found |= {one for one in made if one is not None and whole_slug(one.target) == slug}
+        try:
+            made = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
+        except DigestsUnknown:
+            made = [Slice(*key) for key in count_rows(lake, table, {})]
+        found |= {one for one in made if one is not None and whole_slug(one.target) == slug}
     for table in ("lookups", "fetches"):
         # written before the others, so a run that was killed may have left a row of no slice
         for batch in stream_rows(lake, table, {}, SLICE):

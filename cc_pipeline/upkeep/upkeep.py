@@ -9,7 +9,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,12 +21,14 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
-from cc_pipeline.lake.snapshot import Publication, pinned_versions
+from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
-from cc_pipeline.locks import LockHeld, locked
+from cc_pipeline.locks import SKEW, LockHeld, has_come, locked
 from cc_pipeline.publish.publish import clear_debris, publish_warehouse
-from cc_pipeline.records.sweep import crawls_with_files, sweep
+from cc_pipeline.records.leases import LEASES, LIFE
+from cc_pipeline.records.sweep import NOTES, crawls_with_files, noted_at, sweep
+from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.upkeep.purge import end_what_is_done, go_on
@@ -37,6 +39,8 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Longer than any merging takes; after a kill, nobody merges for as long.
 LASTS: Final = timedelta(hours=24)
 _LONGEST: Final = 4_096
+#: Bytes of a note that is read to see which times it names.
+_LARGEST_NOTE: Final = 64 << 20
 
 #: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
 RETENTION_HOURS = 168
@@ -79,11 +83,16 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
         publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
-    deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+    deleted = {}
+    if pinned is not None:
+        # a file that another home shows may be none that the log names: none goes then until that home publishes again
+        unsure = {name for name, own in pinned.items() if name in lake.specs and pins_another_log(lake, name, own)}
+        names = [name for name in names if name not in unsure]
+        deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+        deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["folded digests"] = sum(
         sweep_folded(lake, spec.name, max(retention_hours, RETENTION_FLOOR_HOURS)) for spec in TABLES
     )
-    deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
     return UpkeepReport(merged, deleted, debris)
@@ -147,11 +156,12 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
     """
     folder = f"leases/{name}/"
     # in a folder, files that are being written have other names
-    held = sorted(listed.key for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal())
+    leases = [listed for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal()]
+    held = sorted(leases, key=lambda one: one.key)
     if held and not _has_ended(lake, held[-1]):
         yield False
         return
-    number = int(held[-1].removeprefix(folder)) + 1 if held else 1
+    number = int(held[-1].key.removeprefix(folder)) + 1 if held else 1
     key = f"{folder}{number:012}"
     until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
     if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
@@ -159,20 +169,60 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
         return
     try:
         for ended in held:
-            lake.delete(ended)
+            lake.delete(ended.key)
         yield True
     finally:
         # not deleted: the next one takes the number after it
         lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
 
 
-def _has_ended(lake: Transport, key: str) -> bool:
+def _has_ended(lake: Transport, held: Listed) -> bool:
+    """Whether a lease is over. One that says no time, or a time that nobody could have written yet, lasts from when the
+    place got it."""
+    now = time.time()
     try:
-        return datetime.fromisoformat(json.loads(lake.read_all(key, _LONGEST).data)["until"]) <= datetime.now(UTC)
+        data = lake.read_all(held.key, _LONGEST).data
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return False  # another one has just taken the number after it
         raise
+    with suppress(ValueError, KeyError, TypeError, OverflowError):
+        until = datetime.fromisoformat(json.loads(data)["until"]).timestamp()
+        if has_come(until, now + LASTS.total_seconds()):
+            return until <= now
+    return not has_come(held.modified, now) or held.modified + LASTS.total_seconds() <= now
+
+
+def doubtful_notes(workspace: Workspace) -> dict[str, str]:
+    """Keys of the lake's notes and leases that are empty, or that name a time which has not come, and which of both.
+    None of them is believed: each counts from when the place got it, or from now. Raises ``EnvironmentFault``."""
+    place, now = workspace.place, time.time()
+    latest = (datetime.fromtimestamp(now, UTC) + LASTS).isoformat()
+    folders = ["leases/", "published/", "purges/"]
+    for crawl in crawls_with_files(workspace.storage):
+        folders += [f"{workspace.storage.folder(crawl)}/{name}/" for name in (NOTES, LEASES)]
+    found = {}
+    for listed in (one for folder in folders for one in place.listing(folder)):
+        if not listed.size:
+            found[listed.key] = "is empty"
+        elif not has_come(listed.modified, now) or _names_later(place, listed, now, latest):
+            found[listed.key] = "names a time that has not come"
+    return found
+
+
+def _names_later(place: Transport, listed: Listed, now: float, latest: str) -> bool:
+    """Whether a note names a time, in its name or its text, that nobody can have written yet."""
+    if f"/{NOTES}/" in listed.key:
+        return noted_at(replace(listed, modified=now + 2 * SKEW), now) is None
+    try:
+        noted = json.loads(place.read_all(listed.key, _LARGEST_NOTE).data)
+    except (RangeFault, ValueError):
+        return False
+    times = [noted.get(name) for name in ("until", "published_at", "removed_at")] if isinstance(noted, dict) else []
+    ends = noted.get("expires") if isinstance(noted, dict) else None
+    return any(isinstance(one, str) and one > latest for one in times) or (
+        isinstance(ends, int | float) and not has_come(ends, now + LIFE)
+    )
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:

@@ -17,6 +17,7 @@ from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, no
 from cc_pipeline.checks.tables import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
+from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
@@ -333,11 +334,11 @@ def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home
     LOCATE.forget(lake, [MINE])
     now = versions_of(lake, ("captures", "page_metadata"))
     assert changed_since(lake, Note(before), now, stages) == {Slice(NEW, "example.org"), MINE}
-    assert changed_since(lake, Note({}), now, stages) is None
-    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is None
+    assert changed_since(lake, Note({}), now, stages) is UNKNOWN
+    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is UNKNOWN
     log = Path(lake.address("captures")) / "_delta_log"
     (log / f"{now['captures']:020}.json").unlink()
-    assert changed_since(lake, Note(before), now, stages) is None
+    assert changed_since(lake, Note(before), now, stages) is UNKNOWN
 
 
 def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:

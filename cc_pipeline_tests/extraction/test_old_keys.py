@@ -84,7 +84,7 @@ def test_a_home_of_before_heals_by_one_run_and_no_index_is_asked(
     settled = workspace.lake.read("records", {"crawl": CRAWL}, ["outcome", "settled"]).to_pylist()
     assert settled == [{"outcome": "missing", "settled": True}] * captures
     lake = workspace.lake
-    before = {table: lake.digests(table, lake.digest_names(table) or []) for table in ("captures", "records")}
+    before = {table: lake.digests(table, lake.digest_names(table)) for table in ("captures", "records")}
     stands = look(workspace, CRAWL, [SITE, "set-press"])
     assert {str(why) for why in stands.plan.of(LOCATE).values()} == {Why.KEYS.value}
     assert due_of(stands, datetime.now(UTC)).stale == {SITE, "set-press"}

@@ -24,7 +24,9 @@ from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import current
+from cc_pipeline.extraction.standing import STAGES
 from cc_pipeline.index.lookup import LookupResult
+from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
@@ -240,6 +242,28 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
             assert fetched.requests == 0
     assert parts == [1, 16, 128, 1, 16]
     assert publish(home).rows["captures"] == truth_of(bucket, [first, third]).total()
+
+
+@pytest.mark.parametrize("damage", ["empty", "unread"])
+def test_a_set_that_became_small_leaves_nothing_behind_where_the_log_does_not_tell(
+    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    first, second, *others = bucket[1].domains()
+    register(home, tmp_path, [first, second, *others, *absent(70)])
+    run(home)
+    if damage == "empty":
+        # a hint that writers of the log may lose
+        for stage in STAGES:
+            for table in stage.tables:
+                Path(home.lake.address(table), "_delta_log", "_last_checkpoint").touch()
+    else:
+        monkeypatch.setattr(TransactionLog, "_at", lambda *_: None)
+    home = workspace_of(bucket[0], tmp_path / "home")
+    register(home, tmp_path, [first, second])
+    run(home)
+    for table in TABLES:
+        assert rows(home, table) == truth_of(bucket, [first, second]), table
+    assert SET in current(home, NEW, [SET])
 
 
 def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Home:
     def _write(self, rows: list[dict[str, Any]]) -> None:
         lake = self.workspace().lake
         slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows]
-        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches") or ()}
+        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches")}
         table = pa.Table.from_pylist(rows, schema=lake.specs["fetches"].schema)
         lake.commit("fetches", table, slices, digests)
 

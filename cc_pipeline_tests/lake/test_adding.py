@@ -349,9 +349,9 @@ def test_any_commits_equal_a_plain_model_and_the_local_engine(
             assert content(mixed, table) == expected
             assert mixed.pin(table).rows == len(expected)
             assert (mixed.version(table) < 0) == (plain.version(table) < 0)
-            names = plain.digest_names(table) or []
+            names = plain.digest_names(table)
             assert mixed.digests(table, names) == plain.digests(table, names)
-            assert set(names) == set(mixed.digest_names(table) or [])
+            assert set(names) == set(mixed.digest_names(table))
         assert STAGE.versions(mixed, every) == STAGE.versions(plain, every)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +14,8 @@ from deltalake import DeltaTable
 
 from cc_pipeline.lake.digests import log as log_module
 from cc_pipeline.lake.digests.digest import digest_to_int, input_digest
-from cc_pipeline.lake.digests.log import TransactionLog
-from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.digests.log import UNKNOWN, TransactionLog
+from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
 SPEC = TableSpec("rows", SCHEMA, ("crawl", "target"), ("target",))
@@ -41,7 +42,7 @@ def one_by_one(table: str, version: int, names: list[str]) -> dict[str, int]:
 
 
 def all_of(every: Iterator[tuple[pa.Array, pa.Array]] | None) -> dict[str, int]:
-    assert every is not None
+    assert every is not UNKNOWN
     pairs = [pair for names, numbers in every for pair in zip(names.to_pylist(), numbers.to_pylist(), strict=True)]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
@@ -55,14 +56,14 @@ def test_every_version_has_what_the_library_says(
     monkeypatch.setattr(log_module, "_FEW", few)
     address = lake.address("rows")
     assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
-    names = [f"slice:s{number:02d}" for number in range(41)]
+    names = [f"{kind}:s{number:02d}" for kind in ("slice", "rows:C") for number in range(41)]
     expected = one_by_one(address, version, names)
     log = TransactionLog(lake.file_system(), address)
     found = log.find(version, names)
     every = log.every(version)
     # a version before the newest checkpoint is left to the library
-    assert found == expected if version >= 100 else found is None
-    assert all_of(every) == expected if version >= 100 else every is None
+    assert found == expected if version >= 100 else found is UNKNOWN
+    assert all_of(every) == expected if version >= 100 else every is UNKNOWN
     digests = lake.digests("rows", names, version)
     assert {name: digest_to_int(digest) for name, digest in digests.items() if digest is not None} == expected
 
@@ -81,7 +82,7 @@ def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.
     monkeypatch.setattr(TransactionLog, "of_commit", counted)
     assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
     assert read == [104]
-    assert log.find(103, names) is not None
+    assert log.find(103, names) is not UNKNOWN
     assert read == [104]
 
 
@@ -118,7 +119,7 @@ def test_a_log_it_cannot_read_is_left_to_the_library(lake: Lake, tmp_path: Path,
         (folder / f"{103:020}.json").unlink()
     else:
         (folder / "_last_checkpoint").write_text('{"version": 100, "size": 3, "parts": 2}', "utf-8")
-    assert TransactionLog(copy.file_system(), copy.address("rows")).find(104, ["slice:s01"]) is None
+    assert TransactionLog(copy.file_system(), copy.address("rows")).find(104, ["slice:s01"]) is UNKNOWN
 
 
 def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
@@ -136,7 +137,9 @@ def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
 def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, version: int) -> None:
     both = Lake(str(tmp_path / "both"), [SPEC, replace(SPEC, name="others")])
     shutil.copytree(lake.address("rows"), both.address("rows"))
-    assert len(both.differing(["rows", "others"], {}, "slice:") or ()) == 40
+    every = both.differing(["rows", "others"], {}, "slice:")
+    assert every is not UNKNOWN
+    assert len(every) == 40
     shutil.copytree(lake.address("rows"), both.address("others"))
     for number in (2, 3):
         digests = {f"slice:s{number:02d}": input_digest({"n": "other"}), f"new:{number}": input_digest({})}
@@ -151,3 +154,87 @@ def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, ve
     told = [both.digests(table, names, then[table]) for table in then]
     expected = [name for name in names if len({one[name] for one in told}) > 1]
     assert both.differing(["rows", "others"], then, "slice:") == expected
+
+
+@pytest.mark.parametrize("hint", [b"", b'{"versi', b"[]", b"{}", b"\0\0\0", None])
+def test_a_hint_that_cannot_be_read_counts_as_absent_and_the_log_is_listed(
+    lake: Lake, tmp_path: Path, hint: bytes | None
+) -> None:
+    copy = Lake(str(shutil.copytree(lake.root, tmp_path / "lake")), [SPEC])
+    path = Path(copy.address("rows")) / "_delta_log" / "_last_checkpoint"
+    path.unlink() if hint is None else path.write_bytes(hint)
+    names = [f"slice:s{number:02d}" for number in range(40)]
+    log = TransactionLog(copy.file_system(), copy.address("rows"))
+    assert log.checkpoint() == TransactionLog(lake.file_system(), lake.address("rows")).checkpoint() > 0
+    assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
+    assert sorted(copy.digest_names("rows", "slice:")) == names
+    assert copy.digests("rows", names) == lake.digests("rows", names)
+
+
+_PACKAGE = Path(log_module.__file__).parents[2]
+
+
+def _functions_that_may_not_know() -> set[str]:
+    """Names of the functions whose answer may be ``UNKNOWN``."""
+    found = set()
+    for file in _PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.returns is not None
+                and "Unknown" in ast.unparse(node.returns)
+            ):
+                found.add(node.name)
+    return found
+
+
+def _replaced_by_nothing(tree: ast.AST, names: set[str]) -> list[str]:
+    """The expressions that put something else in the place of an answer of functions with these ``names``: behind the
+    call, or behind a variable that has it."""
+    holders = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _called(node.value) in names
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            first = node.values[0]
+            is_answer = isinstance(first, ast.Call) and _called(first) in names
+            if is_answer or (isinstance(first, ast.Name) and first.id in holders):
+                found.append(ast.unparse(node))
+    return found
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def test_nothing_stands_for_an_answer_that_is_not_known() -> None:
+    names = _functions_that_may_not_know()
+    assert names >= {"find", "every", "names_since", "differing", "changed_since"}
+    # it raises where the log does not tell
+    names.add("digest_names")
+    example = ast.parse(
+        "for one in lake.differing(a) or ():\n    found = changed_since(lake)\n    print(found or set())"
+    )
+    assert len(_replaced_by_nothing(example, names)) == 2
+    for file in _PACKAGE.rglob("*.py"):
+        # homes of an earlier layout: whatever it asks raises there
+        if file.name != "layout4.py":
+            for scope in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(scope, ast.FunctionDef):
+                    assert not _replaced_by_nothing(scope, names), (file.name, scope.name)
+
+
+def test_an_answer_that_is_not_known_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TransactionLog, "_at", lambda *_: None)
+    asked = Lake(lake.root, [SPEC])
+    assert asked.differing(["rows"], {}, "") is UNKNOWN
+    with pytest.raises(DigestsUnknown, match="does not tell"):
+        asked.digest_names("rows")
+    assert asked.digest("rows", "slice:s01") == lake.digest("rows", "slice:s01")
+    assert bool(UNKNOWN)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.leases import LIFE, SKEW, Lease, left_behind, living
+from cc_pipeline.locks import SKEW
+from cc_pipeline.records.leases import LIFE, Lease, left_behind, living
+from cc_pipeline.records.segments import set_apart
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, DAY, Place, file
@@ -101,6 +103,20 @@ def test_a_journal_keeps_its_file(place: Place, swept: Sweep, where: str) -> Non
     assert swept(retention=0) == Swept()
 
 
+def test_a_journal_of_committed_rows_keeps_no_file_and_goes_itself_after_a_week(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.put(file("a"), b"1")
+    place.put(file("a") + JOURNAL_SUFFIX, b"")
+    set_apart(storage, [file("a")])
+    place.now += 6 * DAY
+    assert swept() == Swept(0, 0, 1)
+    assert [key for key in place.objects if "/committed/" in key]
+    place.now += 8 * DAY
+    assert swept() == Swept(1, 1, 0)
+    assert place.objects == {}
+
+
 def test_only_files_of_records_in_the_crawls_own_folder_are_looked_at(place: Place, swept: Sweep) -> None:
     others = [f"records/{CRAWL}/note.txt", f"records/{CRAWL}/open/x.warc.gz", f"records/{CRAWL}5/x.warc.gz"]
     for key in (*others, file("a"), file("b").replace("warc.gz", "quarantine"), file("c").replace("warc", "arc")):
@@ -189,3 +205,53 @@ def test_a_crawl_whose_rows_never_stand_still_is_left_to_the_next_sweep(place: P
     states = iter(range(100))
     assert sweep(storage, CRAWL, lambda: Named((), next(states)), 0, place.clock) == Swept()
     assert place.files() == {file("a").rpartition("/")[2]}
+
+
+FUTURE = 4_070_908_800.0
+_OF_2099 = f"records/{CRAWL}/superseded/20990101T000000.000000Z-x.json"
+
+
+@pytest.mark.parametrize("written", [None, FUTURE], ids=["the name alone", "the place's clock too"])
+def test_a_note_of_a_time_to_come_keeps_nothing_for_ever(place: Place, swept: Sweep, written: float | None) -> None:
+    place.put(file("a"), b"12345")
+    place.put(_OF_2099, json.dumps({"files": [file("a")]}).encode())
+    if written is not None:
+        place.objects[_OF_2099] = (place.objects[_OF_2099][0], written)
+    for _ in range(2):
+        assert swept().files == 0
+        place.now += 6.9 * DAY
+    place.now += 0.3 * DAY
+    assert swept().files == 1
+    place.now += 7 * DAY
+    swept()
+    assert place.objects == {}
+
+
+def test_a_file_written_at_a_time_to_come_goes_as_its_note_says(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.objects[file("a")] = (b"1", FUTURE)
+    note(storage, CRAWL, [file("a")], place.now)
+    assert swept().files == 0
+    place.now += 7.1 * DAY
+    assert swept().files == 1
+
+
+@pytest.mark.parametrize("content", [b"", b'{"files": ["rec'])
+def test_an_empty_note_or_half_of_one_makes_no_file_older(place: Place, swept: Sweep, content: bytes) -> None:
+    place.put(file("a"), b"1")
+    place.put(f"records/{CRAWL}/superseded/20200101T000000.000000Z-x.json", content)
+    assert swept() == Swept(0, 0, 1)
+    place.now += 7.1 * DAY
+    assert swept().files == 1
+
+
+def test_a_fetch_lease_of_a_time_to_come_ends_like_any(place: Place, storage: RecordStorage) -> None:
+    key = f"records/{CRAWL}/leases/c1.json"
+    content = json.dumps({"process": "", "expires": FUTURE, "files": None}).encode()
+    place.put(key, content)
+    assert len(living(storage, CRAWL, place.clock)) == 1
+    place.now += LIFE + SKEW + 1
+    assert living(storage, CRAWL, place.clock) == []
+    place.objects[key] = (content, FUTURE)
+    assert living(storage, CRAWL, place.clock) == []

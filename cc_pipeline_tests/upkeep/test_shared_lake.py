@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -216,11 +218,54 @@ def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.
         assert (mine, after) == (True, True)
 
 
+@pytest.mark.parametrize("content", [b'{"until": "2099-01-01T00:00:00+00:00"}', b"", b'{"until": "20', b"[]"])
+def test_a_merge_lease_that_says_no_time_or_one_to_come_ends_a_day_after_it_was_written(
+    tmp_path: Path, content: bytes
+) -> None:
+    place = shared("https://one.example", tmp_path, "one").place
+    place.put("leases/merging/000000000001", content)
+    lease_file = tmp_path / "lake" / "leases" / "merging" / "000000000001"
+    with leased(place, "merging") as mine:
+        assert not mine
+    for written in (time.time() - lease.LASTS.total_seconds() - 1, 4_070_908_800.0):
+        place.put("leases/merging/000000000001", content)
+        os.utime(lease_file, (written, written))
+        with leased(place, "merging") as mine:
+            assert mine
+        for left in lease_file.parent.iterdir():
+            left.unlink()
+
+
+@pytest.mark.parametrize("content", [b"", b'{"published_at": "20'])
+def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(tmp_path: Path, content: bytes) -> None:
+    place = shared("https://one.example", tmp_path, "one").place
+    place.put("published/0123456789abcdef.json", content)
+    note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
+    assert pinned_versions(place) is None
+    for written in (time.time() - pins.KEPT.total_seconds() - 1, 4_070_908_800.0):
+        place.put("published/0123456789abcdef.json", content)
+        os.utime(note, (written, written))
+        assert pinned_versions(place) == {}
+        assert not note.exists()
+
+
+def test_a_publication_of_a_time_to_come_pins_for_a_month_at_most(tmp_path: Path) -> None:
+    place = shared("https://one.example", tmp_path, "one").place
+    note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
+    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": {"3": "its commit"}}}
+    place.put("published/0123456789abcdef.json", json.dumps(noted).encode())
+    assert pinned_versions(place) == {"records": {3: "its commit"}}
+    os.utime(note, (time.time() - pins.KEPT.total_seconds() - 1,) * 2)
+    assert pinned_versions(place) == {}
+
+
 def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
     publish(one)
-    assert pinned_versions(one.place)["row_groups"] == {one.lake.pin("row_groups").version}
+    pinned = pinned_versions(one.place)
+    assert pinned is not None
+    assert pinned["row_groups"].keys() == {one.lake.pin("row_groups").version}
     [note] = (tmp_path / "lake" / "published").iterdir()
     old = json.loads(note.read_bytes())
     old["published_at"] = (datetime.now(UTC) - pins.KEPT - timedelta(hours=1)).isoformat()

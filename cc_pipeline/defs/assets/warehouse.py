@@ -22,8 +22,8 @@ def report(context: dg.AssetExecutionContext, workspace: Workspace, at: Placemen
     def write(slug: str) -> dict[str, Described]:
         found, path = write_report(settings, slug), report_path(settings, slug)
         captures = sum(row["captures"] for row in found.crawls)
-        context.log.info(f"wrote {path}: {captures:,} captures")
-        metadata = figures({"bytes": path.stat().st_size, "captures": captures})
+        context.log.info(f"wrote {path}: {captures:,} comparable captures")
+        metadata = figures({"bytes": path.stat().st_size, "comparable captures": captures})
         return {"report": (metadata | {"path": dg.MetadataValue.path(str(path))}, None)}
 
     yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), ["report"]), write)

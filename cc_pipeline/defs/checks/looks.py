@@ -22,6 +22,7 @@ from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -144,7 +145,7 @@ def _began(context: Context) -> datetime | None:
 
 def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
     changed = changed_since(workspace.lake, before, now, check.digests)
-    if changed is None:
+    if changed is UNKNOWN:
         return None
     wrong = [Slice(*key.split("|", 1)) for key in before.wrong]
     again = part_slices(workspace, wrong) if check.unit == "partition" else wrong

@@ -12,12 +12,13 @@ import json
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from enum import Enum
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSelector, FileSystem
 
 #: Commits behind the newest checkpoint that are read one by one: the library writes one each hundred commits.
 _LONGEST_TAIL: Final = 400
@@ -32,7 +33,18 @@ _FEW: Final = 20_000
 _LONG_TAIL: Final = 50_000
 _BATCH_ROWS: Final = 1 << 16
 _BUFFER: Final = 4 << 20
+#: How the line begins that says who did what: all that an entry has of which deletes superseded files.
+_NOTE: Final = b'{"commitInfo"'
 _NO_LOG: Final = (OSError, pa.ArrowException, ValueError, KeyError)
+
+
+class _Answer(Enum):
+    UNKNOWN = "the log does not tell"
+
+
+#: The answer where a log does not tell. It is not empty: whoever asked reads rows instead, or fails.
+UNKNOWN: Final = _Answer.UNKNOWN
+Unknown: TypeAlias = Literal[_Answer.UNKNOWN]
 
 #: Numbers by name; ``None`` where it is known that there is none.
 _Said = dict[str, int | None]
@@ -53,9 +65,9 @@ class _State:
 class TransactionLog:
     """The transactions of one table, by version; reads only what it has not read yet.
 
-    ``folder`` is the table's folder on ``files``. Every answer is ``None`` where the log is not of the kind this reads
-    (checkpoints in parts, commits cleaned away, a version before the newest checkpoint): the library can still be asked
-    then.
+    ``folder`` is the table's folder on ``files``. Every answer is ``UNKNOWN`` where the log is not of the kind this
+    reads (checkpoints in parts, commits cleaned away, a version before the newest checkpoint): the library can still be
+    asked then.
     """
 
     def __init__(self, files: FileSystem, folder: str) -> None:
@@ -63,21 +75,21 @@ class TransactionLog:
         self._log = f"{folder}/_delta_log"
         self._known: dict[int, _State] = {}
 
-    def find(self, version: int, names: Collection[str]) -> dict[str, int] | None:
+    def find(self, version: int, names: Collection[str]) -> dict[str, int] | Unknown:
         """The last number committed under each of ``names`` that the log has, as of ``version`` of the table."""
         try:
             state = self._at(version)
             if state is None:
-                return None
+                return UNKNOWN
             lacking = {name for name in names if name not in state.tail}
             if not state.whole and (unknown := lacking - state.kept.keys()):
                 self._keep(state, unknown)
         except _NO_LOG:
-            return None
+            return UNKNOWN
         found = {name: state.kept.get(name) if name in lacking else state.tail[name] for name in names}
         return {name: number for name, number in found.items() if number is not None}
 
-    def every(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]] | None:
+    def every(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]] | Unknown:
         """All names that the log has, each once, with their numbers, batch by batch.
 
         The iterator raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for a checkpoint that cannot be read.
@@ -85,22 +97,22 @@ class TransactionLog:
         try:
             state = self._at(version)
         except _NO_LOG:
-            return None
-        return None if state is None else self._every(state)
+            return UNKNOWN
+        return UNKNOWN if state is None else self._every(state)
 
-    def names_since(self, before: int, now: int) -> set[str] | None:
+    def names_since(self, before: int, now: int) -> set[str] | Unknown:
         """The names under which anything was committed after version ``before``, up to ``now``.
 
-        ``None`` too where these commits are too many to be read one by one.
+        ``UNKNOWN`` too where these commits are too many to be read one by one.
         """
         if not 0 <= now - before <= _MOST_LOOKED_THROUGH:
-            return None
+            return UNKNOWN
         try:
             with ThreadPoolExecutor(_AHEAD) as pool:
                 commits = pool.map(self.of_commit, range(before + 1, now + 1))
                 return {name for own in commits for name in own}
         except _NO_LOG:
-            return None
+            return UNKNOWN
 
     def checkpointed(self) -> int:
         """How many transactions the newest checkpoint has, by its footer; 0 for one of a kind that this does not read.
@@ -164,16 +176,32 @@ class TransactionLog:
         yield pa.array(state.tail.keys(), pa.string()), pa.array(state.tail.values(), pa.int64())
 
     def checkpoint(self) -> int:
-        """The version of the newest checkpoint, -1 where there is none."""
+        """The version of the newest checkpoint, -1 where there is none. Its hint is believed where it can be read; else
+        the log is listed, as the library does."""
         path = f"{self._log}/_last_checkpoint"
         try:
             with self._files.open_input_file(path) as file:
                 named = json.loads(file.read())
+            in_parts = named.get("parts") is not None or named.get("v2Checkpoint") is not None
+            version = int(named["version"])
         except FileNotFoundError:
-            return -1
-        if named.get("parts") is not None or named.get("v2Checkpoint") is not None:
+            return self._listed_checkpoint()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return self._listed_checkpoint()
+        if in_parts:
             raise ValueError("a checkpoint in parts")
-        return int(named["version"])
+        return version
+
+    def _listed_checkpoint(self) -> int:
+        listed = self._files.get_file_info(FileSelector(self._log, allow_not_found=True))
+        versions = [-1]
+        for info in listed:
+            version, _, kind = info.base_name.partition(".")
+            if version.isdigit() and kind.startswith("checkpoint."):
+                if kind != "checkpoint.parquet":
+                    raise ValueError("a checkpoint in parts")
+                versions.append(int(version))
+        return max(versions)
 
     def of_checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """The names in the checkpoint of ``version`` (-1: none), with their numbers, batch by batch."""
@@ -191,10 +219,25 @@ class TransactionLog:
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
         found: dict[str, int] = {}
-        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
-            for line in file.read().splitlines():
-                # most lines are about files, and some are long
-                if line.startswith(b'{"txn"'):
-                    action = json.loads(line)["txn"]
-                    found[action["appId"]] = action["version"]
+        for line in self._entry(version).splitlines():
+            # most lines are about files, and some are long
+            if line.startswith(b'{"txn"'):
+                action = json.loads(line)["txn"]
+                found[action["appId"]] = action["version"]
         return found
+
+    def last_change(self, version: int) -> bytes | None:
+        """The entry, as it is stored, of the last commit up to ``version`` that is more than a note of what was done;
+        ``None`` where it was cleaned away. Raises ``OSError``."""
+        try:
+            for number in range(version, -1, -1):
+                entry = self._entry(number)
+                if any(line and not line.startswith(_NOTE) for line in entry.splitlines()):
+                    return entry
+        except FileNotFoundError:
+            pass
+        return None
+
+    def _entry(self, version: int) -> bytes:
+        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
+            return bytes(file.read())

@@ -28,7 +28,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSystem
 
 from cc_pipeline.lake.digests.digest import digest_from_int, numbers_of_texts, spread
-from cc_pipeline.lake.digests.log import TransactionLog
+from cc_pipeline.lake.digests.log import UNKNOWN, TransactionLog, Unknown
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
@@ -69,25 +69,29 @@ class Standings:
 
         Raises one of ``UNREADABLE``.
         """
-        handle = self._lake.open(self._lake.specs[table])
-        if handle is None or (version is not None and version < 0):
+        wanted = self._lake.version(table) if version is None else version
+        if wanted < 0:
             return {}
-        wanted = handle.version() if version is None else version
-        found = self.log(table).find(wanted, [*names, ANCHOR])
-        if found is None:
-            then = handle if wanted == handle.version() else self._lake.open(self._lake.specs[table], wanted)
-            asked = {} if then is None else {name: then.transaction_version(name) for name in [*names, ANCHOR]}
-            found = {name: number for name, number in asked.items() if number is not None}
+        found = self._in_log(table, [*names, ANCHOR], wanted)
         anchor = found.pop(ANCHOR, None)
         if anchor is not None:
             found |= self._folded(table).find(anchor, [name for name in names if name not in found])
         return found
 
+    def _in_log(self, table: str, names: Collection[str], version: int) -> dict[str, int]:
+        """The numbers of those of ``names`` that the log has; the library is asked where its reader does not tell."""
+        found = self.log(table).find(version, names)
+        if found is not UNKNOWN:
+            return found
+        then = self._lake.open(self._lake.specs[table], version)
+        asked = {} if then is None else {name: then.transaction_version(name) for name in names}
+        return {name: number for name, number in asked.items() if number is not None}
+
     def every(
         self, table: str, version: int | None = None, starting: str = "", but: Collection[str] = ()
-    ) -> Iterator[Standing] | None:
+    ) -> Iterator[Standing] | Unknown:
         """All names in a table that begin with ``starting``, with their numbers, in no order, batch by batch; without
-        folded files whose ``content`` is in ``but``. ``None`` where the log does not tell.
+        folded files whose ``content`` is in ``but``. ``UNKNOWN`` where the log does not tell.
 
         Raises one of ``UNREADABLE``, as its iterator does.
         """
@@ -96,7 +100,7 @@ class Standings:
             return iter(())
         wanted = handle.version() if version is None else version
         in_log = self.log(table).every(wanted)
-        return None if in_log is None else self._every(table, wanted, starting, but, in_log)
+        return UNKNOWN if in_log is UNKNOWN else self._every(table, wanted, starting, but, in_log)
 
     def _every(
         self, table: str, version: int, starting: str, but: Collection[str], in_log: Iterator[Standing]
@@ -112,11 +116,11 @@ class Standings:
         yield from (starting_with(*one, starting) for one in folded)
 
     def _anchor(self, table: str, version: int) -> int | None:
-        return (self.log(table).find(version, [ANCHOR]) or {}).get(ANCHOR)
+        return self._in_log(table, [ANCHOR], version).get(ANCHOR) if version >= 0 else None
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | None:
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
         """The names that begin with ``starting`` and do not have the same number in all of ``tables``, at ``versions``
-        (default: now); ``None`` where a log does not tell.
+        (default: now); ``UNKNOWN`` where a log does not tell.
 
         Folded files that all tables have are not read. However many names there are, it holds those that differ and
         some others. Raises one of ``UNREADABLE``.
@@ -128,8 +132,8 @@ class Standings:
         sums = []
         for table in tables:
             every = self.every(table, at[table], starting, in_all)
-            if every is None:
-                return None
+            if every is UNKNOWN:
+                return UNKNOWN
             sums.append(_sums(every))
         unequal = np.zeros(_SUMS, np.bool_)
         for one, other in pairwise(sums):
@@ -138,7 +142,10 @@ class Standings:
             return []
         maybe: set[str] = set()
         for table in tables:
-            for names, _ in self.every(table, at[table], starting, in_all) or ():
+            every = self.every(table, at[table], starting, in_all)
+            if every is UNKNOWN:
+                return UNKNOWN
+            for names, _ in every:
                 maybe.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
         # a name may stand in the log of one table, and folded in another
         found = [self.numbers(table, maybe, at[table]) for table in tables]
