@@ -22,10 +22,11 @@ ROOMS: Final = ("lake", "records", "extraction", "upkeep")
 SMALL: Final[dict[str, dict[str, Any]]] = {
     "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 1_024)), "_MOST_IN_ONE": 8},
     "lake.predicates": {"MOST_NAMED": 3, "_LIST_USED": 2},
-    "lake.lake": {"_GROWS_OLD": 2, "_FEW_BYTES": 4 << 10},
+    "lake.lake": {"_GROWS_OLD": 2},
+    "lake.row_counts": {"_NARROW_ROWS": 16},
     "lake.layout": {
-        "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "FEW_FILES": 2, "FEW_DEEP": 2, "AT_ONCE": 5, "TOO_LARGE": 64 << 10,
-        "SMALL_BYTES": 16 << 10,
+        "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "FEW_FILES": 2, "FEW_DEEP": 2, "AT_ONCE": 5,
+        "TOO_LARGE": 64 << 10, "SMALL_BYTES": 16 << 10,
     },
     "lake.merging": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_AT_ONCE": 2},
     "lake.streaming": {
@@ -38,10 +39,12 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     },
     "lake.digests.digest": {"_WORDS_AT_ONCE": 64, "_ROWS_AT_ONCE": 16, "_BYTES_AT_ONCE": 4 << 10},
     "lake.digests.folding": {"MANY": 4, "_NAMES": 4, "_FILES_AT_ONCE": 2, "_BATCH_ROWS": 8},
-    "lake.ordered": {"IN_MEMORY": 4 << 10, "_BATCH_ROWS": 16, "_BATCH_BYTES": 2 << 10, "_MOST_RUNS": 3, "_PIECE": 1 << 10},
+    "lake.ordered": {
+        "IN_MEMORY": 4 << 10, "_BATCH_ROWS": 16, "_BATCH_BYTES": 2 << 10, "_MOST_RUNS": 3, "_PIECE": 1 << 10,
+    },
     "lake.replacing": {
-        "_ROW_GROUP_BYTES": 16 << 10, "BATCH_ROWS": 8, "_FEW_TOGETHER": 2, "_SMALL_TOGETHER": 1 << 10, "_NARROW_ROWS": 16,
-        "_AT_ONCE": 1, "_MANY_REMOVED": 2,
+        "_ROW_GROUP_BYTES": 16 << 10, "BATCH_ROWS": 8, "_FEW_TOGETHER": 2, "_SMALL_TOGETHER": 1 << 10,
+        "_NARROW_ROWS": 16, "_AT_ONCE": 1, "_MANY_REMOVED": 2, "_FEW_BYTES": 4 << 10,
     },
     "lake.target_definitions": {"_TOGETHER": 2, "_FORGOTTEN_TOGETHER": 2},
     "lake.adding": {"_SORTED_TOGETHER": 8 << 10, "_NARROW_ROWS": 16},
@@ -64,11 +67,20 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "upkeep.moved_records": {"_AT_ONCE": 4 << 10, "_ROWS_AT_ONCE": 4},
 }  # fmt: skip
 #: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
-#: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says how
-#: much is asked or held in a buffer at the same time.
+#: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says
+#: how much is asked or held in a buffer at the same time.
 STAYS: Final = frozenset(
     {
-        *("COMPRESSION_LEVEL", "DEFAULT_ROTATION", "LEAST_CAPTURES", "LIFE", "LOOKS", "MANY", "MAX_RECORD_BYTES"),
+        *(
+            "COMPRESSION_LEVEL",
+            "DEFAULT_ROTATION",
+            "LEAST_CAPTURES",
+            "LARGEST_JOURNAL",
+            "LIFE",
+            "LOOKS",
+            "MANY",
+            "MAX_RECORD_BYTES",
+        ),
         *("MISMATCHED", "MOST_ROUNDS", "MOST_TRIES", "PLANS", "RETENTION_FLOOR_HOURS", "RETENTION_HOURS"),
         *(
             "RETENTION_SECONDS",
@@ -81,8 +93,20 @@ STAYS: Final = frozenset(
             "_BYTES_AT_ONCE",
         ),
         *("_CLOSED", "_CLUSTER_BYTES", "_COMMIT_TRIES", "_DAY_SECONDS", "_DIGEST_HEX", "_DOUBT", "_ETAGS", "_EXTRA"),
-        *("_FARTHEST", "_FEW", "_FILES", "_FOOTER_BYTES", "_FORGOTTEN", "_FOR_THE_END", "_GONE", "_GROWS", "_HEAD"),
-        *("_KEPT", "_LARGEST", "_LARGEST_JOURNAL", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
+        *(
+            "_FARTHEST",
+            "_FEW",
+            "_FILES",
+            "_FOLLOWED",
+            "_FOOTER_BYTES",
+            "_FORGOTTEN",
+            "_FOR_THE_END",
+            "_GONE",
+            "_GROWS",
+            "_HEAD",
+            "_ID_CHARACTERS",
+        ),
+        *("_KEPT", "_LARGEST", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
         *("_MAX_BLOCK", "_MEMBERS", "_MEMBER_BYTES", "_MOST", "_NAMED", "_NONE_YET", "_NO_OFFSET", "_PARALLEL"),
         *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL"),
         *("_SWELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocked, blocked, changed_between, list_number
+from cc_pipeline.extraction.blocked import list_digest
 from cc_pipeline.extraction.standing import contents
 from cc_pipeline.lake.slice import Slice, Stage, StageReport
-from cc_pipeline.lake.target_definitions import known_versions
+from cc_pipeline.lake.target_definitions import known_versions, was_purged
 from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -40,8 +40,8 @@ class RunInputs:
         self._partitions = partitions
         self._definitions: dict[str, str] = {}
         self._targets_version = -1
-        self._blocks = Blocked()
-        self._blocks_number = -1
+        self._blocks: str | None = None
+        self._began = False
         self._expected: dict[Stage, dict[Slice, str | None]] = {}
         self._expected_versions: dict[str, int] = {}
 
@@ -54,18 +54,15 @@ class RunInputs:
         before anything else is read. Raises ``EnvironmentFault`` where one of them is being purged."""
         self._refuse_purged(slugs)
         self._expected, self._expected_versions = {}, {}
-        if self._blocks_number < 0:
-            # the number first: who changes the list in between is met
-            self._blocks_number = list_number(self._workspace)
-            self._blocks = blocked(self._workspace)
+        if not self._began:
+            self._blocks, self._began = list_digest(self._workspace), True
         if new := [slug for slug in slugs if slug not in self._definitions]:
             self._targets_version = -1
             self._definitions |= known_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
         """Has the next stage note anew how its targets are defined and what is blocked."""
-        self._definitions = {}
-        self._blocks_number = -1
+        self._definitions, self._began = {}, False
 
     def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
         """Has each commit from now on compare what the slices of an earlier ``stage`` say with ``made``."""
@@ -76,10 +73,12 @@ class RunInputs:
         stage began with is another now."""
         self._lease.confirm()
         self._compare_definitions()
-        self._compare_blocks()
         self._compare_contents()
 
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
+        self._workspace.lake.look_again("targets")
+        if not was_purged(self._workspace.lake, slugs):
+            return
         for purge in leases_of(self._workspace.storage, PURGES)[0]:
             if purge.is_about(slugs):
                 named = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
@@ -92,24 +91,14 @@ class RunInputs:
         version = self._moved("targets", self._targets_version)
         if version is None:
             return
+        if list_digest(self._workspace) != self._blocks:
+            raise _relocate("a site was blocked or unblocked while this run was at work")
         now = known_versions(self._workspace.lake, [*self._definitions])
         for slug, before in self._definitions.items():
             if now.get(slug) != before:
                 gone = "is no longer defined" if slug not in now else "was defined anew"
-                raise _relocate(f"{slug} {gone} while this run was at it")
+                raise _relocate(f"{slug} {gone} while this run was at work")
         self._targets_version = version
-
-    def _compare_blocks(self) -> None:
-        number = list_number(self._workspace)
-        if number == self._blocks_number:
-            return
-        now = blocked(self._workspace)
-        changed = changed_between(self._blocks, now)
-        slugs = [slug for slug in self._definitions if changed.blocks]
-        for slug, target in self._workspace.targets(slugs).items():
-            if touching := changed.touching(target):
-                raise _relocate(f"{touching[0].definition} was blocked or unblocked while this run was at {slug}")
-        self._blocks_number, self._blocks = number, now
 
     def _compare_contents(self) -> None:
         for stage, before in self._expected.items():

@@ -117,6 +117,21 @@ def forget(lake: Lake, targets: Collection[str]) -> None:
         lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
 
 
+def note_purge(lake: Lake, slugs: Collection[str]) -> None:
+    """Writes down that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
+    lake.prepare(_TABLE)
+    lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
+
+
+def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
+    """Whether any of these targets was ever purged, or is at this moment: a look at the log alone."""
+    return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
+
+
+def _purge_name(slug: str) -> str:
+    return f"purged:{slug}"
+
+
 def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
     """The version of each target by its slug, were it registered now; that of given captures says which they are.
     Raises ``UserInputError`` for a name under which nobody gave any."""

@@ -46,6 +46,7 @@ from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
 from cc_pipeline.locks import has_come
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, living
+from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
 from cc_pipeline.records.sweep import note as note_superseded
@@ -164,6 +165,7 @@ def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[li
     Gives the slices that runs which were stopped may still have in hand. Raises ``EnvironmentFault`` where another
     purge has one of the targets."""
     with lease_of(workspace.storage, PURGES, slugs) as mine:
+        targets.note_purge(workspace.lake, slugs)
         others = [one for one in leases_of(workspace.storage, PURGES)[0] if one.key != mine.key and one.is_about(slugs)]
         if others:
             raise EnvironmentFault(
@@ -316,6 +318,8 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
         commit = uuid.uuid4().hex
         # nothing that is written or read here may be swept meanwhile
         with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
+            # journals name what is to go, whether its rows were committed or not
+            delete_committed(storage, crawl)
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:

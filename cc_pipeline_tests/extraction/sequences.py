@@ -1,5 +1,5 @@
-"""Random sequences of commands of two homes on one lake, with kills, other homes in the middle and long stops, against a
-model of what must be published: nothing lost, doubled, stale, or green with nothing.
+"""Random sequences of commands of two homes on one lake, with kills, other homes in the middle and long stops, against
+a model of what must be published: nothing lost, doubled, stale, or green with nothing.
 
     python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS]
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -67,7 +67,7 @@ At: TypeAlias = tuple[str, str, str]
 @dataclass(frozen=True)
 class Step:
     """A command of a ``home``. ``fate`` is what happens at its commit of number ``commit``: it is killed ``before`` or
-    ``behind`` it, the ``other`` step happens (``crossed``), or it is ``stopped`` for long while the target is purged."""
+    ``behind`` it, the ``other`` step happens (``crossed``), or it is ``stopped`` for long, and the target purged."""
 
     home: int
     command: str
@@ -385,19 +385,19 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
         root = Path(shutil.copytree(prepared, Path(folder) / "all"))
         patch.setattr(Lake, "_write", _commits(Lake._write))
         homes = Homes(source, root, truth)
-        at = -1
+        number = -1
         try:
-            for at, step in enumerate(steps):
+            for step in steps:
+                number += 1
                 homes.do(step)
                 homes.check(step.home)
             # whatever was killed, the next run brings it
-            with nullcontext():
-                for crawl, slug in sorted({(at_[0], at_[1]) for at_ in homes.model.slices}):
-                    subsets = [one[2] for one in homes.model.of(slug) if one[0] == crawl]
-                    homes.do(Step(0, "run", crawl, homes.model.defined[slug], tuple(sorted(subsets))))
-                homes.check(1)
+            for crawl, slug in sorted({(at[0], at[1]) for at in homes.model.slices}):
+                subsets = [at[2] for at in homes.model.of(slug) if at[0] == crawl]
+                homes.do(Step(0, "run", crawl, homes.model.defined[slug], tuple(sorted(subsets))))
+            homes.check(1)
         except BaseException:
-            print(f"seed {seed}, step {at}; {homes.said}")
+            print(f"seed {seed}, step {number}; {homes.said}")
             for number, step in enumerate(steps):
                 print(f"  {number}: {step}")
             raise

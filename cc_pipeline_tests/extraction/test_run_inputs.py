@@ -31,6 +31,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records import leases
 from cc_pipeline.records.leases import PURGES, RUNS, lease_of, leases_of
+from cc_pipeline.upkeep import purge as purging
 from cc_pipeline.upkeep.purge import drop_subset, purge, remove_whole
 from cc_pipeline.upkeep.purge_plan import SLICED, plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records
@@ -213,7 +214,7 @@ def test_definitions_that_change_at_each_plan_end_with_a_message(homes: tuple[Wo
     with before_commit("captures", lambda: two.register_targets([parse_target(next(texts))]), times=PLANS):
         [made] = run(one, BOTH)
     assert isinstance(made.error, InputsChanged)
-    assert "set-some was defined anew while this run was at it" in str(made.error)
+    assert "set-some was defined anew while this run was at work" in str(made.error)
     assert "captures" not in left_of(one, "set-some")
 
 
@@ -248,7 +249,7 @@ def test_a_stage_whose_input_changed_is_planned_again(
 
 def test_while_a_target_is_purged_no_run_of_it_begins_and_others_do(homes: tuple[Workspace, Workspace]) -> None:
     one, two = homes
-    with lease_of(two.storage, PURGES, [GOES]):
+    with purging._lease_to_purge(two, [GOES]):
         stopped, other = run(one, GOES, STAYS)
         with pytest.raises(EnvironmentFault, match=rf"{GOES} is being purged by process {os.getpid()}"):
             purged(one)
