@@ -114,7 +114,7 @@ class Located:
 
     def _of_slice(self, slice_: Slice, answer: Answer, own: Summed) -> _Batches:
         """Rows of a slice that count, with their ranks."""
-        in_answer, at_all = _Once(), _Once()
+        in_answer, at_all, answered_places = _Once(), _Once(), _Once()
         answered = 0
         for batch in self._next(slice_.target):
             is_before = np.asarray(batch.column(_RANK.name)) % 2 == 1
@@ -125,8 +125,9 @@ class Located:
                 inside = is_before | np.asarray(of_segments(batch, answer.segments))
                 own.outside += int(np.count_nonzero(counts & ~inside))
                 counts &= inside
-            answered += int(np.count_nonzero(counts & ~is_before))
             if slice_ in self.before:
+                # an answer may repeat a place
+                answered += int(np.count_nonzero(answered_places.firsts(batch, counts & ~is_before)))
                 counts &= at_all.firsts(batch, counts)
             own.rows += int(np.count_nonzero(counts))
             yield batch.filter(pa.array(counts))
