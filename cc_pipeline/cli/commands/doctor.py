@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cc_pipeline import children
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, whole_file
 from cc_pipeline.errors import Incomplete, UserInputError
@@ -188,7 +188,8 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
         waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
-        status = serve([command, *arguments], settings.dagster_home, {**waits, **os.environ, **told})
+        environment = children.whole_environment({**waits, **os.environ, **told})
+        status = serve([command, *arguments], settings.dagster_home, environment)
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
@@ -293,14 +294,14 @@ def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     However this function is left (``Interrupted`` as well), all processes of the command have ended then.
     """
     _adopt_orphans()
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
+    process = children.start(command, environment, cwd=folder, start_new_session=True)
     try:
         return process.wait()
     finally:
         _end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: children.Process) -> None:
     for number, patience in _ENDINGS:
         try:
             os.killpg(process.pid, number)
@@ -311,7 +312,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
-def _gone(process: subprocess.Popen[bytes], patience: float) -> bool:
+def _gone(process: children.Process, patience: float) -> bool:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if process.poll() is not None:
