@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -163,7 +164,8 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
     number = int(held[-1].key.removeprefix(folder)) + 1 if held else 1
     key = f"{folder}{number:012}"
     until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
-    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
+    # no two say the same, so that who reads its own after a lost answer knows it
+    if not lake.put(key, json.dumps({"until": until, "by": uuid4().hex}).encode(), only_if_absent=True):
         yield False
         return
     try:
