@@ -43,16 +43,16 @@ _BATCH_ROWS: Final = 1 << 14
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def fold(lake: Lake, table: str, many: int = MANY, most: float = math.inf) -> int:
-    """Folds the digests of a table whose newest checkpoint has more than ``many``, and not more than ``most``; gives
-    how many left the log.
+def fold(lake: Lake, table: str, many: int | None = None, most: float = math.inf) -> int:
+    """Folds the digests of a table whose newest checkpoint has more than ``many`` (default: ``MANY``), and not more
+    than ``most``; gives how many left the log.
 
     Anybody may read and commit meanwhile. 0 where another process was first; what it left is for the next time.
     Raises ``EnvironmentFault``.
     """
     folding = _Folding(lake, table)
     try:
-        if not many < folding.log.checkpointed() <= most:
+        if not (MANY if many is None else many) < folding.log.checkpointed() <= most:
             return 0
         return folding.fold()
     except CommitFailedError:
@@ -90,13 +90,19 @@ class _Folding:
         return self._drop(version, digest_to_int(digest))
 
     def _anchor(self, handle: DeltaTable, number: int) -> None:
-        handle.create_write_transaction(
-            [],
-            "append",
-            handle.schema(),
-            handle.metadata().partition_columns,
-            commit_properties=CommitProperties(app_transactions=[Transaction(ANCHOR, number)]),
-            post_commithook_properties=_NO_HOOKS,
+        commit = CommitProperties(app_transactions=[Transaction(ANCHOR, number)])
+        self._lake.commit_durably(
+            self._table,
+            handle.version(),
+            lambda _: handle.create_write_transaction(
+                [],
+                "append",
+                handle.schema(),
+                handle.metadata().partition_columns,
+                commit_properties=commit,
+                # its checkpoint is written here
+                post_commithook_properties=_NO_HOOKS,
+            ),
         )
 
     def _merged(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
@@ -196,7 +202,7 @@ class _Folding:
 
     def _put(self, path: str, data: bytes) -> None:
         if "://" not in self._lake.root:
-            write_whole(Path(path), data)
+            write_whole(Path(path), data, durable=True)
             return
         with self._files.open_output_stream(path) as sink:
             sink.write(data)
