@@ -318,7 +318,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("ways")
     bucket, home, port = folder / "bucket", folder / "home", free_port()
     spec = MiniCrawlSpec(
-        pages=100, sites=2 * len(WAYS) + 2, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
+        pages=120, sites=2 * len(WAYS) + 8, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
     )
     truth = ensure(bucket, spec)
     settings = load_settings({}, source=str(bucket), home=str(home))
