@@ -32,6 +32,7 @@ from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.notes import note_of
 from cc_pipeline.publish.views import Sharing, publication_views
+from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.tables import TABLES
@@ -63,6 +64,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        held_back += [one for one in _slices_being_purged(workspace) if one not in held_back]
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
@@ -126,6 +128,12 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     return mixed + READ_FILES.torn(workspace.lake, files, at)
 
 
+def _slices_being_purged(workspace: Workspace) -> list[Slice]:
+    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already."""
+    slugs = {slug for purge in leases_of(workspace.storage, PURGES)[0] for slug in purge.targets or ()}
+    return [slice_ for slice_ in PARSE.here(workspace.lake) if slice_.whole.target in slugs] if slugs else []
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """What the published file does not show.
@@ -157,13 +165,13 @@ def behind(workspace: Workspace) -> Behind | None:
     if workspace.settings.publish == "none":
         return None
     settings, lake = workspace.settings, workspace.lake
-    shown: dict[str, tuple[int, str]] = {}
+    shown: dict[str, str] = {}
     since, fault = None, ""
     made: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
         rows = _shown(settings)
-        shown, made = {name: (version, commit) for name, version, commit, _ in rows}, {how for *_, how in rows}
+        shown, made = {name: commit for name, commit, _ in rows}, {how for *_, how in rows}
     except FileNotFoundError:
         fault = f"{settings.published_path} is not there"
     except (OSError, duckdb.Error) as error:
@@ -171,29 +179,28 @@ def behind(workspace: Workspace) -> Behind | None:
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # what the last publication showed, or all there is
     names = [name for name in shown if name in lake.specs] or [*lake.specs]
-    now = {name: (lake.version(name), lake.commit_id(name)) for name in names}
-    if all(version < 0 for version, _ in [*now.values(), *shown.values()]):
+    now = {name: lake.commit_id(name) for name in names}
+    if not any([*now.values(), *shown.values()]):
         return None
-    commits = {name: commit for name, (version, commit) in now.items() if shown.get(name) != (version, commit)}
+    commits = {name: commit for name, commit in now.items() if shown.get(name) != commit}
     if not commits and not fault and made == {made_as(workspace)}:
         return None
     state = hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16]
     return Behind(state, since, commits, fault)
 
 
-def _shown(settings: Settings) -> list[tuple[str, int, str, str | None]]:
-    """The tables that the published file shows, in which version, with the commit's id, and as what it was made. That
-    is kept in words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and
-    ``duckdb.Error``."""
+def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
+    """The tables that the published file shows, with the id of the commit, and as what it was made. That is kept in
+    words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
     path, kept = settings.published_path, settings.cache_path / "published.json"
     found = path.stat()
     mark = [found.st_ino, found.st_size, found.st_mtime_ns]
     with suppress(OSError, ValueError, TypeError, KeyError):
         said = json.loads(kept.read_text("utf-8"))
         if said["file"] == mark:
-            return [(name, version, commit, how) for name, version, commit, how in said["tables"]]
+            return [(name, commit, how) for name, commit, how in said["tables"]]
     with connect(path, read_only=True) as connection:
-        rows = connection.execute("SELECT table_name, version, commit_id, made_as FROM main.publication").fetchall()
+        rows = connection.execute("SELECT table_name, commit_id, made_as FROM main.publication").fetchall()
     with suppress(OSError):
         write_whole(kept, json.dumps({"file": mark, "tables": rows}))
     return rows
