@@ -37,7 +37,7 @@ _STAGES: Final = (LIST, HARVEST, GIVEN, LOCATE, FETCH, PARSE, POLICIES, FACTS, B
 #: Slices that a sentence names.
 _NAMED: Final = 5
 #: What to do about slices with other rows than were committed.
-MAKE_AGAIN: Final = "Have them made again: cc-pipeline doctor --repair, then run what it names."
+MAKE_AGAIN: Final = "Have them made again: cc-pipeline doctor --repair."
 
 
 @dataclass(frozen=True, slots=True)

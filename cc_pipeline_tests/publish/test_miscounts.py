@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import publication_verdict
+from cc_pipeline.cli.commands.doctor import verify_and_repair
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.layout import stored_files
 from cc_pipeline.lake.slice import PAGE_TABLES, Slice
@@ -146,3 +147,19 @@ def test_a_note_that_says_nothing_has_all_looked_at(bucket: Bucket, tmp_path: Pa
     for broken in ("", "{", "[]", json.dumps({**said, "records": {**said["records"], "commit_id": "another's"}})):
         note.write_text(broken)
         assert set(find_changed_miscounts(workspace.settings, workspace.lake)) == {"records"}
+
+
+def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_stored(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    workspace = made(bucket, home)
+    publish(workspace)
+    before = shown(workspace)
+    lose(workspace.lake, "records", LOSES)
+    stored = {path: path.stat().st_mtime_ns for path in (home / "lake" / "records").rglob("*.warc.gz")}
+    found = verify_and_repair(workspace.settings, verify=False, everything=False, repair=True)
+    assert ["records: 1 slices" in one.text and LOSES in one.text for one in found] == [True]
+    assert shown(workspace) == before
+    assert {path: path.stat().st_mtime_ns for path in (home / "lake" / "records").rglob("*.warc.gz")} == stored
+    assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]
