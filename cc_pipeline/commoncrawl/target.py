@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.commoncrawl.domains import Place, plain_host
+from cc_pipeline.commoncrawl.domains import Place, plain_host, spellings_of_host
 from cc_pipeline.commoncrawl.key_ranges import (
     KeyRange,
     domain_prefixes,
@@ -57,8 +57,9 @@ def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
 
 
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
-    """Keys of one host. Without a port: of every port."""
-    return merge_ranges(_of_key(surt_host(place.host), place.port))
+    """Keys of one host, as crawlers may have written it. Without a port: of every port."""
+    spellings = spellings_of_host(place.host)
+    return merge_ranges(keys for spelling in spellings for keys in _of_key(surt_host(spelling), place.port))
 
 
 def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
