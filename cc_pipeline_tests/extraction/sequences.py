@@ -381,7 +381,7 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
     """Does the steps of a seed. Raises ``AssertionError`` where anything is not as the model says; it prints the seed
     and the steps before."""
     steps = steps_of(seed)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, shrunk():
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         root = Path(shutil.copytree(prepared, Path(folder) / "all"))
         patch.setattr(Lake, "_write", _commits(Lake._write))
         homes = Homes(source, root, truth)
@@ -418,7 +418,8 @@ def main() -> None:
                 break
             done += 1
             try:
-                run_sequence(source, Path(folder) / "all", truth, seed)
+                with shrunk():
+                    run_sequence(source, Path(folder) / "all", truth, seed)
             except Exception:
                 traceback.print_exc()
                 failed.append(seed)
