@@ -151,7 +151,7 @@ def two_homes(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_two_homes_on_a_lake_publish_what_the_model_says(bucket: Bucket, two_homes: Path, seed: int) -> None:
     """More of them: ``python -m cc_pipeline_tests.extraction.sequences FIRST COUNT SECONDS``."""
     run_sequence(bucket[0], two_homes, bucket[1], seed)
