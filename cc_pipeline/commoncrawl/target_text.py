@@ -67,6 +67,10 @@ _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev
 #: Before the condition on a target's captures.
 _WHERE = re.compile(r"\s+where(?:\s+|$)", re.IGNORECASE)
 
+#: A comment goes on to the end of its line.
+_COMMENT = re.compile(r"(?:^|\s)#")
+_COMMENT_OR_QUOTES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<comment>(?:^|\s)#)")
+
 # What most lines of a long list are: a domain in normal form, which is its own slug.
 _PLAIN_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _FILE_SET = re.compile(r"([^=]*)=\s*@(.*)", re.DOTALL)
@@ -159,9 +163,18 @@ def slug_meant(text: str) -> str:
 def content_lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbers (from 1) and texts of the lines that say something."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
-        content = (re.split(r"(?:^|\s)#", line, maxsplit=1)[0] if "#" in line else line).strip()
+        content = (_without_comment(line) if "#" in line else line).strip()
         if content:
             yield number, content
+
+
+def _without_comment(line: str) -> str:
+    """A line up to its comment, which does not begin inside quotes of a condition. Elsewhere a quote is a letter."""
+    first, where = _COMMENT.search(line), _WHERE.search(line)
+    if first is None or where is None or first.start() < where.end():
+        return line if first is None else line[: first.start()]
+    parts = _COMMENT_OR_QUOTES.finditer(line, where.end())
+    return next((line[: part.start()] for part in parts if part["comment"] is not None), line)
 
 
 def _domain(text: str) -> Target:

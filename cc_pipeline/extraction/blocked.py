@@ -19,6 +19,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -26,6 +27,8 @@ from cc_pipeline.workspace.workspace import Workspace
 _FOLDER: Final = "blocked/"
 #: Where the list lay before.
 _BEFORE: Final = "blocked.json"
+#: The table, and the name, under which a digest of the list is committed.
+_TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that stay: somebody may be about to read the one before.
 _KEPT: Final = 3
 _LONGEST: Final = 64 << 20
@@ -125,6 +128,12 @@ def blocked(workspace: Workspace) -> Blocked:
     return _newest(workspace)[1]
 
 
+def list_digest(workspace: Workspace) -> str | None:
+    """A digest of the list as it was changed last; ``None`` where it never was. It is in the log of the targets, where
+    a run looks in each of its commits. Raises ``EnvironmentFault``."""
+    return workspace.lake.digest(_TABLE, _DIGEST)
+
+
 def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
     """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -190,6 +199,8 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
         ordered = [asdict(wanted[name]) for name in sorted(wanted)]
         data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
+            # runs that are at work see it here
+            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": ordered})})
             for old in numbers[: 1 - _KEPT]:
                 workspace.place.delete(f"{_FOLDER}{old:012}")
 

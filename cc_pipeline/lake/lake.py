@@ -107,6 +107,7 @@ class Lake:
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
         self._moving: set[str] = set()
+        self._checks: list[Callable[[], object]] = []
 
     def address(self, table: str) -> str:
         """Where the table lies."""
@@ -139,6 +140,25 @@ class Lake:
             self._seen.pop(table, None)
             if always and self._blocks:
                 self._moving.add(table)
+
+    @contextmanager
+    def checked(self, check: Callable[[], object]) -> Iterator[None]:
+        """Inside the block each try of a commit calls ``check`` once the version that it replaces is pinned. What
+        ``check`` raises ends the commit, and nothing was changed.
+
+        So nothing slips in between: whoever commits a digest of the same name after the version was pinned makes this
+        commit fail, and the next try checks again.
+        """
+        self._checks.append(check)
+        try:
+            yield
+        finally:
+            self._checks.remove(check)
+
+    def check(self) -> None:
+        """Calls what :meth:`checked` was given; for who commits by a handle of their own, once it is opened."""
+        for check in tuple(self._checks):
+            check()
 
     def commit(
         self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
@@ -194,6 +214,7 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
+                    self.check()
                     # the table first: who commits after rows were looked at is met
                     put_rows(self, spec, handle, replacing, open_data(), digests)
                 return
@@ -226,6 +247,7 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
+                    self.check()
                     self.commit_actions(table, handle, [], digests)
                 return
             except (OSError, DeltaError) as error:

@@ -279,14 +279,14 @@ class Stage:
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
         """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
 
-        Skips a table that has none of them. Raises ``EnvironmentFault`` when the lake cannot be written.
+        Tables that do not have them are written to as well, so that who is about to commit them is met; not those that
+        are not there yet. Raises ``EnvironmentFault`` when the lake cannot be written.
         """
-        gone = {self.digest_name(slice_): GONE for slice_ in slices}
-        where = [slice_.where for slice_ in slices]
+        digests = {self.digest_name(slice_): GONE for slice_ in slices}
+        digests |= {content_name(slice_): NOTHING for slice_ in slices}
         for table in self.tables:
-            if not lake.holds(table, gone):
-                contents = {content_name(slice_): NOTHING for slice_ in slices}
-                lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
+            if lake.version(table) >= 0:
+                lake.commit(table, lake.specs[table].schema.empty_table(), [one.where for one in slices], digests)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.

@@ -86,6 +86,16 @@ def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
 
 
+def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The versions of those of ``slugs``, and of the parts they are divided into, that have a definition; nothing is
+    written."""
+    named = [one for own in parts_of(lake, slugs).values() for one in own]
+    return {
+        slug: row["version"]
+        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *named])), ["slug", "version"]).items()
+    }
+
+
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
@@ -105,6 +115,21 @@ def forget(lake: Lake, targets: Collection[str]) -> None:
     for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
         some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
         lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
+
+
+def note_purge(lake: Lake, slugs: Collection[str]) -> None:
+    """Writes down that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
+    lake.prepare(_TABLE)
+    lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
+
+
+def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
+    """Whether any of these targets was ever purged, or is at this moment: a look at the log alone."""
+    return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
+
+
+def _purge_name(slug: str) -> str:
+    return f"purged:{slug}"
 
 
 def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:

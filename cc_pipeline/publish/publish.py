@@ -34,6 +34,7 @@ from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.notes import note_of
 from cc_pipeline.publish.views import Sharing, publication_views
+from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.tables import TABLES
@@ -64,9 +65,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         lake = workspace.lake
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
-        held_back = dict.fromkeys(
-            interrupted_slices(workspace, {table.spec.name: table.version for table in pinned}), False
-        )
+        torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        held_back = dict.fromkeys([*torn, *_slices_being_purged(workspace)], False)
         held_back |= dict.fromkeys(repeating_slices(workspace), True)
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
@@ -162,6 +162,12 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     with suppress(OSError):
         write_whole(kept, json.dumps(after))
     return found
+
+
+def _slices_being_purged(workspace: Workspace) -> list[Slice]:
+    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already."""
+    slugs = {slug for purge in leases_of(workspace.storage, PURGES)[0] for slug in purge.targets or ()}
+    return [slice_ for slice_ in PARSE.here(workspace.lake) if slice_.whole.target in slugs] if slugs else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,10 +155,13 @@ class Budget:
             pause_until = self._pause_until(now)
             if pause_until > now + SHORT_PAUSE:
                 return Closed(pause_until, refusal or "refused")
+            # an outage is asked about first, and who is not admitted by both has used up the probe of neither
             asks = False
-            for one in (self._refusals, self._outages):
+            self._db.execute("savepoint admitting")
+            for one in (self._outages, self._refusals):
                 admitted = one is None or one.admits(now)
                 if isinstance(admitted, Closed):
+                    self._db.execute("rollback to admitting")
                     return admitted
                 asks = asks or not admitted
             sample = self._refusals.sample(now - KEPT) if asks else ""

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.slice import (
@@ -33,7 +34,7 @@ from cc_pipeline.lake.slice import (
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import slugs_of
-from cc_pipeline.records.leases import living
+from cc_pipeline.records.leases import RUNS, leases_of, living
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
@@ -267,6 +268,17 @@ def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> l
             held.targets is None or slug in map(whole_slug, held.targets) for held in living(workspace.storage, crawl)
         )
     ]
+
+
+def slices_of_left_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
+    """What runs that were left, of whatever home, may have made of ``slugs``: one that was only stopped may be about to
+    commit a slice that nobody else knows. Raises ``EnvironmentFault``."""
+    found: set[Slice] = set()
+    for run in leases_of(workspace.storage, RUNS)[1]:
+        own = [slug for slug in slugs if not run.is_gone and run.is_about([slug])]
+        parts = [part for several in workspace.parts(own).values() for part in several]
+        found |= {Slice(c, with_subset(part, s)) for c in run.crawls for s in SUBSETS for part in parts}
+    return sorted(found)
 
 
 def rows_of_files(lake: Lake, crawl: str, files: Collection[str]) -> Iterator[pa.RecordBatch]:

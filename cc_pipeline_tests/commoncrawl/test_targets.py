@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target, parse_target_lines
+from cc_pipeline.commoncrawl.target_text import content_lines, parse_target, parse_target_lines
 from cc_pipeline.errors import UserInputError
 
 
@@ -276,3 +276,20 @@ def test_two_targets_share_a_slug_only_if_they_are_one(one_text: str, other_text
     one, other = read_or_none(one_text), read_or_none(other_text)
     if one is not None and other is not None:
         assert (one.slug == other.slug) == (one.definition == other.definition)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a.org where path='/a #b'", "a.org where path='/a #b'"),
+        ("a.org where path='/a #b' # why", "a.org where path='/a #b'"),
+        ("a.org where path='it''s #1' and url!=\"#\" #", "a.org where path='it''s #1' and url!=\"#\""),
+        ("a.org # it's mine where path='/a #b'", "a.org"),
+        ("url:http://a.org/it's # its site's", "url:http://a.org/it's"),
+        ("a.org where status=200 # it's why", "a.org where status=200"),
+        ("# where path='#'", ""),
+        ("url:http://a.org/#b", "url:http://a.org/#b"),
+    ],
+)
+def test_a_comment_begins_outside_quotes(line: str, said: str) -> None:
+    assert [text for _, text in content_lines(line)] == ([said] if said else [])

@@ -183,15 +183,15 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     if missing := missing_in(settings):
         note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own and lacks {' and '.join(missing)}"
         console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
-    command = str(Path(sys.executable).with_name("dagster"))
-    arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
+    arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
         waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
         environment = children.whole_environment({**waits, **os.environ, **told})
-        status = serve([command, *arguments], settings.dagster_home, environment)
+        program = children.python_command("cc_pipeline.defs.dev", *arguments)
+        status = serve(program, settings.dagster_home, environment)
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)

@@ -22,6 +22,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import definitions
+from cc_pipeline.records.leases import RUNS, leases_of
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
 from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge
 from cc_pipeline.workspace.workspace import Workspace
@@ -73,6 +74,7 @@ def forget_unfound(
         located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
         keep |= {one.whole.target for one in located if one not in own}
     keep |= {*unfinished_runs_of(instance, [*slices])}
+    keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.is_about([slug])}
     gone = [slug for slug in slices if slug not in keep]
     if gone:
         delete_keys(instance, domains=gone)
