@@ -32,6 +32,7 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
@@ -251,6 +252,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     # an older layout is as the version that made it left it; a question migrates nothing
     if not pending(settings.home, MIGRATIONS):
@@ -266,6 +268,19 @@ def _balanced(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("bad", "balance", str(error))
         return
     yield Finding(_LEVELS[found.severity], "balance", found.message, found.advice)
+
+
+def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
+    """Slices that have other rows than they were committed with."""
+    try:
+        found = find_changed_miscounts(settings, lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
+        return
+    for line in sentences(found):
+        yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
+    if not found:
+        yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:

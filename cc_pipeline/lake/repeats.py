@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.lake import row_counts
 from cc_pipeline.lake.digests.digest import numbers_of_texts, spread
-from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.row_counts import key_of
 from cc_pipeline.lake.slice import PAGE_TABLES, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import crawls_of, stream_rows
 
@@ -46,11 +45,8 @@ def changed_slices(lake: Lake, table: str, before: int, commit_id: str) -> set[S
     now = lake.version(table)
     if before > now or lake.commit_id(table, before) != commit_id:
         return None
-    names = lake.changed_since(table, before, now)
-    if names is UNKNOWN:
-        return None
-    keys = (key_of(lake.specs[table], name) for name in names)
-    return {Slice(*key) for key in keys if key is not None}
+    keys = row_counts.changed_slices(lake, table, before, now)
+    return None if keys is None else {Slice(*key) for key in keys}
 
 
 def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]) -> set[str]:

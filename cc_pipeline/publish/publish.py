@@ -36,6 +36,7 @@ from cc_pipeline.publish.notes import note_of
 from cc_pipeline.publish.views import Sharing, publication_views
 from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
@@ -50,7 +51,8 @@ NOT_COPIED = ("index_manifest", "column_chunks")
 def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
-    By the setting ``publish`` it holds views over the lake's files, or their rows. Raises ``EnvironmentFault`` where
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices that have other rows than
+    they were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` where
     it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings = workspace.settings
@@ -64,6 +66,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         clear_debris(settings)
         lake = workspace.lake
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
+        pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
         held_back = dict.fromkeys([*torn, *_slices_being_purged(workspace)], False)

@@ -254,6 +254,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
                 for slice_ in slices:
                     again[slice_.crawl].add(slice_.whole.target)
             count = sum(one.records for one in lost) + found.records
+            miscounted = _have_miscounted_made_again(workspace, again)
             if again:
                 _repair(workspace, found, again)
                 text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
@@ -261,9 +262,24 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
                     findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were made again"))
+                findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
             else:
                 findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
     return findings
+
+
+def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
+    """Has slices with other rows than were committed made again: adds their targets to those that are made ``again`` in
+    each crawl, and gives what was wrong. What was stored of their records is taken over."""
+    from cc_pipeline.records.segments import adopt_again
+    from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
+
+    found = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
+    for slice_ in make_again(workspace.lake, found):
+        adopt_again(workspace.storage, slice_.crawl)
+        if slice_.target:
+            again[slice_.crawl].add(slice_.whole.target)
+    return [*sentences(found)]
 
 
 def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:

@@ -9,7 +9,7 @@ batch by batch, then the ``txn`` actions of the commits behind it. What is asked
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -35,8 +35,6 @@ _BATCH_ROWS: Final = 1 << 16
 _BUFFER: Final = 4 << 20
 #: How the line begins that says who did what: all that an entry has of which deletes superseded files.
 _NOTE: Final = b'{"commitInfo"'
-#: Characters of a line that tell its kind.
-_KIND: Final = 6
 _NO_LOG: Final = (OSError, pa.ArrowException, ValueError, KeyError)
 
 
@@ -105,15 +103,14 @@ class TransactionLog:
     def names_since(self, before: int, now: int) -> set[str] | Unknown:
         """The names under which anything was committed after version ``before``, up to ``now``.
 
-        ``UNKNOWN`` too where these commits are too many to be read one by one, and where one of them added rows under
-        no name: no commit of this program does.
+        ``UNKNOWN`` too where these commits are too many to be read one by one.
         """
         if not 0 <= now - before <= _MOST_LOOKED_THROUGH:
             return UNKNOWN
         try:
             with ThreadPoolExecutor(_AHEAD) as pool:
-                commits = list(pool.map(self._names_of, range(before + 1, now + 1)))
-            return UNKNOWN if None in commits else {name for own in commits for name in own or ()}
+                commits = pool.map(self.of_commit, range(before + 1, now + 1))
+                return {name for own in commits for name in own}
         except _NO_LOG:
             return UNKNOWN
 
@@ -221,37 +218,27 @@ class TransactionLog:
 
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
-        return _transactions(self._entry(version).splitlines())
-
-    def _names_of(self, version: int) -> Collection[str] | None:
-        """The names in one commit; ``None`` for one that adds files in the place of none and names nothing."""
-        lines = self._entry(version).splitlines()
-        found = _transactions(lines)
-        kinds = {line[:_KIND] for line in lines}
-        return None if not found and b'{"add"' in kinds and b'{"remove"'[:_KIND] not in kinds else found
+        found: dict[str, int] = {}
+        for line in self.entry(version).splitlines():
+            # most lines are about files, and some are long
+            if line.startswith(b'{"txn"'):
+                action = json.loads(line)["txn"]
+                found[action["appId"]] = action["version"]
+        return found
 
     def last_change(self, version: int) -> bytes | None:
         """The entry, as it is stored, of the last commit up to ``version`` that is more than a note of what was done;
         ``None`` where it was cleaned away. Raises ``OSError``."""
         try:
             for number in range(version, -1, -1):
-                entry = self._entry(number)
+                entry = self.entry(number)
                 if any(line and not line.startswith(_NOTE) for line in entry.splitlines()):
                     return entry
         except FileNotFoundError:
             pass
         return None
 
-    def _entry(self, version: int) -> bytes:
+    def entry(self, version: int) -> bytes:
+        """The entry of a commit as it is stored. Raises ``OSError``."""
         with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
             return bytes(file.read())
-
-
-def _transactions(lines: Iterable[bytes]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for line in lines:
-        # most lines are about files, and some are long
-        if line.startswith(b'{"txn"'):
-            action = json.loads(line)["txn"]
-            found[action["appId"]] = action["version"]
-    return found
