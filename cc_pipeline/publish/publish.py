@@ -20,7 +20,7 @@ from cc_pipeline.atomic import unfinished, write_whole
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN
@@ -139,7 +139,7 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     were made again: ``cc-pipeline doctor --repair`` does that.
 
     What was found is kept with the commits it was found at, so that only slices that were committed since are read.
-    Raises ``EnvironmentFault``.
+    Where a table's rows cannot be read, what was found before counts. Raises ``EnvironmentFault`` for a log.
     """
     lake, kept = workspace.lake, workspace.settings.cache_path / "repeating.json"
     before: dict[str, Any] = {}
@@ -152,14 +152,20 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
         version, commit = lake.version(table), lake.commit_id(table)
         if version < 0:
             continue
-        slices = None
+        slices: set[Slice] | None = None
+        own: set[Slice] = set()
         with suppress(KeyError, ValueError, TypeError):
-            noted = before[table]
-            changed = changed_slices(lake, table, int(noted["version"]), noted["commit_id"])
-            slices = None if changed is None else changed | {Slice(*key) for key in noted["slices"]}
-        own = repeating(lake, table, slices) if slices is None or slices else set()
-        keys = sorted((slice_.crawl, slice_.target) for slice_ in own)
-        after[table] = {"version": version, "commit_id": commit, "slices": keys}
+            own = {Slice(*key) for key in before[table]["slices"]}
+            changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
+            slices = None if changed is None else changed | own
+        try:
+            own = repeating(lake, table, slices) if slices is None or slices else set()
+        except EnvironmentFault:
+            # a file that is not whole: its slices are left out anyway, and the next look begins where this one did
+            after |= {table: before[table]} if table in before else {}
+        else:
+            keys = sorted((slice_.crawl, slice_.target) for slice_ in own)
+            after[table] = {"version": version, "commit_id": commit, "slices": keys}
         for slice_ in sorted(own):
             found[slice_] = (*found.get(slice_, ()), table)
     with suppress(OSError):
