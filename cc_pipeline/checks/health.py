@@ -13,6 +13,7 @@ from typing import Final
 
 import duckdb
 
+from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
@@ -74,11 +75,21 @@ def examine(settings: Settings) -> list[Finding]:
 def _machine(settings: Settings) -> list[Finding]:
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
+        *_compiled(),
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
         *_publishing(settings),
     ]
+
+
+def _compiled() -> Iterator[Finding]:
+    lacks = lacks_compiled()
+    if lacks is None:
+        yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
+    else:
+        what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
+        yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
 from cc_pipeline.workspace.workspace import Workspace
 
 #: A published file may be so much older than what it lacks.
@@ -88,6 +88,9 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
     if miscounted := find_new_miscounts(settings, workspace.lake):
         message = f"{settings.published_path} leaves slices out. {'. '.join(sentences(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
+    if leaves_slices_out(settings):
+        message = f"{settings.published_path} leaves slices out that have the rows by now that were committed"
+        return CheckResult(name, "error", message, advice=_PUBLISH)
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
     if found is not None and before is None:
@@ -143,6 +146,9 @@ def published_verdict(workspace: Workspace) -> CheckResult:
     shown = _publication(workspace.settings.published_path)
     if isinstance(shown, CheckResult):
         return shown
+    if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
+        message = f"slices are left out. {'. '.join(sentences(miscounted))}"
+        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     lake = workspace.lake
     newer, wrong, rows = [], [], 0
     for row in shown:
