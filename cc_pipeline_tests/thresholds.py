@@ -23,7 +23,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 1_024)), "_MOST_IN_ONE": 8},
     "lake.predicates": {"MOST_NAMED": 3, "_LIST_USED": 2},
     "lake.lake": {"_GROWS_OLD": 2},
-    "lake.row_counts": {"_NARROW_ROWS": 16},
+    "lake.row_counts": {"_NARROW_ROWS": 16, "_MOST_ENTRIES": 2},
     "lake.layout": {
         "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "FEW_FILES": 2, "FEW_DEEP": 2, "AT_ONCE": 5,
         "TOO_LARGE": 64 << 10, "SMALL_BYTES": 16 << 10,

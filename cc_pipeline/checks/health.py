@@ -13,8 +13,11 @@ from typing import Final
 
 import duckdb
 
+from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
-from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
+from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -30,6 +33,7 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
@@ -71,11 +75,21 @@ def examine(settings: Settings) -> list[Finding]:
 def _machine(settings: Settings) -> list[Finding]:
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
+        *_compiled(),
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
         *_publishing(settings),
     ]
+
+
+def _compiled() -> Iterator[Finding]:
+    lacks = lacks_compiled()
+    if lacks is None:
+        yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
+    else:
+        what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
+        yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
@@ -249,25 +263,49 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
-    yield from _published(workspace)
+    # an older layout is as the version that made it left it; a question migrates nothing
+    if not pending(settings.home, MIGRATIONS):
+        yield from _balanced(workspace)
+        yield from _published(workspace)
+
+
+def _balanced(workspace: Workspace) -> Iterator[Finding]:
+    """Whether any capture is lost or doubled between the tables."""
+    try:
+        found = conservation_verdict(workspace, "ledger_balances", Scope())
+    except CcPipelineError as error:
+        yield Finding("bad", "balance", str(error))
+        return
+    yield Finding(_LEVELS[found.severity], "balance", found.message, found.advice)
+
+
+def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
+    """Slices that have other rows than they were committed with."""
+    try:
+        found = find_changed_miscounts(settings, lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
+        return
+    for line in sentences(found):
+        yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
+    if not found:
+        yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
     """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
-    # an older layout was published by the version that made it; a question migrates nothing
-    if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
+    if workspace.settings.publish == "none":
         return
-    for verdict in (publication_verdict, published_files_verdict):
-        try:
-            found = verdict(workspace)
-        except CcPipelineError as error:
-            yield Finding("bad", "cc.duckdb", str(error))
-            return
-        if not found.passed or verdict is publication_verdict:
-            yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
-        if not found.passed:
-            return
+    try:
+        shown = publication_verdict(workspace)
+        others = [held_back_verdict(workspace), *([published_files_verdict(workspace)] if shown.passed else [])]
+    except CcPipelineError as error:
+        yield Finding("bad", "cc.duckdb", str(error))
+        return
+    for found in (shown, *(one for one in others if not one.passed)):
+        yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
 
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:

@@ -288,7 +288,12 @@ def _set(value: str) -> Target:
     members = _distinct(tuple(parse_target(part) for part in texts))
     if any(member.kind in _NO_MEMBERS for member in members):
         raise UserInputError(f"{shown('set:' + name)} has a set, a list or captures in it; write out its members")
-    return Target("set", name.lower(), slug, members)
+    return Target("set", name.lower(), slug, members, name=_capitals(name))
+
+
+def _capitals(name: str) -> str:
+    """The name of a set where it has capital letters: names that differ in these alone would be one partition."""
+    return "" if name == name.lower() else name
 
 
 def _slug_named(name: str) -> str:
@@ -314,7 +319,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
         raise UserInputError(
             f"the members of {shown('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
         ) from None
-    return _set_of_text(name.lower(), slug, file, str(path), text)
+    return _set_of_text(name, slug, file, str(path), text)
 
 
 @lru_cache(maxsize=_FILES_KEPT)
@@ -337,7 +342,7 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
         raise UserInputError(f"{path}, " + "; ".join(wrong))
     if not members:
         raise UserInputError(f"{path} names no member of {shown('set:' + name)}; write one a line")
-    return Target("set", name, slug, tuple(members.values()), file=file)
+    return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 
 def _member_texts(listed: str) -> list[str]:

@@ -34,10 +34,8 @@ _KEPT: Final = 3
 _LONGEST: Final = 64 << 20
 #: Stands between the version of a definition and that of the blocks that touch it.
 _MARK: Final = "!"
-#: Stands for the latter where a block takes all of a target: then what is here of it stays, and is asked for no more.
+#: Stands for the latter where a target is the blocked site itself: what is here of it stays, and is asked for no more.
 _ALL: Final = "all"
-#: Kinds that take all captures in their ranges.
-_TAKES_RANGES: Final = ("domain", "suffix", "tld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Blocked:
         return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
 
     def _mark(self, target: Target) -> str:
-        if any(_takes_all(one, target) for _, one in self._targets):
+        if any(_is_own(one, target) for _, one in self._targets):
             return _MARK + _ALL
         touching = sorted({block.definition for block in self.touching(target)})
         return _MARK + version_of("\n".join(touching)) if touching else ""
@@ -205,14 +203,10 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
                 workspace.place.delete(f"{_FOLDER}{old:012}")
 
 
-def _takes_all(block: Target, target: Target) -> bool:
-    if block.written == target.written:
-        return True
-    whole = block.kind in _TAKES_RANGES and block.place is not None and block.place.port is None
-    return whole and all(
-        any(b.start <= a.start and (b.end is None or (a.end is not None and a.end <= b.end)) for b in block.ranges)
-        for a in target.ranges
-    )
+def _is_own(block: Target, target: Target) -> bool:
+    """Whether a target is the very site that is blocked. Never a set: in sets and their parts blocks are by capture,
+    whoever their other members are, and however they are divided."""
+    return target.kind != "set" and block.written == target.written
 
 
 def _overlap(one: Target, other: Target) -> bool:

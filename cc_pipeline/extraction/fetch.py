@@ -108,6 +108,9 @@ def _fetch_all(
     todo = [*(one for one in reasons if one not in gone), *lost]
     run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
     _refuse_blocked(workspace, todo, before)
+    if todo:
+        # homes that judge digests otherwise would judge each other's records again and again
+        workspace.choose("digest_policy")
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
@@ -266,7 +269,7 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     # nothing that is counted on from here to the commit may be swept meanwhile
     with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
-        held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
+        held = held_rows(workspace, crawl, targets, captures, places, scratch, state.distrusted)
         # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
         pa.default_memory_pool().release_unused()
         fetched = state.engine.fetch(

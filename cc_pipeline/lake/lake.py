@@ -69,6 +69,7 @@ class TableSpec:
 class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
+    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some.
     ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
     ``commit_id`` is as of :meth:`Lake.commit_id`.
     """
@@ -80,6 +81,7 @@ class PinnedTable:
     bytes: int = 0
     columns: tuple[str, ...] = ()
     uneven: bool = False
+    left_out: tuple[tuple[str, ...], ...] = ()
     commit_id: str = ""
 
 
@@ -345,6 +347,10 @@ class Lake:
     def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
         ``but``. Raises ``DigestsUnknown`` where the log does not tell."""
+        return [name for names in self.batches_of_names(table, starting, but) for name in names.to_pylist()]
+
+    def batches_of_names(self, table: str, starting: str = "", but: str | None = None) -> Iterator[pa.Array]:
+        """As :meth:`digest_names`, batch by batch: they may be millions."""
         every = self._standings.every(table, None, starting)
         if every is UNKNOWN:
             raise DigestsUnknown(
@@ -353,10 +359,8 @@ class Lake:
             )
         unwanted = None if but is None else digest_to_int(but)
         try:
-            found: list[str] = []
             for names, numbers in every:
-                found += (names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))).to_pylist()
-            return found
+                yield names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
@@ -407,6 +411,15 @@ class Lake:
         """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` where the log
         does not tell any more. No rows are read."""
         return self._standings.log(table).names_since(before, now)
+
+    def log_entry(self, table: str, version: int) -> bytes | None:
+        """The entry of a version as it lies in the table's log; ``None`` where it is not there any more."""
+        try:
+            return self._standings.log(table).entry(version)
+        except FileNotFoundError:
+            return None
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""

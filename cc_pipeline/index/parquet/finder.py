@@ -221,7 +221,8 @@ class CatalogFinder:
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)
         kept = self._crawl_footers(crawl) if crawl is not None else None
-        if kept is None or path not in kept or kept.entries[path].etag != etag:
+        # without an ETag nothing says that the file of the catalog is the one whose footer is kept
+        if kept is None or path not in kept or etag is None or kept.entries[path].etag != etag:
             return None
         return kept.footer(path)
 
