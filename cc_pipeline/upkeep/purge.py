@@ -274,6 +274,8 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     crawls = {one.crawl for one in plan.slices}
     files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
     note = before or PurgeNote(plan.slug, plan.definition)
+    if note.removed_at is not None or not note.plan:
+        note = replace(note, plan=plan.digest)
     note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
     note = note.with_files({crawl: own for crawl, own in files.items() if own})
     # a new purge of what was fetched again: the rows of now count
