@@ -347,6 +347,10 @@ class Lake:
     def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
         ``but``. Raises ``DigestsUnknown`` where the log does not tell."""
+        return [name for names in self.batches_of_names(table, starting, but) for name in names.to_pylist()]
+
+    def batches_of_names(self, table: str, starting: str = "", but: str | None = None) -> Iterator[pa.Array]:
+        """As :meth:`digest_names`, batch by batch: they may be millions."""
         every = self._standings.every(table, None, starting)
         if every is UNKNOWN:
             raise DigestsUnknown(
@@ -355,10 +359,8 @@ class Lake:
             )
         unwanted = None if but is None else digest_to_int(but)
         try:
-            found: list[str] = []
             for names, numbers in every:
-                found += (names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))).to_pylist()
-            return found
+                yield names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
