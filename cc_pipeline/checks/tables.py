@@ -172,8 +172,9 @@ def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
-    """How much of what was planned is not here, each capture counted once: a warning from one unsettled capture, an error from one in a hundred;
-    of settled ones, which asking again will not bring, a warning from one in a hundred. What is doubted is an error."""
+    """How much of what was planned is not here, each capture counted once: a warning from one unsettled capture, an
+    error from one in a hundred; of settled ones, which asking again will not bring, a warning from one in a hundred.
+    What is doubted is an error."""
     # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
     doubts = ("losses_doubted", "mismatches_doubted")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *doubts])
