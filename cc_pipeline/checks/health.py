@@ -21,11 +21,14 @@ from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
+from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+from cc_pipeline.lake.torn import HINT, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
@@ -236,6 +239,12 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in TABLES:
         try:
+            torn = find_torn(lake, spec.name)
+            for one in torn:
+                level = "note" if one.kind == HINT else "bad"
+                yield Finding(level, spec.name, one.text, one.advice)
+            if not all(one.is_harmless for one in torn):
+                continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
             yield Finding("bad", spec.name, str(error))
@@ -246,11 +255,27 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _shortfall(lake)
+    yield from _torn_slices(lake)
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
     elif settings.publish != "none":
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
+        )
+
+
+def _torn_slices(lake: Lake) -> Iterator[Finding]:
+    """Slices whose last commit was torn and taken back, until they are made again."""
+    try:
+        slices = torn_slices(lake)
+    except CcPipelineError:
+        return  # said above
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield Finding(
+            "bad",
+            "slices",
+            f"what was last written of {len(targets):,} slices of {crawl} was torn and taken back",
+            f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
         )
 
 

@@ -32,8 +32,10 @@ from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
+from cc_pipeline.lake.torn import refuse_torn_rows
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import behind, clear_debris
+from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -243,6 +245,9 @@ class Launcher:
 
     def publish_what_is_new(self) -> LaunchedRun | None:
         """Materializes ``warehouse``, unless ``cc.duckdb`` shows everything already: then no run is started."""
+        for spec in TABLES:
+            # a file that is gone makes views fail that were published with it
+            refuse_torn_rows(self._workspace.lake, spec.name)
         there = self._workspace.settings.published_path.exists()
         if there and behind(self._workspace) is None and self._was_made("warehouse"):
             return None

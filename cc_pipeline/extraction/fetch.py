@@ -140,7 +140,7 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
 
 
 #: Reasons for a fetch of little, of what was agreed to before.
-_NOT_PRICED = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS)
+_NOT_PRICED = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)
