@@ -9,10 +9,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
 from cc_pipeline.automation.source_state import trouble_at
+from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -39,6 +41,8 @@ _LOW_DISK = 5_000_000_000
 #: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 _NAMED = 5
+#: Of a finding, by how severe a check's result is.
+_LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 #: Seconds: whoever leased within a day still does.
 _LEASED_LATELY = 86_400.0
 
@@ -256,12 +260,24 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
-    if settings.published_path.exists():
-        yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
-    elif settings.publish != "none":
-        yield Finding(
-            "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
-        )
+    yield from _published(workspace)
+
+
+def _published(workspace: Workspace) -> Iterator[Finding]:
+    """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
+    # an older layout was published by the version that made it; a question migrates nothing
+    if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
+        return
+    for verdict in (publication_verdict, published_files_verdict):
+        try:
+            found = verdict(workspace)
+        except CcPipelineError as error:
+            yield Finding("bad", "cc.duckdb", str(error))
+            return
+        if not found.passed or verdict is publication_verdict:
+            yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+        if not found.passed:
+            return
 
 
 def _torn_slices(lake: Lake) -> Iterator[Finding]:
@@ -351,7 +367,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
         return
     if found.figures["planned"]:
         again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
-        level = {"ok": "ok", "warn": "note", "error": "bad"}[found.severity]
+        level = _LEVELS[found.severity]
         text = f"not here: {found.figures['not here']}; {found.message}"
         yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -10,21 +11,29 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, some
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.indexing.url_index import url_index_root
-from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.reading import open_settled, quoted_name
 from cc_pipeline.lake.slice import LIST, Figures
 from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.publish.report import report_path
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
 #: A published file may be so much older than what it lacks.
 _BEHIND: Final = timedelta(days=1)
+#: Tables of indexes: a harvest changes them, and no capture is published or not because of it.
+_OF_CATALOG: Final = frozenset(
+    ("crawls", "index_manifest", "index_files", "row_groups", "coverage", "column_chunks", "source_files")
+)
+_PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
 def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -50,6 +59,60 @@ def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
 
 
+def publication_verdict(workspace: Workspace, before: Behind | None = None) -> CheckResult:
+    """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands: an error where it does not.
+
+    It is a warning where nothing but tables of the catalog is newer, and where other settings made the file. With
+    ``before``, how far the file was behind when a publication began, only commits of then count: others commit
+    meanwhile. Every view is asked for one row.
+    """
+    name, settings = "publication", workspace.settings
+    if settings.publish == "none":
+        return CheckResult(name, "ok", "this home publishes nothing")
+    found = behind(workspace)
+    commits = dict(found.commits) if found is not None else {}
+    if before is not None:
+        commits = {table: commit for table, commit in commits.items() if before.commits.get(table) == commit}
+    if found is not None and found.fault:
+        severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
+        return CheckResult(name, severity, found.fault, advice=_PUBLISH)
+    if asked := commits.keys() - _OF_CATALOG:
+        message = f"{settings.published_path} does not show the lake as it is: {some(asked)} changed since"
+        return CheckResult(name, "error", message, {"tables with newer commits": len(commits)}, advice=_PUBLISH)
+    if not settings.published_path.exists():
+        return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
+    if fault := _unreadable(settings):
+        return CheckResult(name, "error", fault, advice=_PUBLISH)
+    if commits:
+        return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
+    if found is not None and before is None:
+        return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it anew")
+    return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
+
+
+def refuse_unpublished(workspace: Workspace, before: Behind | None = None) -> None:
+    """Raises ``EnvironmentFault`` where :func:`publication_verdict` finds an error."""
+    found = publication_verdict(workspace, before)
+    if found.severity == "error":
+        raise EnvironmentFault(found.message, found.advice)
+
+
+def _unreadable(settings: Settings) -> str:
+    """Why a view of the published file cannot be read; empty where all can."""
+    try:
+        with open_settled(settings) as connection:
+            shown = (
+                "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal ORDER BY view_name"
+            )
+            for (view,) in connection.execute(shown).fetchall():
+                connection.execute(f"SELECT 1 FROM main.{quoted_name(view)} LIMIT 1").fetchall()
+    except (duckdb.Error, OSError) as error:
+        return f"{settings.published_path} cannot be read: {str(error).strip().partition(chr(10))[0]}"
+    except EnvironmentFault as fault:
+        return fault.what
+    return ""
+
+
 def published_verdict(workspace: Workspace) -> CheckResult:
     """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
     name = "rows_as_in_the_lake"
@@ -59,11 +122,11 @@ def published_verdict(workspace: Workspace) -> CheckResult:
     lake = workspace.lake
     newer, wrong, rows = [], [], 0
     for row in shown:
-        now = lake.version(row["table_name"])
         rows += row["lake_rows"]
-        if now != row["version"]:
+        if lake.version(row["table_name"]) != row["version"]:
             newer.append(row["table_name"])
-        if lake.pin(row["table_name"], row["version"]).rows != row["lake_rows"]:
+        pinned = _pinned_at(lake, row)
+        if pinned is None or pinned.rows != row["lake_rows"]:
             wrong.append(row["table_name"])
     at = shown[0]["published_at"] if shown else datetime.now(UTC)
     figures: Figures = {"rows": rows, "published at": str(at), "tables with newer commits": len(newer)}
@@ -77,6 +140,15 @@ def published_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "ok", f"{rows:,} rows of {len(shown):,} tables{behind}", figures)
 
 
+def _pinned_at(lake: Lake, row: Mapping[str, Any]) -> PinnedTable | None:
+    """A table at the commit that the file shows; ``None`` where the lake has no such commit, as after a restored
+    backup."""
+    table, version = row["table_name"], row["version"]
+    if version > lake.version(table) or lake.commit_id(table, version) != row["commit_id"]:
+        return None
+    return lake.pin(table, version)
+
+
 def published_files_verdict(workspace: Workspace) -> CheckResult:
     """Whether every file that the views of ``cc.duckdb`` name is still there."""
     name = "files_are_there"
@@ -87,7 +159,10 @@ def published_files_verdict(workspace: Workspace) -> CheckResult:
         return CheckResult(name, "ok", "the file holds the rows itself")
     files, gone = 0, Counter[str]()
     for row in shown:
-        pinned = workspace.lake.pin(row["table_name"], row["version"])
+        pinned = _pinned_at(workspace.lake, row)
+        if pinned is None:
+            gone[row["table_name"]] += 1
+            continue
         here = _files_below(workspace, pinned)
         files += len(pinned.files)
         gone[row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in pinned.files)
@@ -143,12 +218,12 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
         return CheckResult(name, "ok", "nothing was published yet")
     try:
         with connect(path, read_only=True) as connection:
-            found = connection.execute("SELECT table_name, version, lake_rows, epoch_ms(published_at) FROM publication")
-            rows = found.fetchall()
+            asked = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
+            rows = connection.execute(asked).fetchall()
     except duckdb.Error as error:
         return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
-    names = ("table_name", "version", "lake_rows", "published_at")
-    return [dict(zip(names, (*row[:3], datetime.fromtimestamp(row[3] / 1_000, UTC)), strict=True)) for row in rows]
+    names = ("table_name", "version", "commit_id", "lake_rows", "published_at")
+    return [dict(zip(names, (*row[:4], datetime.fromtimestamp(row[4] / 1_000, UTC)), strict=True)) for row in rows]
 
 
 def _shows_views(path: Path) -> bool:

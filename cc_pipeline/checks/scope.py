@@ -129,6 +129,7 @@ class CheckResult:
     """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
 
     ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
+    ``advice`` is what to do, where ``message`` does not say it.
     """
 
     name: str
@@ -136,6 +137,7 @@ class CheckResult:
     message: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def passed(self) -> bool:

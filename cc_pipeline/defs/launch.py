@@ -11,6 +11,7 @@ import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import interruption, progress
+from cc_pipeline.checks.outputs import publication_verdict, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.automation.history import is_trimmed
@@ -34,7 +35,7 @@ from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.lake.torn import refuse_torn_rows
 from cc_pipeline.processes import this_process
-from cc_pipeline.publish.publish import behind, clear_debris
+from cc_pipeline.publish.publish import Behind, behind, clear_debris
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -230,10 +231,14 @@ class Launcher:
         self._instance.report_runless_asset_event(event)
 
     def publish(self) -> LaunchedRun | None:
-        """Materializes ``warehouse``; not in a home that leaves it to another one."""
+        """Materializes ``warehouse``; not in a home that leaves it to another one. Raises ``EnvironmentFault`` where
+        the file does not show then what was committed before."""
         if self._workspace.settings.publish == "none":
             return None
-        return self._run("publish", "")
+        before = behind(self._workspace)
+        done = self._run("publish", "")
+        refuse_unpublished(self._workspace, before or Behind("", None))
+        return done
 
     def keep_up(self) -> Iterator[LaunchedRun]:
         """Merges small files, publishes, deletes what was superseded a week ago; then deletes Dagster's old runs, in as
@@ -244,12 +249,12 @@ class Launcher:
             yield self._run("trim_history", "")
 
     def publish_what_is_new(self) -> LaunchedRun | None:
-        """Materializes ``warehouse``, unless ``cc.duckdb`` shows everything already: then no run is started."""
+        """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
+        started. Raises as :meth:`publish`."""
         for spec in TABLES:
             # a file that is gone makes views fail that were published with it
             refuse_torn_rows(self._workspace.lake, spec.name)
-        there = self._workspace.settings.published_path.exists()
-        if there and behind(self._workspace) is None and self._was_made("warehouse"):
+        if publication_verdict(self._workspace).passed and self._was_made("warehouse"):
             return None
         return self.publish()
 

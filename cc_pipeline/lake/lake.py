@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,7 @@ _GROWS_OLD = 24
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
+_ID_CHARACTERS: Final = 32
 COMPRESSION: Final = "ZSTD"
 COMPRESSION_LEVEL: Final = 3
 #: Bytes of a value in a column's bounds at most. Without it those of a text are two whole pages.
@@ -89,6 +91,7 @@ class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
     ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
+    ``commit_id`` is as of :meth:`Lake.commit_id`.
     """
 
     spec: TableSpec
@@ -98,6 +101,7 @@ class PinnedTable:
     bytes: int = 0
     columns: tuple[str, ...] = ()
     uneven: bool = False
+    commit_id: str = ""
 
 
 class DigestsUnknown(EnvironmentFault):
@@ -331,6 +335,28 @@ class Lake:
         handle = self.open(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
+    def commit_id(self, table: str, version: int | None = None) -> str:
+        """What identifies a commit, the newest or that of ``version``: a digest of the table's id and the log's entry.
+
+        A log that was restored uses version numbers again, for other commits. Empty where there is no table. Raises
+        ``EnvironmentFault``, also for a version that the log does not have.
+        """
+        spec = self.specs[table]
+        handle = None if version == _NONE_YET else self.open(spec)
+        return "" if handle is None else self._commit_id(spec, handle, version)
+
+    def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
+        wanted = handle.version() if version is None else version
+        try:
+            entry = self._standings.log(spec.name).entry(wanted)
+            if entry is None:
+                # cleaned away, behind a checkpoint: the files that the version names tell it from others
+                then = handle if wanted == handle.version() else self.open(spec, wanted)
+                entry = b"" if then is None else "\n".join(sorted(then.file_uris())).encode()
+            return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
+
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
         handle = self.open(self.specs[table])
@@ -381,6 +407,7 @@ class Lake:
             bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
             columns=tuple(field.name for field in handle.schema().fields),
             uneven=is_uneven(handle),
+            commit_id=self._commit_id(spec, handle, handle.version()),
         )
 
     def file_system(self) -> FileSystem:

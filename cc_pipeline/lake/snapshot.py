@@ -25,7 +25,7 @@ import pyarrow as pa
 from cc_pipeline.atomic import unfinished, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import PinnedTable, TableSpec
+from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read, quoted
 from cc_pipeline.locks import has_come
 from cc_pipeline.transport.client import Transport
@@ -36,6 +36,7 @@ KEPT: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
 _LONGEST: Final = 1 << 20
 _NONE_YET: Final = -1
+_OF_TWO_LOGS: Final = "of two logs"
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
@@ -57,11 +58,13 @@ Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_before: bool = False) -> None:
-    """Notes that the published file of ``home`` names these versions, with ``and_before`` also those noted before."""
-    noted = {table.spec.name: [table.version] for table in tables if table.version != _NONE_YET}
+    """Notes that the published file of ``home`` names these versions, with ``and_before`` also those noted before.
+
+    Each version is noted with its commit's id: a log that was restored uses the numbers again."""
+    noted = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NONE_YET}
     if and_before:
         for name, versions in _versions(lake, _key(home)).items():
-            noted[name] = sorted({*noted.get(name, []), *versions})
+            noted[name] = {**versions, **noted.get(name, {})}
     at = datetime.now(UTC).isoformat(timespec="seconds")
     lake.put(_key(home), (json.dumps({"published_at": at, "versions": noted}) + "\n").encode())
 
@@ -71,10 +74,10 @@ def unpin(lake: Transport, home: Path) -> None:
     lake.delete(_key(home))
 
 
-def pinned_versions(lake: Transport) -> dict[str, set[int]] | None:
-    """By table, the versions that published files name; ``None`` where a note does not say which: then none may go.
-    Notes that count no more are deleted."""
-    found: dict[str, set[int]] | None = {}
+def pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
+    """By table, the versions that published files name, with the ids of their commits; ``None`` where a note does not
+    say which: then none may go. Notes that count no more are deleted."""
+    found: dict[str, dict[int, str]] | None = {}
     for listed in lake.listing(_FOLDER):
         if unfinished(listed.key.rpartition("/")[2]):
             continue
@@ -88,9 +91,22 @@ def pinned_versions(lake: Transport) -> dict[str, set[int]] | None:
         elif noted is None:
             found = None
         elif found is not None:
-            for name, numbers in noted.versions.items():
-                found.setdefault(name, set()).update(numbers)
+            for name, commits in noted.versions.items():
+                of_table = found.setdefault(name, {})
+                for version, commit in commits.items():
+                    # two notes of one number may mean two commits: then one of them is not of this log
+                    of_table[version] = commit if of_table.get(version, commit) == commit else _OF_TWO_LOGS
     return found
+
+
+def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
+    """Whether any of the ``pinned`` versions of a table is a commit that its log does not have any more, as after a
+    restored backup. Nobody knows then which files its readers need. Raises ``EnvironmentFault``."""
+    try:
+        return any(lake.commit_id(table, version) != commit for version, commit in pinned.items())
+    except EnvironmentFault:
+        lake.version(table)  # the log can be read, but for that version
+        return True
 
 
 def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
@@ -105,13 +121,14 @@ def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
 
 @dataclass(frozen=True, slots=True)
 class _Pins:
-    """A note: the versions of tables that a published file names, and when (seconds since the epoch)."""
+    """A note: the versions of tables that a published file names, with the ids of their commits, and when it was
+    published (seconds since the epoch)."""
 
     published_at: float
-    versions: Mapping[str, Sequence[int]]
+    versions: Mapping[str, Mapping[int, str]]
 
 
-def _versions(lake: Transport, key: str) -> Mapping[str, Sequence[int]]:
+def _versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
     """What a note pins; nothing where there is none, it is too old, or it does not say."""
     noted = _noted(lake, key)
     return noted.versions if noted is not None and time.time() - noted.published_at < KEPT.total_seconds() else {}
@@ -121,7 +138,10 @@ def _noted(lake: Transport, key: str) -> _Pins | None:
     """What a note says, which pins nothing where there is none; ``None`` for one that cannot be understood."""
     try:
         noted = json.loads(lake.read_all(key, _LONGEST).data)
-        versions = {str(name): [int(number) for number in numbers] for name, numbers in noted["versions"].items()}
+        versions = {
+            str(name): {int(number): str(commit) for number, commit in commits.items()}
+            for name, commits in noted["versions"].items()
+        }
         return _Pins(datetime.fromisoformat(noted["published_at"]).timestamp(), versions)
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
@@ -307,13 +327,15 @@ def _write_publication(
     connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], made_as: str | None
 ) -> None:
     connection.execute(
-        "CREATE TABLE main.publication (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, files BIGINT, "
-        "lake_rows BIGINT, published_rows BIGINT, made_as VARCHAR)"
+        "CREATE TABLE main.publication (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
+        "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, published_rows BIGINT, made_as VARCHAR)"
     )
     now = datetime.now(UTC)
-    records = [(now, p.spec.name, p.version, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables]
+    records = [
+        (now, p.spec.name, p.version, p.commit_id, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables
+    ]
     if records:
-        connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?, ?)", records)
+        connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
     comment = f"Which version of each lake table this file shows. {READ_BY}"
     connection.execute(f"COMMENT ON TABLE main.publication IS {quoted(comment)}")
 

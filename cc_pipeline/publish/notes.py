@@ -399,6 +399,7 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "published_at": "When this file was built",
         "table_name": "Table of the lake",
         "version": "Its Delta version shown here; -1: it does not exist yet",
+        "commit_id": "Digest of the table's id and of that version's entry in its log; a restored log differs in it",
         "files": "Parquet files behind it",
         "lake_rows": "Rows in them",
         "published_rows": "Rows of the view of that name; null where nobody counted",

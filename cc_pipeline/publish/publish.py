@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -131,11 +131,18 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """``state`` names the tables' versions that the file does not show, the same text for the same versions. ``since``
-    is how long ago the file was published; ``None`` where there is none."""
+    """What the published file does not show.
+
+    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault``
+    says why the file itself cannot be read, if it cannot. With neither, other settings or another version of this
+    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is how
+    long ago the file was published; ``None`` where there is none that can be read.
+    """
 
     state: str
     since: timedelta | None
+    commits: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
 
     def longer_than(self, minutes: float) -> bool:
         """Whether the last publication is older than so many minutes, or there was none."""
@@ -147,42 +154,49 @@ def behind(workspace: Workspace) -> Behind | None:
     One that another version of this program made, or other settings, is behind too. ``None`` in a home that publishes
     nothing.
 
-    It opens each table's log and no data. Raises ``EnvironmentFault``.
+    Tables are compared by the ids of their commits, so that one whose log was restored counts as another. It reads each
+    table's log and no data. Raises ``EnvironmentFault``.
     """
     if workspace.settings.publish == "none":
         return None
     settings, lake = workspace.settings, workspace.lake
-    shown: dict[str, int] = {}
-    since = None
+    shown: dict[str, tuple[int, str]] = {}
+    since, fault = None, ""
     made: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
         rows = _shown(settings)
-        shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
-    except (OSError, duckdb.Error):
-        # no file, or one that nobody can read: another takes its place
-        since = None
+        shown, made = {name: (version, commit) for name, version, commit, _ in rows}, {how for *_, how in rows}
+    except FileNotFoundError:
+        fault = f"{settings.published_path} is not there"
+    except (OSError, duckdb.Error) as error:
+        # one that nobody can read: another takes its place
+        since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # what the last publication showed, or all there is
-    specs = lake.specs
-    handles = {name: lake.open(specs[name]) for name in ([one for one in shown if one in specs] or specs)}
-    now = {name: -1 if handle is None else handle.version() for name, handle in handles.items()}
-    if (now == shown and made == {made_as(workspace)}) or all(version < 0 for version in now.values()):
+    names = [name for name in shown if name in lake.specs] or [*lake.specs]
+    now = {name: (lake.version(name), lake.commit_id(name)) for name in names}
+    if all(version < 0 for version, _ in [*now.values(), *shown.values()]):
         return None
-    return Behind(hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16], since)
+    commits = {name: commit for name, (version, commit) in now.items() if shown.get(name) != (version, commit)}
+    if not commits and not fault and made == {made_as(workspace)}:
+        return None
+    state = hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16]
+    return Behind(state, since, commits, fault)
 
 
-def _shown(settings: Settings) -> list[tuple[str, int, str | None]]:
-    """The tables that the published file shows, in which version, and as what it was made. That is kept in words too:
-    servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
+def _shown(settings: Settings) -> list[tuple[str, int, str, str | None]]:
+    """The tables that the published file shows, in which version, with the commit's id, and as what it was made. That
+    is kept in words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and
+    ``duckdb.Error``."""
     path, kept = settings.published_path, settings.cache_path / "published.json"
     found = path.stat()
     mark = [found.st_ino, found.st_size, found.st_mtime_ns]
     with suppress(OSError, ValueError, TypeError, KeyError):
         said = json.loads(kept.read_text("utf-8"))
         if said["file"] == mark:
-            return [(name, version, how) for name, version, how in said["tables"]]
+            return [(name, version, commit, how) for name, version, commit, how in said["tables"]]
     with connect(path, read_only=True) as connection:
-        rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
+        rows = connection.execute("SELECT table_name, version, commit_id, made_as FROM main.publication").fetchall()
     with suppress(OSError):
         write_whole(kept, json.dumps({"file": mark, "tables": rows}))
     return rows

@@ -21,7 +21,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
-from cc_pipeline.lake.snapshot import Publication, pinned_versions
+from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.locks import SKEW, LockHeld, has_come, locked
@@ -85,6 +85,9 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {}
     if pinned is not None:
+        # a file that another home shows may be none that the log names: none goes then until that home publishes again
+        unsure = {name for name, own in pinned.items() if name in lake.specs and pins_another_log(lake, name, own)}
+        names = [name for name in names if name not in unsure]
         deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
         deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["folded digests"] = sum(

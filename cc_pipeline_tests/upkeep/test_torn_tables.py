@@ -14,10 +14,7 @@ import pytest
 from cc_pipeline.checks.health import Finding, examine
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.torn import TornTable, find_torn
-from cc_pipeline.upkeep.torn_tables import mend_tables, torn_slices
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.upkeep.torn_tables import torn_slices
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 

@@ -217,10 +217,20 @@ class TransactionLog:
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
         found: dict[str, int] = {}
-        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
-            for line in file.read().splitlines():
-                # most lines are about files, and some are long
-                if line.startswith(b'{"txn"'):
-                    action = json.loads(line)["txn"]
-                    found[action["appId"]] = action["version"]
+        for line in self._entry(version).splitlines():
+            # most lines are about files, and some are long
+            if line.startswith(b'{"txn"'):
+                action = json.loads(line)["txn"]
+                found[action["appId"]] = action["version"]
         return found
+
+    def entry(self, version: int) -> bytes | None:
+        """The entry of one commit as it is stored; ``None`` where it was cleaned away. Raises ``OSError``."""
+        try:
+            return self._entry(version)
+        except FileNotFoundError:
+            return None
+
+    def _entry(self, version: int) -> bytes:
+        with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
+            return bytes(file.read())

@@ -1,0 +1,176 @@
+"""The published file shows the lake as it stands, or ``doctor`` and ``run`` say that it does not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.outputs import (
+    publication_verdict,
+    published_files_verdict,
+    published_verdict,
+    refuse_unpublished,
+)
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.publish.publish import behind
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
+
+SITE, OTHER, THIRD = "example.com", "example-foo.com", "example.org"
+
+
+@pytest.fixture(scope="module")
+def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one site, published."""
+    workspace = workspace_of(bucket[0], tmp_path_factory.mktemp("published") / "home")
+    harvest(workspace)
+    extract(workspace, SITE)
+    publish(workspace)
+    return workspace.settings.home
+
+
+@pytest.fixture
+def reopened(bucket: Bucket, sound: Path, tmp_path: Path) -> Callable[..., Workspace]:
+    """Opens a copy of the home anew, as another command does."""
+    home = shutil.copytree(sound, tmp_path / "home")
+    return lambda **settings: workspace_of(bucket[0], home, **settings)
+
+
+def doctor(workspace: Workspace) -> tuple[str, str]:
+    """Level and text of what ``doctor`` says of the file."""
+    [found] = [one for one in examine(workspace.settings) if one.topic == "cc.duckdb"]
+    return found.level, found.text
+
+
+def sites(workspace: Workspace) -> set[str]:
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        return {domain for (domain,) in connection.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()}
+
+
+@pytest.mark.parametrize("mode", ["views", "copy"])
+def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
+    reopened: Callable[..., Workspace], tmp_path: Path, mode: str
+) -> None:
+    workspace = reopened(publish=mode)
+    publish(workspace)
+    backup = shutil.copytree(workspace.settings.home / "lake", tmp_path / "backup")
+    extract(workspace, OTHER)
+    publish(workspace)
+    assert doctor(workspace)[0] == "ok"
+    shutil.rmtree(workspace.settings.home / "lake")
+    shutil.copytree(backup, workspace.settings.home / "lake")
+    restored = reopened(publish=mode)
+    assert behind(restored) is not None
+    extract(restored, THIRD)
+    with duckdb.connect(str(restored.settings.published_path), read_only=True) as connection:
+        shown = dict(connection.execute("SELECT table_name, version FROM publication").fetchall())
+    assert all(restored.lake.version(table) == version for table, version in shown.items()), "numbers tell nothing"
+    found = behind(restored)
+    assert found is not None
+    assert "page_metadata" in found.commits
+    assert doctor(restored)[0] == "bad"
+    assert published_verdict(restored).severity == "error"
+    if mode == "views":
+        assert published_files_verdict(restored).severity == "error"
+    publish(restored)
+    assert behind(restored) is None
+    assert sites(restored) == {SITE, THIRD}
+    assert doctor(restored)[0] == "ok"
+    assert published_verdict(restored).passed
+
+
+def test_another_homes_file_is_not_taken_for_the_own(
+    bucket: Bucket, reopened: Callable[..., Workspace], tmp_path: Path
+) -> None:
+    other = workspace_of(bucket[0], tmp_path / "other", publish="copy")
+    harvest(other)
+    extract(other, OTHER)
+    publish(other)
+    mine = reopened(publish="copy")
+    publish(mine)
+    assert doctor(mine)[0] == "ok"
+    shutil.copyfile(other.settings.published_path, mine.settings.published_path)
+    level, text = doctor(mine)
+    assert (level, "does not show the lake as it is" in text) == ("bad", True)
+
+
+def _half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("mode", ["views", "copy"])
+@pytest.mark.parametrize(
+    "harm", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"no database"), _half]
+)
+def test_a_file_that_cannot_be_read_is_a_finding_and_the_next_publication_mends_it(
+    reopened: Callable[..., Workspace], mode: str, harm: Callable[[Path], object]
+) -> None:
+    workspace = reopened(publish=mode)
+    publish(workspace)
+    assert doctor(workspace)[0] == "ok"
+    harm(workspace.settings.published_path)
+    level, text = doctor(workspace)
+    assert (level, "cc.duckdb" in text) == ("bad", True)
+    with pytest.raises(EnvironmentFault):
+        refuse_unpublished(workspace)
+    publish(workspace)
+    assert doctor(workspace)[0] == "ok"
+
+
+def test_a_view_whose_files_are_gone_is_a_finding(reopened: Callable[..., Workspace]) -> None:
+    workspace = reopened()
+    publish(workspace)
+    for path in (workspace.settings.home / "lake/tables/page_text").rglob("*.parquet"):
+        path.unlink()
+    assert doctor(workspace)[0] == "bad"
+
+
+def test_what_was_committed_after_a_publication_is_a_finding_and_a_harvest_a_note(
+    reopened: Callable[..., Workspace],
+) -> None:
+    workspace = reopened()
+    publish(workspace)
+    harvest(workspace, "CC-MAIN-2018-05")
+    assert doctor(workspace)[0] == "note"
+    before = behind(workspace)
+    extract(workspace, OTHER)
+    level, text = doctor(workspace)
+    assert (level, "captures" in text) == ("bad", True)
+    # what others committed while a run published is not that run's failure
+    refuse_unpublished(workspace, before)
+    with pytest.raises(EnvironmentFault, match="does not show"):
+        refuse_unpublished(workspace, behind(workspace))
+    publish(workspace)
+    assert doctor(workspace)[0] == "ok"
+    assert publication_verdict(workspace).passed
+
+
+def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_log(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    one, two = (workspace_of(bucket[0], tmp_path / name, lake=str(lake)) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    backup = shutil.copytree(lake, tmp_path / "backup")
+    extract(one, OTHER)
+    publish(one)
+    pinned = (pinned_versions(one.place) or {})["captures"]
+    assert pinned == {one.lake.version("captures"): one.lake.commit_id("captures")}
+    shutil.rmtree(lake / "tables")
+    shutil.copytree(backup / "tables", lake / "tables")
+    again = workspace_of(bucket[0], tmp_path / "two", lake=str(lake))
+    extract(again, THIRD)
+    assert again.lake.version("captures") in pinned
+    report = keep_up(again)
+    assert "captures" not in report.deleted, "nobody knows which files the other home shows"
+    publish(one := workspace_of(bucket[0], tmp_path / "one", lake=str(lake)))
+    assert "captures" in keep_up(again).deleted
+    two.close()
