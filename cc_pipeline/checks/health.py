@@ -19,12 +19,13 @@ from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
+from cc_pipeline.index.catalog.contents import torn_catalog_files
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
-from cc_pipeline.lake.torn import HINT, find_torn
+from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
@@ -260,14 +261,19 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
+    for path in torn_catalog_files(settings.catalog_path):
+        yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
     yield from _published(workspace)
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
     """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
     # an older layout was published by the version that made it; a question migrates nothing
-    if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
-        return
+    try:
+        if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
+            return
+    except CcPipelineError:
+        return  # said above, of the layout
     for verdict in (publication_verdict, published_files_verdict):
         try:
             found = verdict(workspace)

@@ -1,4 +1,4 @@
-"""Each file of a table's last commit cut to nothing and to half: said, taken back, and made again from what is stored."""
+"""Each file of a last commit cut to nothing and to half: said, taken back, made again from what is stored."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from cc_pipeline.checks.health import Finding, examine
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.indexing.catalog import catalog_has
 from cc_pipeline.upkeep.torn_tables import torn_slices
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -134,3 +135,16 @@ def test_one_repair_and_one_run_bring_back_what_a_torn_commit_held(
     assert list((workspace.settings.home / "lake" / "tables" / table / "_torn").glob(f"{path.name}.*"))
     assert mend(workspace) == []
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
+
+
+@pytest.mark.parametrize("name", ["contents.json", f"{NEW}.duckdb"])
+@pytest.mark.parametrize("to", ["empty", "half"])
+def test_a_file_of_the_catalog_that_cannot_be_read_is_built_anew(workspace: Workspace, name: str, to: str) -> None:
+    path = workspace.settings.catalog_path / name
+    cut(path, to)
+    assert any(str(path) in one.text and "doctor --repair" in one.advice for one in bad(workspace))
+    mend(workspace)
+    assert bad(workspace) == []
+    assert list(path.parent.glob(f"{name}.torn-*"))
+    assert catalog_has(workspace, NEW)
+    assert catalog_has(workspace, OLD)

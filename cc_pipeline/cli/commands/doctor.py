@@ -268,6 +268,8 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     """Takes torn commits back; what was done, and whether all tables can be read then."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.health import Finding
+    from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
+    from cc_pipeline.indexing.catalog import rebuild_catalog
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
     from cc_pipeline.settings import is_home_of
     from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_tables
@@ -284,6 +286,11 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
         text = "; ".join(part for part in (done.torn.text, kept, again) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
     is_whole = all(torn.is_harmless for torn in torn_tables(lake))
+    if is_whole and (torn_files := torn_catalog_files(workspace.settings.catalog_path)):
+        for path, aside in set_catalog_files_aside(workspace.settings.catalog_path, torn_files).items():
+            text = f"{path} could not be read and was built anew; it is kept as {aside}"
+            findings.append(Finding("ok", "repaired", text))
+        rebuild_catalog(workspace)
     if is_whole and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
