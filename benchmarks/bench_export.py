@@ -26,14 +26,13 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from deltalake import write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from benchmarks.report import Report, sized
 from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.files import scratch_beside, whole_file
 from cc_pipeline.delivery.near_duplicates import near_duplicates
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.lake.lake import WRITER
 from cc_pipeline.lake.layout import FILE_BYTES
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
@@ -76,7 +75,9 @@ def build(folder: Path, pages: int) -> Path:
         )
         # as the lake writes them: DuckDB makes pages of 100 MB, which no reader holds in less
         batches = pages_of.to_arrow_reader(_BATCH)
-        write_deltalake(rows, batches, writer_properties=WRITER, target_file_size=FILE_BYTES)
+        write_deltalake(
+            rows, batches, writer_properties=WriterProperties(compression="ZSTD"), target_file_size=FILE_BYTES
+        )
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"CREATE VIEW page_text AS FROM read_parquet('{rows}/*.parquet')")
         connection.execute(

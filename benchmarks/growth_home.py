@@ -18,7 +18,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -26,10 +25,8 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.digests.digest import digest_to_int, input_digest
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.digests.folding import fold
-from cc_pipeline.lake.lake import AFTER_COMMIT, WRITER
-from cc_pipeline.lake.layout import FILE_BYTES
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
@@ -124,17 +121,7 @@ def _append(workspace: Workspace, stage: Stage, table: str, row: pa.Table, slice
             whole = whole.set_column(place, field, pa.array(values, field.type))
     digests = {stage.digest_name(one): input_digest({"grown": one.target}) for one in slices}
     digests |= {content_name(one): input_digest({"rows": one.target}) for one in slices}
-    transactions = [Transaction(name, digest_to_int(digest)) for name, digest in digests.items()]
-    # as runs do it, but for the look whether there are rows to replace
-    write_deltalake(
-        workspace.lake.open(workspace.lake.specs[table]) or workspace.lake.address(table),
-        whole,
-        mode="append",
-        commit_properties=CommitProperties(app_transactions=transactions),
-        post_commithook_properties=AFTER_COMMIT,
-        writer_properties=WRITER,
-        target_file_size=FILE_BYTES,
-    )
+    workspace.lake.commit(table, whole, [one.where for one in slices], digests)
 
 
 def _ordered(rows: pa.Table) -> pa.Table:

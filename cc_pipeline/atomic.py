@@ -1,5 +1,5 @@
 """Files and folders that appear whole or not at all, whenever a process is killed: they are written beside their place,
-then renamed.
+then renamed. And what makes them last through a power cut.
 
 What a killed process leaves is called ``.NAME.0a1b2c3d.MARK.part``: the mark (``processes.py``) tells it from what
 another process is writing at this moment.
@@ -8,10 +8,12 @@ another process is writing at this moment.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -20,6 +22,8 @@ from cc_pipeline.processes import this_process
 
 #: What file systems answer that cannot sync a folder.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+#: Files that are synced one after the other; of more, as many at the same time.
+_FEW_SYNCED = 8
 #: What DuckDB leaves of a file that it writes goes by its name, and more.
 _LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
 
@@ -33,7 +37,9 @@ def written_whole(
     ``durable`` files survive a power cut. ``mode`` are the rights of the file from its first byte on. ``new`` raises
     ``FileExistsError`` where ``path`` is there by then. Raises ``OSError`` as it comes; what was there stays then.
     """
-    if make_folder:
+    if make_folder and durable:
+        make_durable_folder(path.parent)
+    elif make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
     beside = _beside(path)
     try:
@@ -41,8 +47,7 @@ def written_whole(
             beside.touch(mode, exist_ok=False)
         yield beside
         if durable:
-            with beside.open("rb+") as written:
-                os.fsync(written.fileno())
+            sync_file(beside)
         if new:
             os.link(beside, path)
         else:
@@ -89,13 +94,58 @@ def unfinished(name: str) -> tuple[str, str] | None:
     return match and (match[1], match[2])
 
 
+def sync(descriptor: int) -> None:
+    """Writes an open file, or a folder, to the disk itself. Raises ``OSError``."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        # fsync of macOS leaves the data in the cache of the disk; not every file system there knows the other call
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, full)
+            return
+    os.fsync(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the content of a file durable, whoever wrote it. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_files(paths: Iterable[Path]) -> None:
+    """Makes files durable, and then their names in their folders. Raises ``OSError``."""
+    files = list(paths)
+    if len(files) <= _FEW_SYNCED:
+        for path in files:
+            sync_file(path)
+    else:
+        with ThreadPoolExecutor(_FEW_SYNCED) as pool:
+            for _ in pool.map(sync_file, files):
+                pass
+    for folder in sorted({path.parent for path in files}):
+        sync_folder(folder)
+
+
+def make_durable_folder(folder: Path) -> None:
+    """Makes a folder, and those above it that are lacking, durably. Raises ``OSError``."""
+    lacking = []
+    while not folder.is_dir():
+        lacking.append(folder)
+        folder = folder.parent
+    for new in reversed(lacking):
+        new.mkdir(exist_ok=True)
+        sync_folder(new.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk), where the file
     system lets folders be synced."""
     with suppress(PermissionError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            sync(descriptor)
         except OSError as error:
             if error.errno not in _NO_FOLDER_SYNC:
                 raise

@@ -107,6 +107,10 @@ class IndexIncomplete(Incomplete):
     """Files of a crawl's index could not be read, so captures in them would be left out of an answer in silence."""
 
 
+class Doubted(Incomplete):
+    """An index no longer lists captures that it named, and nobody accepted that they are gone. They stay."""
+
+
 class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
 

@@ -1,4 +1,4 @@
-"""Marks of processes: who left a file behind, and whether that process is surely gone.
+"""Marks of processes: who left a file behind, and whether that process is surely gone. What a process may use.
 
 A process id alone says little: ids come round again, and a home may be shared by containers and machines that count
 their own. So a mark also has when the process started, its namespace of ids, and this start of the machine.
@@ -60,6 +60,11 @@ def lived_at(number: int, when: float) -> bool:
     except (OSError, StopIteration):
         return bool(ticks)
     return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= when + _CLOCK_SECONDS
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on; all of the machine where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -141,6 +141,7 @@ def test_an_exit_status_stays(monkeypatch: pytest.MonkeyPatch, error: Exception 
             raise error
 
     monkeypatch.setattr(front, "app", ends)
+    monkeypatch.setattr(front, "isolate_descendants", lambda: None)
     monkeypatch.setattr(front, "drop_output", lambda: None)  # it would close the streams of the tests
     monkeypatch.setattr(front, "usable_streams", lambda: None)
     monkeypatch.setattr(front.progress, "to_nobody_else", lambda listener: None)

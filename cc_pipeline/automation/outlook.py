@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from cc_pipeline import children
 from cc_pipeline.automation.due import Pair, due_of
 from cc_pipeline.automation.reparse import outdated
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -30,7 +31,6 @@ _APART: Final = 5_000
 _BELIEVED: Final = timedelta(days=1)
 #: Seconds that such a process may take: less than a tick may (``defs/instance.py``).
 _PATIENCE: Final = 540
-_ANSWER: Final = f"from {__name__} import main; main()"
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -101,9 +101,9 @@ def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
 
 def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
     question = pickle.dumps((settings, list(crawls), list(slugs), now))
-    asked = [sys.executable, "-c", _ANSWER]
+    environment = children.neutral_environment(*children.REMOTE, "CC_PIPELINE_", "PG")
     try:
-        done = subprocess.run(asked, input=question, capture_output=True, check=False, timeout=_PATIENCE)
+        done = children.run(children.python_command(__name__), environment, question, _PATIENCE)
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFault(
             f"a process that looked at what is due took more than {_PATIENCE} s",
@@ -115,6 +115,7 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
             f"a process that looked at what is due ended with status {done.returncode}: {said[-500:]}",
             "The next tick looks again; where that is so each time, look at this machine's memory.",
         )
+    # that process reads this home's tables, and no bytes that strangers wrote
     answer = pickle.loads(done.stdout)
     if isinstance(answer, CcPipelineError):
         raise answer

@@ -123,7 +123,7 @@ def published_verdict(workspace: Workspace) -> CheckResult:
     newer, wrong, rows = [], [], 0
     for row in shown:
         rows += row["lake_rows"]
-        if lake.version(row["table_name"]) != row["version"]:
+        if lake.commit_id(row["table_name"]) != row["commit_id"]:
             newer.append(row["table_name"])
         pinned = _pinned_at(lake, row)
         if pinned is None or pinned.rows != row["lake_rows"]:

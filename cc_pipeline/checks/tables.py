@@ -185,13 +185,15 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     rows = lake.read("fetches", columns=["planned", "fetched", "unsettled", "mismatched", *doubts])
     counts = ("planned", "fetched", "unsettled", "mismatched")
     planned, fetched, unsettled, mismatched = (pc.sum(rows[name]).as_py() or 0 for name in counts)
+    unlisted = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
     doubted = rows.filter(pc.or_(*(pc.fill_null(rows[name], False) for name in doubts))).num_rows
     settled = planned - fetched - unsettled
     figures: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
         "payloads other than indexed": mismatched, "doubted slices": doubted,
+        "no longer in the index": unlisted,
     }  # fmt: skip
-    if not unsettled and not doubted and settled * 100 < max(planned, 1):
+    if not unsettled and not doubted and not unlisted and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
         odd = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + odd, figures)
@@ -203,10 +205,15 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
             "so much is lost, or has another payload than the index names, that it is doubted: run it again "
             f"({doubted:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
+    if unlisted:
+        said.append(
+            f"{unlisted:,} captures are no longer in the index that named them, which is doubted: run them again "
+            "(unlisted in the view lookups)"
+        )
     message = "; ".join(said)
     for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
         message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
-    bad = doubted or (unsettled and unsettled * 100 >= planned)
+    bad = doubted or unlisted or (unsettled and unsettled * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
 
 

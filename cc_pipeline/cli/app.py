@@ -18,6 +18,7 @@ from importlib.abc import MetaPathFinder
 import typer
 
 from cc_pipeline import interruption, progress
+from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli.commands import (
     add_captures,
     automation,
@@ -127,6 +128,7 @@ def main() -> None:
     planned, 130 for Ctrl-C and 143 for SIGTERM.
     """
     gc.set_threshold(_GC_EVERY)
+    isolate_descendants()
     usable_streams()
     progress.to_nobody_else(tell_of_waiting)
     with _without_pandas(), interruption.watched():

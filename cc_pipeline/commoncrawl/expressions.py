@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from math import isfinite
 from typing import Any, Final, Literal, NoReturn
 
 import pyarrow as pa
@@ -91,11 +92,14 @@ class Filter:
         truth = self.truth(table)
         return Matches(pc.fill_null(truth, False), truth.null_count)
 
-    def truth(self, table: pa.Table) -> pa.Array:
-        """Whether the condition is so, row by row; null where a column that it needs is. Raises as :meth:`check`."""
+    def truth(self, table: pa.Table, unread: Mapping[str, pa.Array] | None = None) -> pa.Array:
+        """Whether the condition is so, row by row; null where a column that it needs is. Raises as :meth:`check`.
+
+        ``unread`` says of columns in which rows they are null only because nobody read them: there, whether they are
+        null is not known either."""
         known = {field.name: field.type for field in table.schema}
         self.check(known)
-        columns = _Columns(self.text, known)
+        columns = _Columns(self.text, known, unread or {})
         found = _worked_out(_settled(self.tree, columns), table, columns)
         truth = pa.repeat(found, table.num_rows) if isinstance(found, pa.Scalar) else found
         return truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
@@ -266,9 +270,9 @@ class _Reader:
         return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=at)
 
     def _number(self, token: str, at: int) -> int | float:
-        if not token.isdigit():
-            return float(token)
-        if int(token) >= _INT64:
+        if not token.isdigit() and isfinite(number := float(token)):
+            return number
+        if not token.isdigit() or int(token) >= _INT64:
             _wrong(self.text, at, "is a larger number than any fact")
         return int(token)
 
@@ -295,9 +299,12 @@ class _Reader:
 class _Columns:
     """The columns that an expression may name: as they are written, or in any case where that is clear."""
 
-    def __init__(self, text: str, known: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self, text: str, known: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
+    ) -> None:
         self.text = text
         self.known = known
+        self.unread = unread or {}
         self._folded: dict[str, list[str]] = {}
         for name in known:
             self._folded.setdefault(name.lower(), []).append(name)
@@ -388,6 +395,10 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
         return getattr(pc, node.call)(parts[0], node.value)
     if node.call in ("and_kleene", "or_kleene"):
         return reduce(getattr(pc, node.call), parts)
+    if node.call == "is_null":
+        missing = pc.is_null(parts[0])
+        unread = [columns.unread[name] for name in _named(node, True) if name in columns.unread]
+        return reduce(_unless_unread, unread, missing)
     if node.call in _COUNTED.values() or node.call == "negate":
         parts = [_double(part) for part in parts]
         if node.call == "divide":
@@ -398,6 +409,11 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call in COMPARED.values() and any(pa.types.is_floating(part.type) for part in parts):
         parts = [_double(part) for part in parts]
     return getattr(pc, node.call)(*parts)
+
+
+def _unless_unread(missing: Any, unread: pa.Array) -> Any:
+    """Whether a value is missing: what has one without a column that nobody read would have it with it too."""
+    return pc.if_else(pc.and_kleene(missing, unread), pa.scalar(None, pa.bool_()), missing)
 
 
 def _double(numbers: Any) -> Any:

@@ -6,7 +6,7 @@ An index may lack a value that a condition needs. Whether such a capture is mean
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -47,6 +47,8 @@ _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"
 #: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
 _DETECTED: Final = frozenset({"lang", "charset"})
 _READ_LATER: Final = "application/pdf"
+#: What names captures by URL and place alone: a B-tree, or a person.
+_BARE_INDEXES: Final = ("btree", "given")
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
@@ -63,21 +65,38 @@ class Condition:
     def truth(self, captures: pa.Table, *, parsed: bool = False) -> pa.Array:
         """Whether each of ``captures`` of one crawl is meant, null where that is not known. Of ``parsed`` ones all is
         known that ever will be."""
-        return self._truth(captures, parsed, COLUMNS)
+        unread = {} if parsed else {name: _unread(name, captures) for name in self._names}
+        return self._truth({name: _made(name, captures, parsed) for name in self._names}, captures, unread)
 
-    def _truth(self, captures: pa.Table, parsed: bool, known: Collection[str]) -> pa.Array:
-        """The same where only the columns ``known`` of conditions can be made of ``captures``."""
-        names = (*self._filter.columns, *self._filter.perhaps)
-        columns = {
-            name: _made(name, captures, parsed)
-            if name in known
-            else pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self._filter.columns, *self._filter.perhaps)
+
+    def _truth(self, made: Mapping[str, Any], captures: pa.Table, unread: Mapping[str, pa.Array]) -> pa.Array:
+        """The same of columns of conditions that were ``made`` of ``captures``, as far as they could be."""
+        columns: dict[str, Any] = {
+            name: pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
             for name in COLUMNS
-            if name in names
+            # a table needs a column to have rows
+            if name in self._names or name == "subset"
         }
-        # a table needs a column to have rows
-        columns["subset"] = _made("subset", captures, parsed)
-        return self._filter.truth(pa.table(columns))
+        return self._filter.truth(pa.table(columns | dict(made)), unread)
+
+    def _truth_of_one(self, column: str, captures: pa.Table) -> pa.Array:
+        """The same where nothing but one ``column`` was read of ``captures``, and what every one of them has."""
+        given = pc.is_valid(captures[column])
+        made: dict[str, Any] = {}
+        unread = {name: pa.repeat(True, len(captures)) for name in self._names}
+        for name in unread:
+            first, *others = COLUMNS[name]
+            if first == column:
+                # of several columns the first counts, where it has a value
+                alone = not others and name not in _OF_URL
+                nothing = pa.scalar(None, pa.int64() if name in _NUMBERS else pa.string())
+                values = _made(name, captures, False)
+                made[name] = values if alone else pc.if_else(given, values, nothing)
+                unread[name] = _unread(name, captures) if alone else pc.invert(given)
+        return self._truth(made, captures, unread)
 
     def keep(self, captures: pa.Table) -> pa.Table:
         """Those of ``captures`` of one crawl that may be meant, with what is known of that in ``meant``."""
@@ -114,9 +133,7 @@ class Condition:
         bare = {field.name: pa.nulls(len(values), field.type) for field in CAPTURE_SCHEMA}
         bare |= {name: pa.repeat(text, len(values)) for name, text in (("crawl", crawl), ("located_by", "parquet"))}
         bare[column] = values
-        # what is made of other columns is not empty, but unknown; of several, the first counts
-        alone = [name for name, (first, *_) in COLUMNS.items() if first == column]
-        return pc.fill_null(pc.invert(self._truth(pa.table(bare), False, alone)), False)
+        return pc.fill_null(pc.invert(self._truth_of_one(column, pa.table(bare))), False)
 
     @property
     def subsets(self) -> tuple[str, ...]:
@@ -125,7 +142,7 @@ class Condition:
             return ()
         bare = {field.name: pa.nulls(len(SUBSETS), field.type) for field in CAPTURE_SCHEMA}
         bare |= {"crawl": pa.array([""] * len(SUBSETS)), "subset": pa.array(SUBSETS)}
-        truth = self.truth(pa.table(bare)).to_pylist()
+        truth = self._truth_of_one("subset", pa.table(bare)).to_pylist()
         return tuple(subset for subset, so in zip(SUBSETS, truth, strict=True) if so is not False)
 
 
@@ -138,6 +155,10 @@ def parse_condition(text: str) -> Condition:
     typed = parse_filter(text.strip())
     tree = _normal(typed.tree, typed)
     normal = _written(tree)
+    try:
+        parse_filter(normal)
+    except UserInputError:
+        typed.wrong(0, "is too long, or nested too deep, once it is written out in full")
     asked = replace(typed, tree=_worked(tree, typed))
     asked.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
     named = {name for name in COLUMNS if name in _names(tree)}
@@ -217,11 +238,25 @@ def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
     return found
 
 
+def _unread(name: str, captures: pa.Table) -> pa.Array:
+    """In which of ``captures`` of one crawl a column of conditions is null because the index does not have it."""
+    if name in _OF_URL or name == "url":
+        return pa.repeat(False, len(captures))
+    has_it = _detects(captures) if name in _DETECTED else _is_described(captures)
+    return pc.invert(has_it).combine_chunks()
+
+
 def _detects(captures: pa.Table) -> Any:
     """Whether the index that named each capture of one crawl has what the crawler found out of pages."""
     crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
     says = crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
-    return pc.and_(pc.fill_null(pc.not_equal(captures["located_by"], "btree"), False), says)
+    return pc.and_(_is_described(captures), says)
+
+
+def _is_described(captures: pa.Table) -> Any:
+    """Whether each capture was named by an index that has more of it than its URL and place."""
+    by = captures["located_by"]
+    return pc.and_(pc.is_valid(by), pc.invert(pc.is_in(by, pa.array(_BARE_INDEXES))))
 
 
 def _normal(node: Node, typed: Filter) -> Node:
@@ -315,7 +350,7 @@ def _names(node: Node) -> set[str]:
 
 def _worked(node: Node, typed: Filter) -> Node:
     """The same in what can be worked out: periods as moments, languages and types as parts of texts."""
-    if node.call not in COMPARED.values() or node.parts[1].call != "value":
+    if node.call not in COMPARED.values() or node.parts[1].call != "value" or _column(node) is None:
         return replace(node, parts=tuple(_worked(part, typed) for part in node.parts))
     name, value, left = _column(node), node.parts[1].value, node.parts[0]
 
@@ -377,18 +412,18 @@ def _written(node: Node, inside: bool = False) -> str:
     if node.call in _SIGNS:
         left, right = node.parts
         name = _column(node)
-        value = _bare(right.value, name) if right.call == "value" and name else _written(right, True)
-        return f"{_written(left, True)}{_SIGNS[node.call]}{value}"
+        value = _bare(right.value, name) if right.call == "value" and name else _operand(right)
+        return f"{_operand(left)}{_SIGNS[node.call]}{value}"
     if node.call in ("like", "ilike"):
-        return f"{_written(node.parts[0], True)} {node.call} {_bare(node.value, None)}"
+        return f"{_operand(node.parts[0])} {node.call} {_bare(node.value, None)}"
     if node.call == "is_null":
-        return f"{_written(node.parts[0], True)} is null"
+        return f"{_operand(node.parts[0])} is null"
     if node.call == "invert":
         return f"not {_written(node.parts[0], True)}"
     if node.call == "negate":
-        return f"(-{_written(node.parts[0], True)})"
+        return f"(-{_operand(node.parts[0])})"
     if node.call in _COUNTED:
-        one, other = (_written(part, True) for part in node.parts)
+        one, other = (_operand(part) for part in node.parts)
         return f"({one} {_COUNTED[node.call]} {other})"
     if node.call == "or_kleene" and len({_column(one) for one in node.parts if one.parts}) == 1:
         name = _column(node.parts[0])
@@ -397,6 +432,12 @@ def _written(node: Node, inside: bool = False) -> str:
     word = node.call.removesuffix("_kleene")
     text = f" {word} ".join(_written(part, True) for part in node.parts)
     return f"({text})" if inside else text
+
+
+def _operand(node: Node) -> str:
+    """What is compared or counted: a truth value among such needs parentheses."""
+    is_plain = node.call in ("column", "value", "negate", *_COUNTED)
+    return _written(node) if is_plain else f"({_written(node)})"
 
 
 def _bare(value: Any, name: str | None) -> str:

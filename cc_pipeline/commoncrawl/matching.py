@@ -3,7 +3,8 @@ about each row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +21,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _prefix_parts = lru_cache(maxsize=4096)(resolved_parts)
 #: Hosts whose answer is remembered: rows of an index come host by host.
 _REMEMBERED: Final = 65_536
-#: The number of a target, and the port it is restricted to.
-_OfHost = tuple[tuple[int, int | None], ...]
+#: Numbers of targets by the port that they are restricted to.
+_Ports = dict[int | None, list[int]]
 
 
 def host_of(url: str) -> str:
@@ -90,21 +91,65 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))
 
 
+class PrefixIndex:
+    """Numbers by prefixes, any of which may be a prefix of others."""
+
+    def __init__(self, numbers: Mapping[str, list[int]]) -> None:
+        self._prefixes = sorted(numbers)
+        self._numbers = [numbers[prefix] for prefix in self._prefixes]
+        #: Of each prefix the place of the longest other one that it begins with; -1 where there is none.
+        self._shorter: list[int] = []
+        place = -1
+        for prefix in self._prefixes:
+            while place >= 0 and not prefix.startswith(self._prefixes[place]):
+                place = self._shorter[place]
+            self._shorter.append(place)
+            place = len(self._shorter) - 1
+
+    def of(self, text: str) -> list[int]:
+        """The numbers of the prefixes that ``text`` begins with, each once."""
+        found: list[int] = []
+        # whatever the text begins with, the prefix that sorts just before it is or begins with
+        place = bisect_right(self._prefixes, text) - 1
+        while place >= 0:
+            if found or text.startswith(self._prefixes[place]):
+                found += self._numbers[place]
+            place = self._shorter[place]
+        return found
+
+
 class MemberIndex:
-    """Targets (no sets) by what decides about them: the host and those above it, a key, an authority, a reverse."""
+    """Targets (no sets) by what decides about them: the host and those above it, a key, an authority, a reverse.
+
+    A question costs the logarithm of how many there are, and what it finds."""
 
     def __init__(self, members: Sequence[Target]) -> None:
-        self._members = members
-        self._under: dict[str, list[tuple[int, int | None]]] = {}
-        self._alone: dict[str, list[tuple[int, int | None]]] = {}
+        self._under: dict[str, _Ports] = {}
+        self._alone: dict[str, _Ports] = {}
         self._keys: dict[bytes, list[int]] = {}
-        self._authorities: dict[str, list[int]] = {}
-        self._reverses: dict[str, list[int]] = {}
+        paths: dict[str, dict[str, list[int]]] = {}
+        reverses: dict[str, list[int]] = {}
         self._whatever: list[int] = []
         for number, member in enumerate(members):
-            self._add(number, member)
-        self._lengths = sorted({len(value) for value in self._reverses})
-        self._known: dict[str, _OfHost] = {}
+            if member.place is not None:
+                alone = member.kind == "host" or member.place.is_ip
+                by_port = (self._alone if alone else self._under).setdefault(member.place.host, {})
+                by_port.setdefault(member.place.port, []).append(number)
+            elif member.kind == "url":
+                self._keys.setdefault(member.ranges[0].start, []).append(number)
+            elif member.kind == "captures":
+                self._whatever.append(number)
+            elif member.kind == "rev":
+                reverses.setdefault(member.value, []).append(number)
+            else:
+                parts = resolved_parts(member.value)
+                assert parts is not None, "a prefix has a host"
+                authority, path, query = parts
+                prefix = path if query is None else f"{path}?{query}"
+                paths.setdefault(authority, {}).setdefault(prefix, []).append(number)
+        self._paths = {authority: PrefixIndex(prefixes) for authority, prefixes in paths.items()}
+        self._reverses = PrefixIndex(reverses) if reverses else None
+        self._known: dict[str, tuple[_Ports, ...]] = {}
 
     def of(self, url: str, host: str | None = None) -> list[int]:
         """Numbers of the members that a capture of ``url`` is of, as their ``matches`` says; ``host`` as there."""
@@ -114,38 +159,23 @@ class MemberIndex:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             by_host = self._known[written] = self._of_host(plain_host(written))
-        found = [number for number, port in by_host if port is None or port == port_of(url)]
+        found: list[int] = []
+        for ports in by_host:
+            found += ports.get(None, ())
+            if len(ports) > (None in ports) and (port := port_of(url)) is not None:
+                found += ports.get(port, ())
         if self._keys:
             found += self._keys.get(surt_key(url).encode("ascii"), ())
-        if self._authorities and (parts := resolved_parts(url)) is not None:
-            near = self._authorities.get(parts[0], ())
-            found += [number for number in near if self._members[number].matches(url, host)]
-        if self._reverses:
-            text = reversed_url(url, host)
-            for length in self._lengths:
-                found += self._reverses.get(text[:length], ())
+        if self._paths and (parts := resolved_parts(url)) is not None and parts[0] in self._paths:
+            found += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
+        if self._reverses is not None:
+            found += self._reverses.of(reversed_url(url, host))
         return found + self._whatever
 
-    def _add(self, number: int, member: Target) -> None:
-        if member.place is not None:
-            alone = member.kind == "host" or member.place.is_ip
-            by_host = self._alone if alone else self._under
-            by_host.setdefault(member.place.host, []).append((number, member.place.port))
-        elif member.kind == "url":
-            self._keys.setdefault(member.ranges[0].start, []).append(number)
-        elif member.kind == "captures":
-            self._whatever.append(number)
-        elif member.kind == "rev":
-            self._reverses.setdefault(member.value, []).append(number)
-        else:
-            parts = resolved_parts(member.value)
-            assert parts is not None, "a prefix has a host"
-            self._authorities.setdefault(parts[0], []).append(number)
-
-    def _of_host(self, name: str) -> _OfHost:
-        found = [*self._alone.get(name, ()), *self._under.get(name, ())]
+    def _of_host(self, name: str) -> tuple[_Ports, ...]:
+        places = [self._alone.get(name), self._under.get(name)]
         above = name
         while "." in above:
             above = above.partition(".")[2]
-            found += self._under.get(above, ())
-        return tuple(found)
+            places.append(self._under.get(above))
+        return tuple(place for place in places if place)

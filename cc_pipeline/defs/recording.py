@@ -218,7 +218,8 @@ def said(failed: Sequence[FailedPartition], asked: int) -> str:
     whats = [one.reason.partition("\n") for one in failed]
     named = "; ".join(f"{one.partition}: {what}" for one, (what, _, _) in zip(failed[:_NAMED], whats, strict=False))
     more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
-    advice = next((text for _, _, text in whats if text), "")
+    advices = {text: one.partition for one, (_, _, text) in zip(failed[:_NAMED], whats, strict=False) if text}
+    advice = "\n".join(advices if len(advices) == 1 else [f"{one}: {text}" for text, one in advices.items()])
     text = f"{len(failed):,} of {asked:,} partitions failed, the others are done. {named}{more}"
     return f"{text}\n{advice}" if advice else text
 

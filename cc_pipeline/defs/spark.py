@@ -20,7 +20,7 @@ from typing import Any, Final
 import dagster as dg
 from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
 
-from cc_pipeline import interruption, progress
+from cc_pipeline import children, interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG
 from cc_pipeline.engines.spark.messages import (
@@ -359,7 +359,7 @@ class SparkSubmit:
         self._kept_open = kept_open
         self._lock = threading.Lock()
         self._stopped = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: children.Process | None = None
 
     def run(self, start: Start) -> None:
         """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
@@ -376,24 +376,26 @@ class SparkSubmit:
                 f"{AGAIN} The end of its driver's log:\n{words}",
             )
 
-    def _start(self, pipes: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    def _start(self, pipes: Mapping[str, str]) -> children.Process | None:
         settings = self._settings
         endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
             *(str(spark_submit()), "--master", settings.spark_master, "--name", _NAME),
             *(word for one in polite(settings.spark_workers).items() for word in ("--conf", "=".join(one))),
+            # what lies in a worker's folder is data
+            *("--conf", "spark.executorEnv.PYTHONSAFEPATH=1"),
             # where its mailbox is; all else lies in there
             *(str(job_file()), *endpoint, "--region", settings.s3_region),
         ]
         # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
-        environment = {**os.environ, **pipes, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environment = children.whole_environment({**pipes, "PYSPARK_DRIVER_PYTHON": sys.executable})
         if settings.spark_master.startswith(LOCAL_MASTER):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         with self._lock, self._log.open("wb") as log:
             if not self._stopped:
-                self._process = subprocess.Popen(
+                self._process = children.start(
                     command,
-                    env=environment,
+                    environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.capture_columns import KEY_NAMES
+from cc_pipeline.documents.batch.pool import parse_batches, start_early
 from cc_pipeline.documents.body import binary_type, uncoded
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.headers import header, split_content_type
-from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
-from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.page import ParseOptions
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.extraction.nearest import Nearest, moment_of
 from cc_pipeline.records.pages import page_of
 
 Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
+#: Forms for which a page is parsed.
+PARSED: Final = frozenset({"text", "markdown", "json"})
 #: Bytes of a body that are unpacked at most.
 _LIMIT: Final = 64 << 20
 
@@ -28,7 +33,10 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     exact bytes, codings taken off. ``text``, ``markdown``: its main text, the whole text where no main text is found;
     empty where there is none. ``warc``: a gzip member with its WARC record: the archive's exact bytes, of the ARC years
     the record converted. ``record``: the archive's exact bytes, ARC or WARC. ``json``: one object.
-    Raises ``DataFault`` for an ARC record without a date, which has no WARC form.
+
+    A page is parsed in a process of its own, with bounds on time and memory. Raises ``DataFault`` where no parser gets
+    through it, and for an ARC record without a date, which has no WARC form; ``EnvironmentFault`` where that process
+    cannot start.
     """
     if form == "record":
         return found.member, None
@@ -43,12 +51,30 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     parsed = _parsed(found, extractor)
     if form == "json":
         return (_json(found, parsed), None)
-    text = parsed.text or {}
+    text = parsed.text
     main = text.get("main_content_markdown") if form == "markdown" else text.get("main_content")
     whole = text.get("text") or ""
-    if main:
-        return _ended(main), None
-    return _ended(whole), "no main text was found in it: this is all its text" if whole else "it has no text"
+    note = None
+    if not main:
+        note = "no main text was found in it: this is all its text" if whole else "it has no text"
+    if "parser_ended" in (parsed.metadata["flags"] or ()):
+        note = "its parser did not get through it: this is of its beginning alone"
+    return _ended(main or whole), note
+
+
+def start_parser(form: Form | None, extractor: str) -> None:
+    """Starts the process that will parse a page, if ``form`` (``None``: any) needs it, while the page is fetched."""
+    if form is None or form in PARSED:
+        with suppress(OSError):  # parsing will say so
+            start_early(_options(extractor), page_of)
+
+
+class _Parsed(NamedTuple):
+    """Rows of one page: of its metadata, of its text (empty where it has none), of its links."""
+
+    metadata: Mapping[str, Any]
+    text: Mapping[str, Any]
+    links: list[Mapping[str, Any]]
 
 
 def _as_warc(found: Nearest) -> bytes:
@@ -76,17 +102,24 @@ def _page(found: Nearest) -> tuple[bytes, str | None]:
     return decoded.text.encode("utf-8", "replace"), note
 
 
-def _parsed(found: Nearest, extractor: str) -> ParsedPage:
+def _options(extractor: str) -> ParseOptions:
+    return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
+
+
+def _parsed(found: Nearest, extractor: str) -> _Parsed:
     row = {name: found.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
     row |= {"stored_file": found.row["warc_filename"], "stored_offset": found.row["warc_record_offset"]}
-    page = page_of((row, found.member))
-    options = ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
-    return parse_page(page, options) if isinstance(page, PageInput) else page
+    [tables] = parse_batches([[(row, found.member)]], _options(extractor), 1, page_of)
+    [metadata] = tables["page_metadata"].to_pylist()
+    if metadata["failure_reason"] == "ParseFailed":
+        why = f"the page could not be parsed: {metadata['failure_detail']}"
+        raise DataFault(DataKind.PARSER_BROKE, str(row["stored_file"]), row["stored_offset"], why)
+    return _Parsed(metadata, next(iter(tables["page_text"].to_pylist()), {}), tables["page_links"].to_pylist())
 
 
-def _json(found: Nearest, parsed: ParsedPage) -> bytes:
-    row, record, text = found.row, found.record, parsed.text or {}
+def _json(found: Nearest, parsed: _Parsed) -> bytes:
+    row, record, text = found.row, found.record, parsed.text
     moment = record.fetch_time or moment_of(row)
     meta = parsed.metadata
     said: dict[str, Any] = {
@@ -114,7 +147,11 @@ def _json(found: Nearest, parsed: ParsedPage) -> bytes:
         "main_text": text.get("main_content"),
         "markdown": text.get("main_content_markdown"),
         "text": text.get("text"),
-        "links": [{"url": one.url, "text": one.text, "rel": one.rel} for one in parsed.links if one.url],
+        "links": [
+            {"url": link["link_url"], "text": link["text"], "rel": link["rel"]}
+            for link in parsed.links
+            if link["link_url"]
+        ],
         "flags": meta.get("flags") or [],
     }
     return (json.dumps(said, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")

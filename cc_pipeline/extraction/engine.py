@@ -6,7 +6,6 @@ each slice stands. So tables are the same whatever engine made them, and a home 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from cc_pipeline.extraction.reusable_records import Held
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
@@ -151,7 +151,7 @@ class LocalEngine:
                 workspace.storage,
                 options_of(settings),
                 # never this process, since a hostile page may loop or end its process
-                max(1, min(settings.workers or len(os.sched_getaffinity(0)), -(-rows.rows // BATCH_ROWS))),
+                max(1, min(settings.workers or usable_cores(), -(-rows.rows // BATCH_ROWS))),
                 folder,
                 lambda done: progress.report("parse", done, rows.rows),
                 asked.before.rows,

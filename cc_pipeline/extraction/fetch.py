@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -88,7 +89,7 @@ def fetch_captures(
     todo = [*(one for one in reasons if one not in gone), *lost]
     _refuse_blocked(workspace, todo, before)
     if not replay:
-        priced = [one for one in todo if one in reasons and reasons[one].why not in _NOT_PRICED]
+        priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
     state = _State(workspace, crawl, before, _shortfalls(workspace, crawl, before), distrusted, engine)
     unfinished = left_behind(workspace.storage, crawl)
@@ -139,8 +140,9 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
             )
 
 
-#: Reasons for a fetch of little, of what was agreed to before.
-_NOT_PRICED = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
+#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice, or most are
+#: stored.
+OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, wit
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
-from cc_pipeline.extraction.located import Answer, Located
+from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.extraction.lookup_notes import (
     Found,
     Known,
@@ -27,15 +28,16 @@ from cc_pipeline.extraction.lookup_notes import (
     in_passes,
     index_complete,
     keep_rows,
-    keep_what_stays,
+    keep_what_was_there,
     what_is_known,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
+from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
-from cc_pipeline.index.locator import GIVEN, UNION, Into, LookupResult
+from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
 from cc_pipeline.indexing.crawls import has_cluster
@@ -43,6 +45,7 @@ from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Bytes of captures that are handed to the writer at a time: its threads wait for each other, and it holds up to some
@@ -51,6 +54,10 @@ _BYTES_AT_ONCE = 2 << 20
 #: The index to ask, and for which subsets.
 _Question: TypeAlias = tuple[str, tuple[str, ...]]
 _STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
+_GONE = "{n:,} captures were taken out of {crawl}: its index no longer lists them"
+_REPEATED = "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
+#: Targets that the report names whose captures an index repeats.
+_NAMED = 5
 #: The version of an index that never changes: the B-tree of 2012 at the source.
 _PUBLISHED = "published"
 
@@ -127,8 +134,9 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
 
     Of a set whose members changed, those that are new are looked up, and a part of it without a change stays.
     Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
-    committed, for a fetch that would cost more than the settings allow; ``IndexIncomplete`` when files of the index
-    were not read and no other index has the crawl; ``EnvironmentFault`` when the index cannot be read.
+    committed, for a fetch that would cost more than the settings allow; ``NotGiven`` for captures that the index no
+    longer lists, which stay in doubt; ``IndexIncomplete`` when files of the index were not read and no other index has
+    the crawl; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
     asked = expand(workspace, crawl, slugs)
@@ -156,7 +164,20 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         notes=tuple(spent.notes),
         per_target=figures,
     )
-    return asked.folded(report)
+    report = asked.folded(report)
+    refusal = refused_removals({one: _listing(now[one]) for one in asked.every}, slugs)
+    if refusal is not None:
+        refusal.report = report
+        raise refusal
+    return report
+
+
+def _listing(stands: Standing) -> tuple[int, Listing]:
+    """The captures of a slice, and what its look-up noted of its index."""
+    found = stands.lookup
+    if found is None:
+        return 0, Listing()
+    return found.captures, Listing(found.located_by, None, found.unlisted, found.removal)
 
 
 @dataclass(slots=True)
@@ -169,6 +190,8 @@ class _Spent:
     stayed: int = 0
     outside: int = 0
     blocked: int = 0
+    gone: int = 0
+    repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
 
 
@@ -183,6 +206,7 @@ def _locate(
     """Looks up the slices of ``versions`` (of their definitions), and commits what was found but for what is
     ``block``ed."""
     spent, done = _Spent(), 0
+    others = {slice_: _listing(one) for slice_, one in standings.items() if slice_ not in versions}
     by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
     renamed = {s for s, version in versions.items() if by[s] and _only_renamed(version, standings[s])}
     if asked := {slice_ for slice_ in versions.keys() - renamed if not is_given(slice_.target)}:
@@ -204,13 +228,13 @@ def _locate(
                 found |= {s: _found(s, answer, versions[s], indexes[crawl, s.subset]) for s in asking}
             # where members were carried over, the rows of all of them were
             again = {
-                s: one
+                s
                 for s, one in found.items()
                 if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
             }
-            keep_what_stays(workspace, known, again, located)
+            keep_what_was_there(workspace, known, again, located)
             spent.notes |= dict.fromkeys(_members_went(kept, standings))
-            _commit(workspace, crawl, known, found, located, spent)
+            _commit(workspace, crawl, known, found, located, spent, others)
             spent.blocked += located.blocked
         done += len(some)
     if versions:
@@ -221,6 +245,12 @@ def _locate(
         spent.notes[f"{spent.blocked:,} captures of blocked sites were left out in {crawl}"] = None
     if spent.stayed:
         spent.notes[_STAYED.format(n=spent.stayed, crawl=crawl)] = None
+    if spent.gone:
+        spent.notes[_GONE.format(n=spent.gone, crawl=crawl)] = None
+    for slug, count in sorted(spent.repeated.items())[:_NAMED]:
+        spent.notes[_REPEATED.format(n=count, crawl=crawl, slug=slug)] = None
+    if len(spent.repeated) > _NAMED:
+        spent.notes[f"so do rows of {len(spent.repeated) - _NAMED:,} more targets"] = None
     return spent
 
 
@@ -272,21 +302,46 @@ def _commit(
     found: Mapping[Slice, Found],
     located: Located,
     spent: _Spent,
+    others: Mapping[Slice, tuple[int, Listing]],
 ) -> None:
-    """Commits what was found, so many slices at a time."""
+    """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
+    to accept, stay. ``others`` are slices of the same targets that are not looked up."""
     made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
-    for together in in_commits(made_from):
-        rows, summed = located.of({s: found[s].answer for s in together}, {s: known[s].target for s in together})
-        commit_lookups(workspace, together, found, summed)
-        spent.rows += LOCATE.commit(workspace.lake, together, {"captures": partial(_large, rows)})
+    targets = {s: known[s].target for s in made_from}
+    # a target is judged as a whole, so nothing is committed until all of it is known
+    commits = [(some, *located.of({s: found[s].answer for s in some}, targets)) for some in in_commits(made_from)]
+    every = {slice_: one for _, _, summed in commits for slice_, one in summed.items()}
+    then = noted_listings(workspace.lake, [slice_ for slice_, one in every.items() if one.unlisted])
+    stay = doubted(
+        {s: _removal(found[s], one, then.get(s, Listing())) for s, one in every.items()},
+        others,
+        workspace.settings.max_lost,
+        workspace.accepted_losses,
+    )
+    spent.gone += sum(one.unlisted for slice_, one in every.items() if slice_ not in stay)
+    # while it is doubted, the list that it is compared with is that of before
+    found = {s: replace(one, size=then[s].size) if s in stay else one for s, one in found.items()}
+    for some, rows, summed in commits:
+        left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
+        commit_lookups(workspace, some, found, summed)
+        spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
         spent.stayed += sum(one.stayed for one in summed.values())
         spent.outside += sum(one.outside for one in summed.values())
+        for slice_, own in summed.items():
+            spent.repeated.update({slice_.whole.target: own.repeated} if own.repeated else {})
+
+
+def _removal(found: Found, summed: Summed, then: Listing) -> Removal:
+    """What a look-up would take away from a slice."""
+    now = Listing(found.by, found.size, summed.unlisted, summed.removal)
+    return Removal(summed.before, summed.rows - summed.unlisted, then, now)
 
 
 def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Index) -> str | None:
     """The index that a slice was located whole by and that is as it was, so that it need not be asked again."""
     found = stands.lookup
-    if found is None or blocks_of(found.definition) != blocks_of(version):
+    # what an index no longer lists is judged by the whole slice
+    if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
         return None
     if not found.complete or workspace.settings.via not in ("auto", found.located_by):
         return None
@@ -314,11 +369,11 @@ def _questions(
     return questions
 
 
-def _large(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
-    """Large batches: the writer's threads share batches, and keep order within one alone."""
+def _large(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
+    """``columns`` in large batches: the writer's threads share batches, and keep order within one alone."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows.batches():
-        waiting.append(batch)
+        waiting.append(batch.select(columns))
         if sum(one.nbytes for one in waiting) >= _BYTES_AT_ONCE:
             yield pa.concat_batches(waiting)
             waiting = []
@@ -331,14 +386,15 @@ def _found(slice_: Slice, answer: LookupResult, version: str, index: Index) -> F
     if gaps is not None and slice_.subset not in {subset for subset, _, _ in gaps.by_subset}:
         gaps = None
     by = answer.index or ""
-    how = Answer(united=by == UNION, segments=answer.segments)
-    return Found(by, index.version_of(by, answer.index_version), version, gaps, how)
+    how = Answer(answer.segments, () if gaps is not None else tuple(by.split(BOTH)))
+    return Found(by, index.version_of(by, answer.index_version), version, gaps, how, answer.sizes.get(slice_.subset))
 
 
 def _as_before(version: str, stands: Standing) -> Found:
     """Of a set that only lost members, or a slice with keys of before: nothing was asked."""
-    assert stands.lookup is not None, "it was carried over"
-    return Found(stands.lookup.located_by, stands.lookup.index, version, None)
+    before = stands.lookup
+    assert before is not None, "it was carried over"
+    return Found(before.located_by, before.index, version, None, size=before.index_size)
 
 
 def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]) -> Iterator[str]:
@@ -369,4 +425,5 @@ def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) 
     }
     if found is not None:
         own["index complete"] = index_complete(found)
+        own |= {"no longer in the index": found.unlisted} if found.unlisted else {}
     return own | written(own, made)

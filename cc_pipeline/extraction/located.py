@@ -1,14 +1,15 @@
 """What the look-ups of one pass found, by slice and place: on disk where it is much, and given slice by slice, so that
-a target may have any number of captures."""
+a target may have any number of captures. Each place is there once in a slice, whatever the index says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocked import NOTHING_BLOCKED, Blocked
 from cc_pipeline.index.locator import KINDS
 from cc_pipeline.index.lookup import of_segments
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.places import PLACE_NAME
@@ -26,40 +28,52 @@ from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
 #: Rows whose URLs are Python's own texts at a time.
 _AS_TEXTS: Final = 8_192
-#: Bytes of rows in their order that are kept in memory: more of them are as soon read again.
-_IN_MEMORY: Final = 8 << 20
+#: Bytes of rows in their order that are kept in memory, of each commit: more of them are as soon read again.
+_IN_MEMORY: Final = 1 << 20
 #: Which of two rows of a place tells more: the less, the more. Odd numbers are rows that were there before.
 _RANK: Final = pa.field("rank", pa.int8(), nullable=False)
 #: Whether a row names no file, and no offset: in ``captures`` such rows are the last.
 _LACKING: Final = {name: pa.field(f"no {name}", pa.int8(), nullable=False) for name in PLACE_NAME}
-_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, *_LACKING.values(), _RANK])
-_ORDER: Final = (
-    *CAPTURE_ORDER[:1],
-    *(column for name in PLACE_NAME for column in (_LACKING[name].name, name)),
-    _RANK.name,
-)
+#: What tells rows apart that name no place: when and what was captured. Empty where there is a place.
+_INSTEAD: Final = pa.field("instead of a place", pa.string(), nullable=False)
+#: Whether a row was there before, and the index that named it no longer lists it.
+_UNLISTED: Final = pa.field("unlisted", pa.bool_(), nullable=False)
+_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, *_LACKING.values(), _INSTEAD, _RANK])
+_FOUND_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _UNLISTED])
+_NAMED: Final = (*(column for name in PLACE_NAME for column in (_LACKING[name].name, name)), _INSTEAD.name)
+_ORDER: Final = (*CAPTURE_ORDER[:1], *_NAMED, _RANK.name)
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
+_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What there is to know of the rows of a slice: whether two indexes may have named the same (``united``), and of
-    which ``segments`` those are that count."""
+    """What there is to know of the rows of a slice: of which ``segments`` those are that count (``None``: of any), and
+    which kinds of index were asked and whole (``asked``): what they named before, they may take away."""
 
-    united: bool = False
     segments: frozenset[str] | None = None
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Summed:
     """The captures of a slice: how many, those of each member of a set (``None``: it is none), and the price of their
-    fetch. ``stayed`` were there before and are not in the answer, ``outside`` were left out."""
+    fetch. ``stayed`` were there before and are not in the answer, ``outside`` were left out. ``repeated`` are rows of
+    captures that the index had named already.
+
+    ``before`` were there before; ``unlisted`` of the captures are no longer in the index that named them, and
+    ``removal`` is a number for which.
+    """
 
     rows: int = 0
     members: Mapping[str, int] | None = None
     price: FetchPrice = field(default_factory=lambda: FetchPrice(0, 0, 0, 0, 0))
     stayed: int = 0
     outside: int = 0
+    repeated: int = 0
+    before: int = 0
+    unlisted: int = 0
+    removal: str = NOTHING
 
 
 class Located:
@@ -72,109 +86,178 @@ class Located:
         #: Captures of blocked sites that were not taken.
         self.blocked = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
-        self._read: Iterator[tuple[str, pa.RecordBatch]] | None = None
-        self._ahead: tuple[str, pa.RecordBatch] | None = None
-        #: Slices with rows that were there before and are not of an answer.
-        self.before: set[Slice] = set()
+        self._read: _ByTarget | None = None
 
     def add(self, slice_: Slice, rows: pa.Table, *, before: bool = False) -> None:
-        """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of
-        those and the answer's each place is there once then: as the one has it that tells more."""
+        """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of two
+        rows of a place the one stays that tells more."""
         count = rows.num_rows
         rows = self._block.left(rows)
         self.blocked += count - rows.num_rows
         if not rows.num_rows:
             return
-        if before:
-            self.before.add(slice_)
         kinds = pc.index_in(rows["located_by"], pa.array(KINDS, pa.string()))
         rank = pc.add(pc.multiply(pc.fill_null(kinds, len(KINDS)), 2), int(before)).cast(pa.int8())
         columns = {"target": pa.repeat(slice_.target, rows.num_rows), _RANK.name: rank}
         columns |= {field.name: pc.is_null(rows[name]).cast(pa.int8()) for name, field in _LACKING.items()}
+        when_and_what = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]
+        nowhere = pc.or_(*(pc.is_null(rows[name]) for name in PLACE_NAME))
+        columns[_INSTEAD.name] = pc.if_else(nowhere, pc.binary_join_element_wise(*when_and_what, " "), "")
         arrays = [columns[name] if name in columns else rows[name] for name in _SCHEMA.names]
         self._rows.add(pa.table(arrays, names=_SCHEMA.names).cast(_SCHEMA))
 
     def of(
         self, slices: Mapping[Slice, Answer], targets: Mapping[Slice, Target]
     ) -> tuple[OrderedRows, dict[Slice, Summed]]:
-        """The rows of ``slices``, in their table's order, and what they sum up to. Call it for all slices, those with
-        lesser targets first, and after all rows were added."""
-        found = OrderedRows(CAPTURES_SCHEMA, (), self._folder, _IN_MEMORY)
-        summed = {}
-        for slice_ in sorted(slices):
-            own = Summed()
-            rows = self._of_slice(slice_, slices[slice_], own)
+        """The rows of ``slices``, in their table's order, with those that the index no longer lists, and what they sum
+        up to. Call it for all slices, those with lesser targets first, and after all rows were added."""
+        summed = {slice_: Summed() for slice_ in sorted(slices)}
+        rows = {slice_: self._of_slice(slice_, slices[slice_], own) for slice_, own in summed.items()}
+        return self._put(rows, summed, targets), summed
+
+    def without_unlisted(
+        self,
+        found: OrderedRows,
+        gone: Collection[Slice],
+        summed: Mapping[Slice, Summed],
+        targets: Mapping[Slice, Target],
+    ) -> OrderedRows:
+        """What was ``found``, without the rows of slices in ``gone`` that the index no longer lists. ``summed`` is of
+        what is left then."""
+        if not any(summed[slice_].unlisted for slice_ in gone):
+            return found
+        reader = _ByTarget(found.batches())
+        rows = {slice_: _listed(reader.of(slice_.target), slice_ in gone) for slice_ in summed}
+        for slice_ in gone:
+            own = summed[slice_]
+            own.rows, own.unlisted, own.removal = own.rows - own.unlisted, 0, NOTHING
+        return self._put(rows, summed, targets)
+
+    def _put(
+        self, rows: Mapping[Slice, _Batches], summed: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
+    ) -> OrderedRows:
+        """The rows of slices one after the other, on disk where they are many; notes their members and their price."""
+        found = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
+        for slice_, own in summed.items():
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
-            own.price = price_of_all(_passing(rows, found, members))
+            own.price = price_of_all(_passing(rows[slice_], found, members))
             own.members = members.counts() if members is not None else None
-            summed[slice_] = own
         # Arrow keeps what it freed for rows to come, and writing them needs memory of other kinds
         pa.default_memory_pool().release_unused()
-        return found, summed
+        return found
 
     def _of_slice(self, slice_: Slice, answer: Answer, own: Summed) -> _Batches:
-        """Rows of a slice that count, with their ranks."""
-        in_answer, at_all = _Once(), _Once()
-        answered = 0
-        for batch in self._next(slice_.target):
-            is_before = np.asarray(batch.column(_RANK.name)) % 2 == 1
-            counts = np.ones(batch.num_rows, bool)
-            if answer.united:
-                counts = is_before | in_answer.firsts(batch, ~is_before)
+        """One row of each place of a slice, with whether it is unlisted."""
+        for batch in _whole_places(self._next(slice_.target)):
+            rank = np.asarray(batch.column(_RANK.name))
+            is_before = rank % 2 == 1
+            counts: _Mask = np.ones(batch.num_rows, bool)
             if answer.segments is not None:
-                inside = is_before | np.asarray(of_segments(batch, answer.segments))
-                own.outside += int(np.count_nonzero(counts & ~inside))
-                counts &= inside
-            answered += int(np.count_nonzero(counts & ~is_before))
-            if slice_ in self.before:
-                counts &= at_all.firsts(batch, counts)
-            own.rows += int(np.count_nonzero(counts))
-            yield batch.filter(pa.array(counts))
-        own.stayed = own.rows - answered if slice_ in self.before else 0
+                counts = is_before | np.asarray(of_segments(batch, answer.segments))
+            place = np.cumsum(_begins(batch)) - 1
+            answered = _any(place, counts & ~is_before)
+            own.outside += int(np.count_nonzero(_any(place, ~counts) & ~answered))
+            again = (np.diff(place, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
+            own.repeated += int(np.count_nonzero(again & counts & ~is_before))
+            # only an index that named a capture, asked again and whole, can say that there is none
+            asked = pc.is_in(batch.column("located_by"), value_set=pa.array(answer.asked, pa.string()))
+            unlisted = is_before & ~answered[place] & np.asarray(asked)
+            # of two rows of before that one stays which nothing takes away
+            counts &= ~(unlisted & _any(place, is_before & ~unlisted)[place])
+            first = np.zeros(batch.num_rows, bool)
+            first[_firsts(place, counts)] = True
+            own.rows += int(np.count_nonzero(first))
+            own.before += int(np.count_nonzero(_any(place, is_before)))
+            own.stayed += int(np.count_nonzero(first & is_before & ~answered[place] & ~unlisted))
+            rows = batch.append_column(_UNLISTED, pa.array(unlisted)).filter(pa.array(first))
+            gone = rows.filter(rows.column(_UNLISTED.name)).select(["target", *PLACE_NAME, "url"])
+            if gone.num_rows:
+                own.unlisted += gone.num_rows
+                own.removal = together([own.removal, *content_versions([gone], "target", ()).values()])
+            yield rows.select(_FOUND_SCHEMA.names)
 
     def _next(self, target: str) -> _Batches:
         """The rows of a target, all of those with lesser ones having been given."""
         if self._read is None:
-            self._read = self._pieces()
-            self._ahead = next(self._read, None)
+            self._read = _ByTarget(self._rows.drained())
+        return self._read.of(target)
+
+
+class _ByTarget:
+    """Rows that come target by target, those of each when they are asked for: in their order."""
+
+    def __init__(self, rows: _Batches) -> None:
+        self._pieces = _of_one_target(rows)
+        self._ahead = next(self._pieces, None)
+
+    def of(self, target: str) -> _Batches:
+        """The rows of a target, all of those with lesser ones having been given."""
         while self._ahead is not None and self._ahead[0] == target:
             batch = self._ahead[1]
-            self._ahead = next(self._read, None)
+            self._ahead = next(self._pieces, None)
             yield batch
 
-    def _pieces(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for batch in self._rows.drained():
-            start = 0
-            runs = pc.run_end_encode(batch.column("target"))
-            for target, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-                yield target, batch.slice(start, end - start)
-                start = end
+
+def _of_one_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for batch in rows:
+        start = 0
+        runs = pc.run_end_encode(batch.column("target"))
+        for target, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield target, batch.slice(start, end - start)
+            start = end
+
+
+def _whole_places(rows: _Batches) -> _Batches:
+    """The same rows, all those of a place in one batch."""
+    waiting: pa.RecordBatch | None = None
+    for batch in rows:
+        both = batch if waiting is None else pa.concat_batches([waiting, batch])
+        last = int(np.flatnonzero(_begins(both))[-1]) if both.num_rows else 0
+        if last:
+            yield both.slice(0, last)
+        waiting = both.slice(last)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def _begins(rows: pa.RecordBatch) -> _Mask:
+    """Whether each row is of another place than the one before it."""
+    begins: _Mask = np.ones(rows.num_rows, bool)
+    if rows.num_rows > 1:
+        begins[1:] = False
+        for name in _NAMED:
+            column = rows.column(name)
+            one, other = column.slice(1), column.slice(0, rows.num_rows - 1)
+            # whether there is a value is a column of its own
+            begins[1:] |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))  # the value for nulls
+    return begins
+
+
+def _any(place: npt.NDArray[np.int64], is_so: _Mask) -> _Mask:
+    """Of each place whether any of its rows is so."""
+    found: _Mask = np.zeros(int(place[-1]) + 1 if len(place) else 0, bool)
+    found[place[is_so]] = True
+    return found
+
+
+def _firsts(place: npt.NDArray[np.int64], counts: _Mask) -> npt.NDArray[np.int64]:
+    """The first row of each place among those that count."""
+    rows = np.flatnonzero(counts)
+    return rows[np.unique(place[rows], return_index=True)[1]]
+
+
+def _listed(rows: _Batches, only: bool) -> _Batches:
+    for batch in rows:
+        yield batch.filter(pc.invert(batch.column(_UNLISTED.name))) if only else batch
 
 
 def _passing(rows: _Batches, found: OrderedRows, members: _Members | None) -> _Batches:
     """Puts rows where they are ``found``, and gives their places."""
     for batch in rows:
-        found.add(batch.select(CAPTURES_SCHEMA.names))
+        found.add(batch)
         if members is not None:
             members.add(batch)
         yield batch.select(PLACE)
-
-
-class _Once:
-    """Says of rows in the order of their places which is the first of its place."""
-
-    def __init__(self) -> None:
-        self._last: tuple[str | None, int | None] | None = None
-
-    def firsts(self, rows: pa.RecordBatch, among: np.ndarray) -> np.ndarray:
-        """Which of those ``among`` the rows are the first of their place among them."""
-        found = np.zeros(rows.num_rows, bool)
-        places = zip(*(rows.column(name).to_pylist() for name in PLACE_NAME), strict=True)
-        for row, place in enumerate(places):
-            if among[row]:
-                found[row] = place != self._last
-                self._last = place
-        return found
 
 
 class _Members:

@@ -18,7 +18,7 @@ from cc_pipeline.extraction.located import Answer, Located, Summed, urls
 from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import BOTH, KINDS
+from cc_pipeline.index.locator import KINDS
 from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
@@ -32,14 +32,15 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a slice was looked up: ``by`` which index (of which version), for which version of its definition, the holes
-    it was located over, and what there is to know of its rows."""
+    """How a slice was looked up: ``by`` which index (of which version and ``size``, see the table), for which version
+    of its definition, the holes it was located over, and what there is to know of its rows."""
 
     by: str
     index: str
     definition: str
     gaps: IndexGaps | None
     answer: Answer = field(default_factory=Answer)
+    size: int | None = None
 
 
 def commit_lookups(
@@ -72,6 +73,10 @@ def _row(slice_: Slice, found: Found, summed: Summed) -> dict[str, object]:
         "record_bytes": price.record_bytes,
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
+        "index_size": found.size,
+        "unlisted": summed.unlisted,
+        "removal": summed.removal,
+        "repeated": summed.repeated,
     }
 
 
@@ -192,30 +197,20 @@ def keep_rows(workspace: Workspace, known: Mapping[Slice, Known], located: Locat
     return count
 
 
-def keep_what_stays(
-    workspace: Workspace, known: Mapping[Slice, Known], found: Mapping[Slice, Found], located: Located
+def keep_what_was_there(
+    workspace: Workspace, known: Mapping[Slice, Known], found: Collection[Slice], located: Located
 ) -> None:
-    """Has the captures kept that the answers for slices of one crawl, located before, may not take away: only an index
-    that named a capture, asked again and whole, can say that there is none."""
-    for others in {_not_asked(one) for one in found.values()}:
-        mine = [slice_ for slice_, one in found.items() if _not_asked(one) == others]
-        takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in mine}
-        for slice_, before in _rows(workspace, takers, others):
-            located.add(slice_, before, before=True)
+    """Has ``located`` know the captures that slices of one crawl had before they were asked for again: an index may
+    not take them away unless it named them, and answers whole."""
+    takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in found}
+    for slice_, before in _rows(workspace, takers):
+        located.add(slice_, before, before=True)
 
 
-def _not_asked(found: Found) -> tuple[str, ...]:
-    """The kinds of index of whose captures an answer says nothing."""
-    asked = () if found.gaps is not None else found.by.split(BOTH)
-    return tuple(kind for kind in KINDS if kind not in asked)
-
-
-def _rows(
-    workspace: Workspace, kept: Mapping[Slice, MemberIndex], located_by: Sequence[str] = KINDS
-) -> Iterator[tuple[Slice, pa.Table]]:
-    """The captures of slices of one crawl that any of their ``kept`` members takes (and that these indexes named)."""
+def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
+    """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
     own = {slice_.target: slice_ for slice_ in kept}
-    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": located_by}
+    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": KINDS}
     came: dict[str, pa.Array] = {}
     # batch by batch: a slice may be a million captures, and most of them may be those of members that went
     for batch in stream_rows(workspace.lake, "captures", where):

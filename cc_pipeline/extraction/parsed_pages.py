@@ -3,7 +3,6 @@ and put aside, stretch by stretch. A killed parse goes on behind the last whole 
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,7 +52,6 @@ STRETCH = 2_048
 _WRITTEN_AT_ONCE = 1 << 20
 #: Seconds after which nobody comes back for the pages of a killed parse.
 _FORGOTTEN = 7 * 24 * 3600
-_PARSERS = "cc_pipeline.documents.batch.worker"
 _SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
 
 
@@ -164,8 +162,6 @@ def spill_pages(
     pages so far. ``more`` gives rows of a table to put behind them. Raises ``EnvironmentFault`` where a place does not
     answer, or no longer has bytes that it had.
     """
-    # the server that workers are forked from imports the parsers once, so that not every worker has to
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
     with disk_trouble(folder):
         # named by the pages before each
         stretches = sorted(path for path in folder.iterdir() if path.name.isdigit())

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
+from cc_pipeline.errors import CcPipelineError, Doubted, EnvironmentFault, Incomplete
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
@@ -129,7 +129,9 @@ def _group(
     try:
         if "captures" in tables:
             run(locate_captures, slugs, ["captures"])
-            yield from ended([slug for slug, state in states.items() if state.error is not None])
+            # captures in doubt are located: what is new beside them is fetched all the same
+            lost = [s for s, one in states.items() if one.error is not None and not isinstance(one.error, Doubted)]
+            yield from ended(lost)
         for some in _by_captures(workspace, crawl, states, engine.captures):
             source.go_on()
             if "records" in tables:

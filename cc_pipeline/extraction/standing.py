@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be, slices_that_lost
+from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.slice import (
@@ -60,8 +61,9 @@ class Made:
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """How a slice was located: by which index (its kind and version), for which version of its definition, whether the
-    index was whole, and the price of a fetch of all its ``captures``. Texts are empty, and the price ``None``, where an
-    earlier version did not note them."""
+    index was whole, and the price of a fetch of all its ``captures``. ``unlisted`` of these are no longer in the index
+    that named them, which nobody accepted; ``removal`` is a number for which they are. Texts are empty, and the price
+    ``None``, where an earlier version did not note them."""
 
     located_by: str
     index: str
@@ -71,6 +73,9 @@ class Lookup:
     index_files: int | None = None
     unread_files: int = 0
     price: tuple[int, int, int] | None = None
+    index_size: int | None = None
+    unlisted: int = 0
+    removal: str = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,9 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
             row["index_files"],
             row["unread_files"],
             None if row["fetch_requests"] is None else (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
+            row["index_size"],
+            row["unlisted"] or 0,
+            row["removal"] or NOTHING,
         )
         for slice_, row in _rows(workspace, "lookups", made)
         if row["made_from"] == made[slice_].made_from

@@ -135,7 +135,8 @@ class LookupResult:
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
     for choosing it, in words; both are ``None`` in a locator's own answer. ``index_version`` is what identifies it,
-    where only asking it tells. ``gaps`` are the index files that it was to read and could not, where that is allowed.
+    where only asking it tells. ``sizes`` are how many files the index lists, by subset (of a ZipNum index: bytes of its
+    ``cluster.idx``). ``gaps`` are the index files that it was to read and could not, where that is allowed.
     ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
     names count if they are of one of these (``None``: of any).
     """
@@ -150,6 +151,7 @@ class LookupResult:
     gaps: IndexGaps | None = None
     index_version: str = ""
     segments: frozenset[str] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Locator(Protocol):

@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, seg
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.index.btree.files import open_url_index
+from cc_pipeline.index.btree.files import index_size, open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
@@ -173,6 +173,7 @@ def look_up(
         gaps=gaps,
         index_version=indexes.versions.get(locator.name, ""),
         segments=segments,
+        sizes=indexes.sizes.get(locator.name, {}),
     )
 
 
@@ -203,12 +204,13 @@ def open_locators(
 class _Indexes:
     """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
     harvested for (none, where it was for none at all), what ZipNum says of itself, by the names under which it answers,
-    and what to say to a person."""
+    how long the list of each index is by subset, and what to say to a person."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
     lacking: tuple[str, ...]
     versions: dict[str, str]
+    sizes: dict[str, dict[str, int]]
     notes: tuple[str, ...]
 
 
@@ -274,7 +276,12 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
         if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
             available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
         told = {} if found is None else dict.fromkeys(("zipnum", UNION), found.version)
-        yield _Indexes(available, catalog, lacking, told, notes)
+        sizes = {} if found is None else dict.fromkeys(told, dict.fromkeys(subsets, found.size))
+        if catalog is not None:
+            sizes["parquet"] = {row["subset"]: row["expected"] for row in catalog.coverage(crawl).to_pylist()}
+        if built is not None and sources.url_indexes is not None:
+            sizes["btree"] = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
+        yield _Indexes(available, catalog, lacking, told, sizes, notes)
 
 
 @contextmanager

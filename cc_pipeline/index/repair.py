@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import RangeReader, same_files
@@ -90,7 +90,7 @@ class RepairLog:
             with self.path.open("ab") as handle:
                 handle.write(b"\n" + json.dumps(values).encode())
                 handle.flush()
-                os.fsync(handle.fileno())
+                sync(handle.fileno())
         except OSError as error:
             raise EnvironmentFault(f"{self.path} cannot be written: {error}", "Check the home's disk.") from error
 

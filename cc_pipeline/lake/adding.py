@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -26,11 +27,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileType
 
+from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.digests.digest import content_versions, together
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, runs_of, stored_files
 from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_files, whole_row_groups, write_files
+from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
 from cc_pipeline.lake.streaming import stream_table
 
 #: Bytes of rows, not packed, that are sorted together: a file or two. Bounds the memory of a worker.
@@ -42,13 +45,16 @@ _AHEAD: Final = 16
 #: Rows of a narrow column that are looked at together.
 _NARROW_ROWS: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+#: A row group that was written: its rows, and by target what they say and how many they are.
+_Group: TypeAlias = tuple[int, dict[str, str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, the first
-    and last slice in it, and what its rows of each target say as a number (``lake/digests/digest.py``; empty for tables
-    whose slices are whole crawls). Plain values: it can be pickled, and is JSON by :meth:`plain`."""
+    """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, and the
+    first and last slice in it. By target what its rows say as a number (``lake/digests/digest.py``), and how many they
+    are; both are empty for tables whose slices are whole crawls. Plain values: it can be pickled, and is JSON by
+    :meth:`plain`."""
 
     table: str
     path: str
@@ -58,6 +64,7 @@ class Added:
     first: str | None = None
     last: str | None = None
     contents: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As values that JSON has."""
@@ -89,14 +96,18 @@ def write_rows(
     added: list[Added] = []
     try:
         if "://" not in lake.root:
-            lake.file_system().create_dir(address, recursive=True)
+            make_durable_folder(Path(address))
         for number, run in enumerate(_sorted_runs(spec, crawl, batches)):
-            contents: deque[tuple[int, dict[str, str]]] = deque()
+            contents: deque[_Group] = deque()
             groups = _noting(spec, whole_row_groups(run.to_batches(), spec.schema), contents)
             # a name of our own beside the caller's: a driver that starts again counts its tasks from the beginning
             for file in write_files(lake, spec, schema, like, groups, f"{name}-{number:03}-{uuid4()}"):
                 own = _of_rows(contents, file.rows)
-                added.append(Added(spec.name, file.path, crawl, file.size, file.rows, file.first, file.last, own))
+                bounds = (file.first, file.last)
+                added.append(Added(spec.name, file.path, crawl, file.size, file.rows, *bounds, *own))
+        if "://" not in lake.root:
+            # the driver may be another machine, whose own sync would not reach what is still in memory here
+            sync_files(Path(lake.address(spec.name)) / file.path for file in added)
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not write {lake.address(spec.name)}", error, PlaceFault) from error
     return added
@@ -124,25 +135,31 @@ def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch])
         yield run()
 
 
-def _noting(
-    spec: TableSpec, groups: Iterable[pa.Table], contents: deque[tuple[int, dict[str, str]]]
-) -> Iterator[pa.Table]:
+def _noting(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_Group]) -> Iterator[pa.Table]:
     """``groups`` as they are stored; what each says goes to ``contents`` before."""
     by_target = "target" in spec.slice_columns
     for group in groups:
         said = content_versions(group.to_batches(), "target", (*spec.apart, "crawl")) if by_target else {}
-        contents.append((group.num_rows, said))
+        contents.append((group.num_rows, said, _values(group, "target") if by_target else Counter()))
         yield group.drop_columns("crawl")
 
 
-def _of_rows(contents: deque[tuple[int, dict[str, str]]], rows: int) -> dict[str, str]:
+def _values(rows: pa.Table | pa.RecordBatch, column: str) -> Counter[str]:
+    """How many rows have each value of a column."""
+    found = pc.value_counts(rows.column(column))
+    return Counter(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+
+
+def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[str, int]]:
     """What the first row groups of ``contents`` say, as many as have ``rows``; they are taken out."""
     found: list[dict[str, str]] = []
+    counts: Counter[str] = Counter()
     while rows > 0:
-        count, said = contents.popleft()
+        count, said, own = contents.popleft()
         rows -= count
         found.append(said)
-    return contents_of(found)
+        counts += own
+    return contents_of(found), dict(counts)
 
 
 def contents_of(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -167,6 +184,10 @@ def commit_added(
     """
     spec = lake.specs[table]
     files = _checked(spec, added, slices)
+    counts = dict.fromkeys((slice_key(spec, one) for one in slices), 0)
+    for file in {one.path: one for one in added}.values():
+        for target, count in (file.counts or {"": file.rows}).items():
+            counts[(file.crawl, target) if file.counts else (file.crawl,)] += count
     rows = sum(file.rows for file in files)
     try:
         lake.prepare(table)
@@ -175,13 +196,14 @@ def commit_added(
         for left in reversed(range(_TRIES)):
             handle = opened_apart(lake, table)
             assert handle is not None
-            here = stored_files(spec, handle)
+            here = stored_files(spec, handle, replacing.crawls)
             gone, rest = replacing.plan(handle, here, {file.path for file in files})
-            new = [file for file in files if file.path not in {one.path for one in here}]
+            names = {one.path for one in here}
+            new = [file for file in files if file.path not in names]
             if not gone and not new and lake.holds(table, digests):
                 return rows
             try:
-                replace_files(spec, handle, gone, [*new, *rest], digests)
+                replace_files(lake, spec, handle, gone, [*new, *rest], digests, counts)
                 return rows
             except CommitFailedError as error:
                 # files that this takes out were replaced meanwhile, or one of these slices was committed: look again
@@ -203,27 +225,46 @@ def put_rows(
     """One try to put rows, in the schema and order of a table at the version of ``handle``, in the place of the slices
     that ``replacing`` names, in one commit with ``digests``; memory is bounded, whatever is replaced.
 
-    Raises ``CommitFailedError`` where another process changed what was looked at, and nothing was changed;
-    ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError`` when it cannot be written, and what
-    ``batches`` raises.
+    Raises ``ValueError`` for rows of other slices; ``CommitFailedError`` where another process changed what was looked
+    at, and nothing was changed; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError`` when
+    it cannot be written, and what ``batches`` raises.
     """
-    new = [*_written(lake, spec, schema_of_files(spec, handle, ["crawl"]), batches)]
+    counts: Counter[SliceKey] = Counter()
+    new = [*_written(lake, spec, schema_of_files(spec, handle, handle.metadata().partition_columns), batches, counts)]
     try:
-        gone, rest = replacing.plan(handle, stored_files(spec, handle), {file.path for file in new})
+        here = stored_files(spec, handle, replacing.crawls)
+        gone, rest = replacing.plan(handle, here, {file.path for file in new})
     except pa.ArrowException as error:
         raise lake_fault(f"could not read {lake.address(spec.name)}", error) from error
-    replace_files(spec, handle, gone, [*new, *rest], digests)
+    replace_files(lake, spec, handle, gone, [*new, *rest], digests, replacing.counts(counts, gone))
 
 
-def _written(lake: Lake, spec: TableSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[StoredFile]:
-    """Files with the rows of ``batches``, which follow each other by crawl."""
+def _written(
+    lake: Lake, spec: TableSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch], counts: Counter[SliceKey]
+) -> Iterator[StoredFile]:
+    """Files with the rows of ``batches``, which follow each other by crawl; ``counts`` gets those of each slice."""
+    clustered = clustered_by(spec)
+
+    def counted(part: pa.RecordBatch, above: SliceKey) -> pa.RecordBatch:
+        if clustered is None:
+            counts[above] += part.num_rows
+        else:
+            for value, rows in _values(part, clustered).items():
+                counts[(*above, value)] += rows
+        return part
+
+    if "crawl" not in spec.slice_columns:
+        groups = whole_row_groups((counted(batch, ()) for batch in batches), schema)
+        yield from write_files(lake, spec, schema, StoredFile("", {}, 0, 0), groups, quick=True)
+        return
     parts = (part for batch in batches for part in _by_crawl(batch))
     for crawl, own in groupby(parts, key=itemgetter(0)):
         folder = f"crawl={quote(crawl, safe='')}"
         if "://" not in lake.root:
-            lake.file_system().create_dir(f"{lake.address(spec.name)}/{folder}", recursive=True)
+            make_durable_folder(Path(lake.address(spec.name)) / folder)
         like = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
-        yield from write_files(lake, spec, schema, like, whole_row_groups((part for _, part in own), schema))
+        groups = whole_row_groups((counted(part, (crawl,)) for _, part in own), schema)
+        yield from write_files(lake, spec, schema, like, groups, quick=True)
 
 
 def _by_crawl(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
@@ -246,6 +287,8 @@ def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[s
         has = {(file.crawl, target) for target in file.contents} if by_target else {(file.crawl, None)}
         if not has <= named:
             raise ValueError(f"{file.path} has rows of slices that are not replaced: {sorted(has - named)[:3]}")
+        if by_target and sum(file.counts.values()) != file.rows:
+            raise ValueError(f"{file.path} has {file.rows:,} rows, and its slices {sum(file.counts.values()):,}")
     return [
         StoredFile(file.path, {"crawl": file.crawl}, file.size, file.rows, file.first, file.last)
         for file in files.values()
@@ -271,15 +314,19 @@ def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
 
 
 class Replacing:
-    """Which files hold rows of some slices, and what is left of them: looked at and written once, however often a
-    commit is tried."""
+    """Which files hold rows of some slices (none: of the whole table), and what is left of them: looked at and written
+    once, however often a commit is tried."""
 
     def __init__(self, lake: Lake, spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> None:
         self._lake, self._spec = lake, spec
         self._clustered = clustered_by(spec)
+        self._keys = {slice_key(spec, one) for one in slices}
+        self._is_whole = not slices
         named: dict[str, set[str]] = defaultdict(set)
         for one in slices:
-            named[one["crawl"]].add(one.get("target", ""))
+            named[one.get("crawl", "")].add(one[self._clustered] if self._clustered else "")
+        #: The crawls that may be touched; ``None``: any.
+        self.crawls = None if self._is_whole or "crawl" not in spec.slice_columns else frozenset(named)
         self._named = {crawl: sorted(own) for crawl, own in named.items()}
         self._held: dict[str, tuple[bool, bool]] = {}
         self._rest: dict[tuple[str, ...], list[StoredFile]] = {}
@@ -291,6 +338,8 @@ class Replacing:
 
         ``but`` are paths of the files that are added.
         """
+        if self._is_whole:
+            return [file for file in here if file.path not in but], []
         near = [file for file in here if file.path not in but and self._may_hold(file)]
         unknown = [file for file in near if file.path not in self._held]
         with ThreadPoolExecutor(_AHEAD) as pool:
@@ -300,15 +349,26 @@ class Replacing:
         rest: list[StoredFile] = []
         for crawl in self._named:
             # files of a run follow each other, so what is left of them does
-            for run in runs_of([file for file in mixed if file.partition["crawl"] == crawl]):
+            for run in runs_of([file for file in mixed if _crawl_of(file) == crawl]):
                 key = tuple(file.path for file in run)
                 if key not in self._rest:
                     self._rest[key] = self._left_of(handle, crawl, run)
                 rest += self._rest[key]
         return [*whole, *mixed], rest
 
+    def counts(self, found: Mapping[SliceKey, int], gone: Sequence[StoredFile]) -> dict[SliceKey, int]:
+        """The new rows of each slice that is replaced, of which ``found`` has those with any; ``gone`` are the files of
+        :meth:`plan`. Raises ``ValueError`` for rows of other slices."""
+        if self._is_whole:
+            keys = count_in_files(self._lake, self._spec, gone) if self._spec.slice_columns else [()]
+            return dict.fromkeys(keys, 0) | dict(found)
+        others = found.keys() - self._keys
+        if others:
+            raise ValueError(f"rows for {self._spec.name} of slices that are not replaced: {sorted(others)[:3]}")
+        return dict.fromkeys(self._keys, 0) | dict(found)
+
     def _may_hold(self, file: StoredFile) -> bool:
-        named = self._named.get(file.partition["crawl"] or "")
+        named = self._named.get(_crawl_of(file))
         if named is None:
             return False
         if self._clustered is None or file.first is None or file.last is None:
@@ -325,20 +385,20 @@ class Replacing:
         with self._lake.file_system().open_input_file(address) as source:
             reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[self._clustered])
             for batch in reader.iter_batches(_NARROW_ROWS, columns=[self._clustered], use_threads=False):
-                is_ours = self._are_ours(file.partition["crawl"], pc.unique(batch.column(0)).cast(pa.string()))
+                is_ours = self._are_ours(_crawl_of(file), pc.unique(batch.column(0)).cast(pa.string()))
                 ours = ours or bool(pc.any(is_ours).as_py())
                 others = others or not pc.all(is_ours).as_py()
                 if ours and others:
                     break
         return ours, others
 
-    def _are_ours(self, crawl: str | None, targets: pa.Array) -> pa.Array:
-        return pc.is_in(targets, value_set=pa.array(self._named[crawl or ""], pa.string()))
+    def _are_ours(self, crawl: str, values: pa.Array) -> pa.Array:
+        return pc.is_in(values, value_set=pa.array(self._named[crawl], pa.string()))
 
     def _left_of(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
         """Files, written here, with the rows of ``files`` that are of no slice that is replaced."""
-        lake, spec = self._lake, self._spec
-        schema = schema_of_files(spec, handle, ["crawl"])
+        lake, spec, clustered = self._lake, self._spec, self._clustered
+        schema = schema_of_files(spec, handle, handle.metadata().partition_columns)
         addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
         pinned = PinnedTable(spec, handle.version(), addresses, sum(file.rows for file in files))
         seen = 0
@@ -347,7 +407,7 @@ class Replacing:
             nonlocal seen
             for batch in stream_table(lake, pinned):
                 seen += batch.num_rows
-                left = batch.filter(pc.invert(self._are_ours(crawl, batch.column("target"))))
+                left = batch.filter(pc.invert(self._are_ours(crawl, batch.column(clustered))))
                 if left.num_rows:
                     yield left
 
@@ -358,3 +418,7 @@ class Replacing:
                 "Nothing was changed. Look whether somebody wrote there.",
             )
         return written
+
+
+def _crawl_of(file: StoredFile) -> str:
+    return file.partition.get("crawl") or ""

@@ -56,12 +56,26 @@ def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
     return lacking
 
 
-def add_columns(handle: DeltaTable, columns: Sequence[Field]) -> None:
+def set_properties(lake: Lake, table: str, handle: DeltaTable, properties: dict[str, str]) -> None:
+    """Sets properties of a table at the version of ``handle``, which follows.
+
+    Raises ``CommitFailedError`` where another process has changed the table's properties or columns since.
+    """
+    alter = handle.alter.set_table_properties
+    lake.commit_durably(
+        table,
+        handle.version(),
+        lambda hooks: alter(properties, raise_if_not_exists=False, post_commithook_properties=hooks),
+    )
+
+
+def add_columns(lake: Lake, table: str, handle: DeltaTable, columns: Sequence[Field]) -> None:
     """Adds nullable columns to a table. It sets the table's property first, so that a kill in between does no harm."""
     known = handle.metadata().configuration.get(COLUMNS_ADDED, "")
     names = ",".join(filter(None, [known, *(column.name for column in columns)]))
-    handle.alter.set_table_properties({COLUMNS_ADDED: names}, raise_if_not_exists=False)
-    handle.alter.add_columns(list(columns))
+    set_properties(lake, table, handle, {COLUMNS_ADDED: names})
+    alter = handle.alter.add_columns
+    lake.commit_durably(table, handle.version(), lambda hooks: alter(list(columns), post_commithook_properties=hooks))
 
 
 def is_uneven(handle: DeltaTable) -> bool:
@@ -69,12 +83,12 @@ def is_uneven(handle: DeltaTable) -> bool:
     return bool(handle.metadata().configuration.get(COLUMNS_ADDED))
 
 
-def note_even(handle: DeltaTable) -> None:
+def note_even(lake: Lake, table: str, handle: DeltaTable) -> None:
     """Notes that every file has all columns at the version of ``handle``.
 
     Raises ``CommitFailedError`` where another process has changed the table's columns since.
     """
-    handle.alter.set_table_properties({COLUMNS_ADDED: ""}, raise_if_not_exists=False)
+    set_properties(lake, table, handle, {COLUMNS_ADDED: ""})
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

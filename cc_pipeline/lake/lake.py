@@ -7,12 +7,10 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -20,24 +18,23 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import (
-    ColumnProperties,
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
     Transaction,
-    WriterProperties,
-    write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
+from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
-from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
-from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, actions_of
-from cc_pipeline.lake.predicates import MOST_NAMED, of_slices, others, scan
+from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, set_properties
+from cc_pipeline.lake.layout import actions_of
+from cc_pipeline.lake.predicates import scan
 from cc_pipeline.lake.torn import IF_TORN, torn_in_log
 
 #: How often a commit is tried when other processes commit to the same table first.
@@ -46,30 +43,13 @@ _COMMIT_TRIES = 20
 _GROWS_OLD = 24
 #: The log's old entries are looked for by upkeep (``vacuum.clean_log``): it means to list all commits of a month.
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+#: For all who write, whatever they pass: no entry of a log goes at a checkpoint, and with it a version.
+_KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
+#: Entries that others wrote since this process did, which it makes durable too, at most.
+_FOLLOWED: Final = 100
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 _ID_CHARACTERS: Final = 32
-COMPRESSION: Final = "ZSTD"
-COMPRESSION_LEVEL: Final = 3
-#: Bytes of a value in a column's bounds at most. Without it those of a text are two whole pages.
-_BOUND_BYTES: Final = 256
-#: How the files of tables are written.
-WRITER: Final = WriterProperties(
-    compression=COMPRESSION,
-    compression_level=COMPRESSION_LEVEL,
-    max_row_group_size=ROW_GROUP_ROWS,
-    statistics_truncate_length=_BOUND_BYTES,
-)
-#: The same for a few rows, until they are merged: what costs then is what each column costs, to write and to read. It
-#: is half of that without a dictionary and an index of pages, and where to unpack needs no state; files are smaller.
-_WRITER_OF_FEW: Final = WriterProperties(
-    compression="SNAPPY",
-    max_row_group_size=ROW_GROUP_ROWS,
-    statistics_truncate_length=_BOUND_BYTES,
-    default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="CHUNK"),
-)
-#: Bytes of rows up to which they are few.
-_FEW_BYTES: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +102,8 @@ class Lake:
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._standings = Standings(self)
         self._lock = threading.Lock()
+        #: The newest version of each table that this object has seen on disk.
+        self._durable: dict[str, int] = {}
         #: Blocks of :meth:`still` that are open, the tables looked at in them, and those that are looked at anyway.
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
@@ -171,7 +153,7 @@ class Lake:
         data = data.select(spec.schema.names).cast(spec.schema)
         if spec.sort_by and data.num_rows:
             data = data.sort_by([(name, "ascending") for name in spec.sort_by])
-        self._write(spec, lambda: data, slices, digests)
+        self._write(spec, data.to_batches, slices, digests)
         return int(data.num_rows)
 
     def commit_stream(
@@ -189,94 +171,136 @@ class Lake:
         spec = self.specs[table]
         rows = 0
 
-        def stream() -> pa.RecordBatchReader:
-            batches = open_batches()
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            rows = 0
+            for batch in open_batches():
+                rows += batch.num_rows
+                yield batch
 
-            def counted() -> Iterator[pa.RecordBatch]:
-                nonlocal rows
-                rows = 0
-                for batch in batches:
-                    rows += batch.num_rows
-                    yield batch
-
-            return pa.RecordBatchReader.from_batches(spec.schema, counted())
-
-        self._write(spec, stream, slices, digests)
+        self._write(spec, counted, slices, digests)
         return rows
 
     def _write(
         self,
         spec: TableSpec,
-        open_data: Callable[[], pa.Table | pa.RecordBatchReader],
+        open_data: Callable[[], Iterable[pa.RecordBatch]],
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
     ) -> None:
         from cc_pipeline.lake.adding import Replacing, put_rows  # noqa: PLC0415  # they are built on a lake
 
-        table = spec.name
-        self.prepare(table)
-        transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
-        is_new = bool(digests) and self.digest(table, next(iter(digests))) is None
-        # the library's engine holds what it replaces in memory, and takes long for many names
-        replacing, many = None, len(slices) > MOST_NAMED
-        if slices and "crawl" in spec.slice_columns and (not is_new or many):
-            replacing = Replacing(self, spec, slices)
+        self.prepare(spec.name)
+        replacing = Replacing(self, spec, slices)
         for left in reversed(range(_COMMIT_TRIES)):
-            self.look_again(table)
             try:
-                handle = self.open(spec)
-                if handle is not None and (replacing is not None or many):
-                    # a handle of its own: what stays is read and written at one version
-                    handle = self.open(spec, handle.version())
-                # the table first: who commits after rows were looked at is met
-                data, are_few = _looked_at(open_data())
-                if handle is not None and replacing is not None:
-                    new = data.to_batches() if isinstance(data, pa.Table) else data
-                    put_rows(self, spec, handle, replacing, new, digests)
-                else:
-                    if handle is not None and many:
-                        # a table of few rows: those of others are written again
-                        whole = data if isinstance(data, pa.Table) else data.read_all()
-                        data = pa.concat_tables([whole, others(handle, spec.schema, spec.slice_columns, slices)])
-                    write_deltalake(
-                        handle or self.address(table),
-                        data,
-                        mode="overwrite",
-                        predicate=None if many else of_slices(spec.slice_columns, slices),
-                        target_file_size=FILE_BYTES,
-                        commit_properties=CommitProperties(app_transactions=transactions),
-                        post_commithook_properties=AFTER_COMMIT,
-                        writer_properties=_WRITER_OF_FEW if are_few and is_new else WRITER,
-                    )
-                # it may have been another handle than the one that is kept
-                self.look_again(table)
+                with self._taken(spec) as handle:
+                    # the table first: who commits after rows were looked at is met
+                    put_rows(self, spec, handle, replacing, open_data(), digests)
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(table, error, left)
+                self._raise_unless_retried(spec.name, error, left)
+
+    @contextmanager
+    def _taken(self, spec: TableSpec) -> Iterator[DeltaTable]:
+        """A handle at the newest version of a table that is there. It stays at that version in the block, since nobody
+        else is given it; to open another one would read the log again."""
+        with self._lock:
+            self._seen.pop(spec.name, None)
+            handle = self._newest(spec.name)
+            kept = self._handles.pop(spec.name, None)
+        if handle is None or kept is None:
+            raise EnvironmentFault(f"{self.address(spec.name)} is not there any more", "Look who removed the table.")
+        try:
+            yield handle
+        finally:
+            with self._lock:
+                self._handles.setdefault(spec.name, kept)
 
     def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
         """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
         spec = self.specs[table]
-        transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
+        if self.version(table) < 0:
+            return
+        self.prepare(table)
         for left in reversed(range(_COMMIT_TRIES)):
-            self.look_again(table)
-            handle = self.open(spec)
-            if handle is None:
-                return
             try:
-                handle.create_write_transaction(
-                    [],
-                    "append",
-                    handle.schema(),
-                    handle.metadata().partition_columns,
-                    commit_properties=CommitProperties(app_transactions=transactions),
-                )
-                self.look_again(table)  # the handle does not follow such a commit
+                with self._taken(spec) as handle:
+                    self.commit_actions(table, handle, [], digests)
                 return
             except (OSError, DeltaError) as error:
                 # another process has replaced files meanwhile, which the library takes for something read here
                 self._raise_unless_retried(table, error, left)
+
+    def commit_actions(
+        self,
+        table: str,
+        handle: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        digests: Mapping[str, str],
+        *,
+        checkpoint: bool = False,
+    ) -> None:
+        """Commits ``actions`` and ``digests`` on top of the version of ``handle``, durably; ``checkpoint``: with one.
+
+        Raises ``CommitFailedError`` where another process took out one of the same files meanwhile, or committed a
+        digest of one of these names; ``OSError`` and ``DeltaError`` when the table cannot be written.
+        """
+        schema = self.specs[table].schema
+        here = {field.name for field in handle.schema().fields}
+        transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
+
+        def commit(hooks: PostCommitHookProperties) -> None:
+            handle.create_write_transaction(
+                list(actions),
+                "append",
+                pa.schema([field for field in schema if field.name in here]),
+                partition_by=handle.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=transactions) if transactions else None,
+                post_commithook_properties=hooks,
+            )
+            if checkpoint:
+                handle.create_checkpoint()
+
+        added = [action.path for action in actions if isinstance(action, AddAction)]
+        self.commit_durably(table, handle.version(), commit, added)
+
+    def commit_durably(
+        self, table: str, before: int, commit: Callable[[PostCommitHookProperties], object], files: Sequence[str] = ()
+    ) -> None:
+        """The one way to the log of a table: calls ``commit``, which writes the entry after version ``before`` and gets
+        what the library is to do after it.
+
+        In a folder, ``files`` (paths below the table's folder) are on disk before ``commit`` is called, and the entry
+        when this returns: a power cut then takes back neither. A place on S3 is durable by itself. Raises what
+        ``commit`` does, and ``OSError``.
+        """
+        address = self.address(table)
+        is_folder = "://" not in address
+        if is_folder:
+            sync_files(Path(address) / file for file in files)
+        commit(AFTER_COMMIT)
+        if is_folder:
+            self._sync_log(table, before)
+        self.look_again(table)
+
+    def _sync_log(self, table: str, before: int) -> None:
+        """Makes the entries and checkpoints of a log durable, from version ``before`` on: an entry that another process
+        is still writing to disk must not be lacking below a later one."""
+        log = Path(self.address(table)) / "_delta_log"
+        first = max(self._durable.get(table, before - 1) + 1, before - _FOLLOWED, 0)
+        version = max(first, before + 1)
+        while (log / f"{version:020}.json").exists():
+            version += 1
+        due = [log / f"{one:020}.json" for one in range(first, version)]
+        # a checkpoint may be one of the version before
+        due += [log / f"{one:020}.checkpoint.parquet" for one in range(max(min(first, before), 0), version)]
+        there = [path for path in due if path.exists()]
+        if any(path.suffix == ".parquet" for path in there):
+            there.append(log / "_last_checkpoint")
+        sync_files(there)
+        self._durable[table] = version - 1
 
     def _raise_unless_retried(self, table: str, error: Exception, left: int) -> None:
         """Raises what a failed commit means; nothing where others were in the way and tries are ``left``."""
@@ -336,10 +360,12 @@ class Lake:
         return _NONE_YET if handle is None else handle.version()
 
     def commit_id(self, table: str, version: int | None = None) -> str:
-        """What identifies a commit, the newest or that of ``version``: a digest of the table's id and the log's entry.
+        """What identifies the rows and digests of a table, now or at ``version``: a digest of the table's id and of the
+        last entry of its log that changed any.
 
-        A log that was restored uses version numbers again, for other commits. Empty where there is no table. Raises
-        ``EnvironmentFault``, also for a version that the log does not have.
+        A log that was restored uses version numbers again, for other commits; and deleting superseded files makes
+        versions that change nothing. Empty where there is no table. Raises ``EnvironmentFault``, also for a version
+        that the log does not have.
         """
         spec = self.specs[table]
         handle = None if version == _NONE_YET else self.open(spec)
@@ -348,7 +374,7 @@ class Lake:
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
         wanted = handle.version() if version is None else version
         try:
-            entry = self._standings.log(spec.name).entry(wanted)
+            entry = self._standings.log(spec.name).last_change(wanted)
             if entry is None:
                 # cleaned away, behind a checkpoint: the files that the version names tell it from others
                 then = handle if wanted == handle.version() else self.open(spec, wanted)
@@ -487,10 +513,13 @@ class Lake:
                 self.look_again(table)
                 return
             lacking = missing_columns(spec.name, handle.schema(), spec.schema)
-            if not lacking:
-                return
+            unset = {k: v for k, v in _KEEPS_LOG.items() if handle.metadata().configuration.get(k) != v}
             try:
-                add_columns(handle, lacking)
+                if unset:
+                    set_properties(self, table, handle, unset)
+                if not lacking:
+                    return
+                add_columns(self, table, handle, lacking)
             except (OSError, DeltaError) as error:
                 # another process may be adding them at this moment: look again
                 if left == 0:
@@ -500,35 +529,26 @@ class Lake:
         address = self.address(spec.name)
         try:
             if "://" not in address:
-                Path(address).mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                address,
-                schema=spec.schema,
-                mode="ignore",
-                partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
-                storage_options=self._options,
-                # rows are found by crawl and target; statistics on long text columns would only swell the log
-                configuration={"delta.dataSkippingStatsColumns": ",".join(spec.slice_columns) or spec.schema.names[0]},
+                make_durable_folder(Path(address) / "_delta_log")
+            # rows are found by crawl and target; statistics on long text columns would only swell the log
+            skipping = ",".join(spec.slice_columns) or spec.schema.names[0]
+            self.commit_durably(
+                spec.name,
+                _NONE_YET,
+                lambda hooks: DeltaTable.create(
+                    address,
+                    schema=spec.schema,
+                    mode="ignore",
+                    partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
+                    storage_options=self._options,
+                    configuration={"delta.dataSkippingStatsColumns": skipping, **_KEEPS_LOG},
+                    post_commithook_properties=hooks,
+                ),
             )
         except (OSError, DeltaError) as error:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.open(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
-
-
-def _looked_at(data: pa.Table | pa.RecordBatchReader) -> tuple[pa.Table | pa.RecordBatchReader, bool]:
-    """``data``, and whether it is a few rows."""
-    if isinstance(data, pa.Table):
-        return data, data.nbytes <= _FEW_BYTES
-    held: deque[pa.RecordBatch] = deque()
-    size = 0
-    for batch in data:
-        held.append(batch)
-        size += batch.nbytes
-        if size > _FEW_BYTES:
-            rest = chain((held.popleft() for _ in range(len(held))), data)
-            return pa.RecordBatchReader.from_batches(data.schema, rest), False
-    return pa.Table.from_batches(held, data.schema), True
 
 
 def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:

@@ -10,13 +10,14 @@ What is due is read from the log alone.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 if TYPE_CHECKING:
@@ -62,10 +63,13 @@ def actions_of(handle: DeltaTable) -> pa.Table:
     return pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
 
 
-def stored_files(spec: TableSpec, handle: DeltaTable) -> list[StoredFile]:
-    """The files of a table at the version of ``handle``."""
+def stored_files(spec: TableSpec, handle: DeltaTable, crawls: Collection[str] | None = None) -> list[StoredFile]:
+    """The files of a table at the version of ``handle``; those of some ``crawls`` where they are named."""
     clustered = clustered_by(spec)
     actions = actions_of(handle)
+    if crawls is not None:
+        own = pa.array(sorted(crawls), pa.string())
+        actions = actions.filter(pc.is_in(actions.column("partition.crawl"), value_set=own))
     partitions = [name for name in actions.column_names if name.startswith("partition.")]
     return [
         StoredFile(

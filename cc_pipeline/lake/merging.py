@@ -111,7 +111,7 @@ def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: 
         lacking = _lacking(lake, table, handle, files)
         if not lacking:
             with suppress(CommitFailedError):  # columns were added meanwhile: the next time
-                note_even(handle)
+                note_even(lake, table, handle)
             break
         if sum(file.size for file in lacking) > (bounds.most_bytes or math.inf):
             break
@@ -189,7 +189,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
                 f"merging files of {lake.address(table)} would change how many rows there are",
                 "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
             )
-        replace_files(spec, handle, files, added)
+        replace_files(lake, spec, handle, files, added)
     except CommitFailedError:
         return False  # some of the files were replaced meanwhile; the next time merges what is left
     except (OSError, DeltaError, pa.ArrowException) as error:

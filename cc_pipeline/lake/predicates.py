@@ -17,8 +17,7 @@ from cc_pipeline.lake.reading import quoted
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _LIST_USED: Final = 20
-#: Values that a condition names. For reading, of more it gives their bounds, and rows between these are looked at; none
-#: for replacing may have more.
+#: Values that a condition names; of more it gives their bounds, and rows between these are looked at.
 MOST_NAMED: Final = 1_000
 
 Where = Mapping[str, str | Sequence[str]]
@@ -48,33 +47,6 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
             wanted = pa.array([value in values for value in encoded.dictionary.to_pylist()], pa.bool_())
             rows = rows.filter(wanted.take(encoded.indices))
         yield from rows.select(schema.names).to_batches()
-
-
-def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> str | None:
-    """Rows of ``slices``, each a value for every one of ``columns``, and no others; ``None`` for the whole table. There
-    are ``MOST_NAMED`` at most."""
-    assert len(slices) <= MOST_NAMED, "their bounds would be replaced, with what lies between them"
-    *above, last = columns or ("",)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for one in slices:
-        groups.setdefault(tuple(one[name] for name in above), []).append(one[last])
-    parts = [
-        " AND ".join(
-            [*(f"{name} = {quoted(value)}" for name, value in zip(above, key, strict=True)), _equal(last, own)]
-        )
-        for key, own in groups.items()
-    ]
-    return " OR ".join(f"({part})" for part in parts) or None
-
-
-def others(
-    handle: DeltaTable, schema: pa.Schema, columns: Sequence[str], slices: Sequence[Mapping[str, str]]
-) -> pa.Table:
-    """The rows of a table of few rows that are of none of ``slices``."""
-    named = {tuple(one[name] for name in columns) for one in slices}
-    rows = pa.Table.from_batches(scan(handle, schema, {}), schema)
-    keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
-    return rows.filter(pa.array([key not in named for key in keys], pa.bool_()))
 
 
 def _is_many(value: object) -> bool:

@@ -16,15 +16,16 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests.digest import digest_to_int
+from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.lake import AFTER_COMMIT, COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
+from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name
 
 #: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
 _ROW_GROUP_BYTES: Final = 8 << 20
@@ -39,6 +40,13 @@ _NARROW_ROWS: Final = 1 << 16
 _AT_ONCE: Final = 8
 #: Files taken out by one commit above which the log gets a checkpoint at once.
 _MANY_REMOVED: Final = 200
+#: How the files of tables are packed.
+_PACKED: Final = {"compression": "ZSTD", "compression_level": 3}
+#: The same for a few rows, until they are merged: what costs then is what each column costs, to write and to read. It
+#: is half of that without a dictionary, and where to unpack needs no state; files are smaller.
+_PACKED_QUICKLY: Final = {"compression": "SNAPPY", "use_dictionary": False}
+#: Bytes of rows up to which they are few.
+_FEW_BYTES: Final = 2 << 20
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
 
@@ -58,37 +66,42 @@ def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str
 
 
 def replace_files(
+    lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
     gone: Sequence[StoredFile],
     added: Sequence[StoredFile],
     digests: Mapping[str, str] | None = None,
+    counts: Mapping[SliceKey, int] | None = None,
 ) -> None:
-    """Commits that ``added`` stand in the place of ``gone``, and ``digests`` by name with them.
+    """Commits that ``added`` stand in the place of ``gone``, with ``digests`` by name and the row counts of the slices
+    that have other rows afterwards.
 
-    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. Raises
-    ``CommitFailedError`` where another process took out one of them meanwhile, or committed a digest of one of these
-    names; then nothing was changed.
+    ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError`` where another process
+    took out one of them meanwhile, or committed a digest of one of these names; then nothing was changed. Raises
+    ``RowsOutOfBalance``, and nothing was changed, where the table would not have the rows that it had, without those
+    of the slices, and with ``counts``.
     """
-    transactions = [Transaction(name, digest_to_int(value)) for name, value in (digests or {}).items()]
+    new = counts or {}
+    check_balance(lake, spec, handle, gone, added, new)
+    actions = exchange(spec, gone, added)
+    said = {count_name(key): digest_from_int(rows) for key, rows in new.items()}
+    lake.commit_actions(spec.name, handle, actions, {**(digests or {}), **said}, checkpoint=len(gone) > _MANY_REMOVED)
+
+
+def exchange(
+    spec: TableSpec, gone: Sequence[StoredFile], added: Sequence[StoredFile]
+) -> list[AddAction | RemoveAction]:
+    """The actions of a log that put ``added`` in the place of ``gone``."""
     now = int(time.time() * 1_000)
-    handle.create_write_transaction(
-        [
-            # as changes of data, which they are not: otherwise two merges of the same files both get through
-            *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
-            *(
-                AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
-                for file in added
-            ),
-        ],
-        "append",
-        pa.schema([field for field in spec.schema if field.name in {one.name for one in handle.schema().fields}]),
-        partition_by=handle.metadata().partition_columns,
-        commit_properties=CommitProperties(app_transactions=transactions) if transactions else None,
-        post_commithook_properties=AFTER_COMMIT,
-    )
-    if len(gone) > _MANY_REMOVED:
-        handle.create_checkpoint()
+    # as changes of data, which merges are not: otherwise two merges of the same files both get through
+    return [
+        *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
+        *(
+            AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
+            for file in added
+        ),
+    ]
 
 
 def change_rows(
@@ -124,7 +137,7 @@ def change_rows(
             schema = schema_of_files(spec, handle, some[0].partition)
             added = [new for file in some for new in _changed(lake, spec, schema, file, change)]
             try:
-                replace_files(spec, handle, some, added)
+                replace_files(lake, spec, handle, some, added)
                 changed += len(some)
             except CommitFailedError as error:
                 tries -= 1
@@ -203,14 +216,18 @@ def write_files(
     like: StoredFile,
     row_groups: Iterator[pa.Table],
     name: str | None = None,
+    *,
+    quick: bool = False,
 ) -> Iterator[StoredFile]:
     """Writes files beside ``like``; gives each once it is whole. The log does not name them yet.
 
-    ``name`` is in the files' names, and nobody else's.
+    ``name`` is in the files' names, and nobody else's. ``quick``: a few rows are packed for a quick look, until they
+    are merged.
     """
     folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), name or uuid4()
     system = lake.file_system()
-    table = next(row_groups, None)
+    table, following = next(row_groups, None), next(row_groups, None)
+    are_few = quick and table is not None and following is None and table.nbytes <= _FEW_BYTES
     for number in count():
         if table is None:
             return
@@ -223,8 +240,7 @@ def write_files(
             pq.ParquetWriter(
                 sink,
                 schema,
-                compression=COMPRESSION,
-                compression_level=COMPRESSION_LEVEL,
+                **(_PACKED_QUICKLY if are_few else _PACKED),
                 # as the format of the tables has times
                 coerce_timestamps="us",
             ) as writer,
@@ -235,7 +251,7 @@ def write_files(
                     bounds = [min([*bounds[:1], found["min"]]), max([*bounds[1:], found["max"]])]
                 writer.write_table(table, row_group_size=table.num_rows)
                 rows += table.num_rows
-                table = next(row_groups, None)
+                table, following = following, next(row_groups, None)
         size = system.get_file_info(address).size
         yield StoredFile(path, like.partition, size, rows, *(bounds or (None, None)))
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector
 
@@ -39,7 +42,7 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
     kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
     hours = max(retention_hours, RETENTION_FLOOR_HOURS)
     try:
-        return len(handle.vacuum(retention_hours=hours, dry_run=False, full=True, keep_versions=kept or None))
+        return _delete(lake, table, handle, retention_hours=hours, full=True, keep_versions=kept or None)
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
 
@@ -124,11 +127,20 @@ def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
         return 0
     kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
     try:
-        gone = handle.vacuum(
-            retention_hours=0, enforce_retention_duration=False, dry_run=False, full=False, keep_versions=kept or None
+        return _delete(
+            lake, table, handle, retention_hours=0, enforce_retention_duration=False, keep_versions=kept or None
         )
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
+
+
+def _delete(lake: Lake, table: str, handle: DeltaTable, **chosen: Any) -> int:
+    """Deletes the ``chosen`` files, which the library notes in the log; gives how many."""
+    gone: list[str] = []
+    vacuum_files = partial(handle.vacuum, dry_run=False, **chosen)
+    lake.commit_durably(
+        table, handle.version(), lambda hooks: gone.extend(vacuum_files(post_commithook_properties=hooks))
+    )
     return len(gone)
 
 
@@ -140,7 +152,7 @@ def retire(lake: Lake, table: str) -> None:
     handle = lake.open(TableSpec(table, pa.schema([])))
     try:
         if handle is not None and handle.file_uris():
-            handle.delete()
+            lake.commit_durably(table, handle.version(), lambda hooks: handle.delete(post_commithook_properties=hooks))
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not empty {lake.address(table)}", error) from error
 

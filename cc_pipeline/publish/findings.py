@@ -178,9 +178,8 @@ def scope_of(
             f"nothing was located for {named or slug!r}. Run it first, for instance with: "
             f"cc-pipeline run --crawl newest --domain {to_run(slug, named)}"
         )
-    # a domain is asked for by its column, which the files are sorted by
-    whole = not known or (known[0]["kind"] == "domain" and known[0]["definition"] == slug)
-    scope, domains = (_of_domain(slug), [slug]) if whole else _of_target(connection, slug)
+    # a domain that nobody asked for by itself has no captures of its own
+    scope, domains = _of_target(connection, slug) if known else (_of_domain(slug), [slug])
     return (known[0] if known else None), scope, domains
 
 

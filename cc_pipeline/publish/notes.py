@@ -299,6 +299,8 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "unread_files": "Index files that could not be read",
         "unread": "Paths of at most 20 unread files",
         "captures": "Captures found",
+        "unlisted": "Of the captures: no longer in the index that named them, which is doubted",
+        "repeated": "Rows of the index for captures that it had named already; each is kept once",
         "looked_up_at": "When",
         "made_from": "Digest of the captures that the look-up gave",
     },

@@ -160,13 +160,13 @@ def behind(workspace: Workspace) -> Behind | None:
     if workspace.settings.publish == "none":
         return None
     settings, lake = workspace.settings, workspace.lake
-    shown: dict[str, tuple[int, str]] = {}
+    shown: dict[str, str] = {}
     since, fault = None, ""
     made: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
         rows = _shown(settings)
-        shown, made = {name: (version, commit) for name, version, commit, _ in rows}, {how for *_, how in rows}
+        shown, made = {name: commit for name, commit, _ in rows}, {how for *_, how in rows}
     except FileNotFoundError:
         fault = f"{settings.published_path} is not there"
     except (OSError, duckdb.Error) as error:
@@ -174,29 +174,28 @@ def behind(workspace: Workspace) -> Behind | None:
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # what the last publication showed, or all there is
     names = [name for name in shown if name in lake.specs] or [*lake.specs]
-    now = {name: (lake.version(name), lake.commit_id(name)) for name in names}
-    if all(version < 0 for version, _ in [*now.values(), *shown.values()]):
+    now = {name: lake.commit_id(name) for name in names}
+    if not any([*now.values(), *shown.values()]):
         return None
-    commits = {name: commit for name, (version, commit) in now.items() if shown.get(name) != (version, commit)}
+    commits = {name: commit for name, commit in now.items() if shown.get(name) != commit}
     if not commits and not fault and made == {made_as(workspace)}:
         return None
     state = hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16]
     return Behind(state, since, commits, fault)
 
 
-def _shown(settings: Settings) -> list[tuple[str, int, str, str | None]]:
-    """The tables that the published file shows, in which version, with the commit's id, and as what it was made. That
-    is kept in words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and
-    ``duckdb.Error``."""
+def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
+    """The tables that the published file shows, with the id of the commit, and as what it was made. That is kept in
+    words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
     path, kept = settings.published_path, settings.cache_path / "published.json"
     found = path.stat()
     mark = [found.st_ino, found.st_size, found.st_mtime_ns]
     with suppress(OSError, ValueError, TypeError, KeyError):
         said = json.loads(kept.read_text("utf-8"))
         if said["file"] == mark:
-            return [(name, version, commit, how) for name, version, commit, how in said["tables"]]
+            return [(name, commit, how) for name, commit, how in said["tables"]]
     with connect(path, read_only=True) as connection:
-        rows = connection.execute("SELECT table_name, version, commit_id, made_as FROM main.publication").fetchall()
+        rows = connection.execute("SELECT table_name, commit_id, made_as FROM main.publication").fetchall()
     with suppress(OSError):
         write_whole(kept, json.dumps({"file": mark, "tables": rows}))
     return rows

@@ -18,6 +18,7 @@ import duckdb
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.progress import human_bytes
@@ -54,6 +55,7 @@ def page_of(found: Findings) -> str:
     """The whole page."""
     page = _template().render(
         found=found,
+        is_site=registered_domain(found.slug) == found.slug,
         totals=Counter(found.totals),
         most=MOST,
         held=[row for row in found.crawls if row["captures"]],

@@ -68,6 +68,8 @@ _LOOKUPS = {
     "unread_files": "max(unread_files)",
     "unread": "list_distinct(flatten(list(unread)))",
     "captures": "sum(captures)::BIGINT",
+    "unlisted": "sum(unlisted)::BIGINT",
+    "repeated": "sum(repeated)::BIGINT",
     "looked_up_at": "max(looked_up_at)",
 }
 #: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the

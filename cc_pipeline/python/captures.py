@@ -93,7 +93,10 @@ def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[p
 
 
 class Page:
-    """One capture of a page, its record verified as a fetch does it."""
+    """One capture of a page, its record verified as a fetch does it.
+
+    ``text``, ``markdown`` and ``json`` parse it, in a process of its own with bounds on time and memory, and raise
+    ``DataFault`` where no parser gets through it."""
 
     def __init__(self, found: Nearest, distance: timedelta | None, extractor: str) -> None:
         from cc_pipeline.extraction.nearest import moment_of
@@ -157,7 +160,12 @@ class Page:
         return f"Page({self.url!r}, {self.crawl}, {self.captured:%Y-%m-%d %H:%M:%S}, status {self.status})"
 
     def _repr_html_(self) -> str:
-        text = self.text
+        from cc_pipeline.errors import DataFault
+
+        try:
+            text = self.text
+        except DataFault as fault:
+            text = str(fault)
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         return f"<p><code>{html.escape(repr(self))}</code></p><p>{html.escape(shown)}</p>"
 

@@ -137,6 +137,7 @@ class Home:
         from cc_pipeline.commoncrawl.crawls import apart
         from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
+        from cc_pipeline.delivery.one_page import start_parser
         from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
         from cc_pipeline.python.asking import crawls_named, without_a_home
         from cc_pipeline.python.captures import Page
@@ -146,6 +147,7 @@ class Home:
         moment = _aware(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
         settings = without_a_home(self._named, **self._given)
+        start_parser(None, settings.extractor)
         with told_to(self._voice), open_workspace(settings) as workspace:
             chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
             found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)

@@ -24,7 +24,7 @@ from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.range_plan import Order, in_groups
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head, set_apart
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
@@ -194,11 +194,12 @@ def _of_places(transport: Transport | NamedPlaces, before: Counter[str]) -> tupl
 
 
 def settle(storage: RecordStorage, result: RecordsResult) -> None:
-    """Removes the journals of files whose records are all in the lake. Call it once the result's rows are committed.
+    """Takes the journals of files whose records are all in the lake out of adoption. Call it once the result's rows are
+    committed.
 
     A file of a killed run that also holds records of other targets keeps its journal until those are in the lake too.
     """
-    forget_journals(storage, result.settled)
+    set_apart(storage, result.settled)
 
 
 class Left:
@@ -226,7 +227,7 @@ class Left:
         self, new: Iterable[str], in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None
     ) -> tuple[str, ...]:
         """The files all of whose records are in the rows of this run, which wrote ``new``, or in the table: their
-        journals may go once the rows are committed."""
+        journals are adopted no more once the rows are committed."""
         return tuple(sorted({*self.files, *new} - self._needed_by_others(in_table)))
 
     def _needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:

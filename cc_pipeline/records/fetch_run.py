@@ -4,7 +4,6 @@ fails in many ways, and each capture gets exactly one outcome all the same."""
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.outcomes import Outcomes, is_settled, of_url, outcome_of
 from cc_pipeline.records.patience import Patience
@@ -66,8 +66,7 @@ def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = max(0, min(_MOST, cores - 2)) if threads is None else threads
+    workers = max(0, min(_MOST, usable_cores() - 2)) if threads is None else threads
     with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
         yield pool, max(1, workers * _AHEAD)
 

@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from cc_pipeline.archive.gzip_members import inflate_member
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.storage import COMMITTED, JOURNAL_SUFFIX, LARGEST_JOURNAL, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"
@@ -59,8 +61,8 @@ SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
 #: Records of a data file after which a new one begins, so that its journal stays small.
 MOST_RECORDS = 50_000
-#: Bytes of a journal that adopting it reads at most.
-_LARGEST_JOURNAL = 1 << 30
+#: The suffix of a journal that nobody adopts.
+_SET_APART = ".jsonl"
 #: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
 #: where that cannot be known from its name.
 _BLINK = 3600.0
@@ -109,10 +111,10 @@ class OpenSegment:
         """Makes the segment durable and moves it to its place. Where that fails, it stays for whoever adopts it."""
         try:
             with disk_trouble(self._path):
-                os.fsync(self._data)
+                sync(self._data)
                 data, self._data = self._data, _CLOSED
                 os.close(data)  # some file systems say only here that the disk is full
-                os.fsync(self._journal)
+                sync(self._journal)
             storage.publish(self._path, f"{folder}/{self.name}")
             storage.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
         finally:
@@ -178,7 +180,7 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
         data_key = key.removesuffix(JOURNAL_SUFFIX)
         try:
             found = storage.transport.head(data_key)
-            journal = storage.transport.read_all(key, limit=_LARGEST_JOURNAL).data
+            journal = storage.transport.read_all(key, limit=LARGEST_JOURNAL).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
                 continue  # the run that wrote it has committed its rows in this moment
@@ -192,16 +194,52 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
 def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
     """The rows of the journal of a complete stored file; none where it has no journal. Raises ``EnvironmentFault``."""
     try:
-        yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=_LARGEST_JOURNAL).data)
+        yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=LARGEST_JOURNAL).data)
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
 
 
-def forget_journals(storage: RecordStorage, files: Iterable[str]) -> None:
-    """Removes the journals of these stored files, once all their rows are in the table."""
+def set_apart(storage: RecordStorage, files: Iterable[str]) -> None:
+    """Takes the journals of these stored files out of adoption, once all their rows are in the table.
+
+    They stay for a week (:func:`delete_committed`): where the table's newest commit is lost after all,
+    :func:`adopt_again` brings them back. Raises ``EnvironmentFault``.
+    """
+    for file in files:
+        storage.move(file + JOURNAL_SUFFIX, _committed(file))
+
+
+def adopt_again(storage: RecordStorage, crawl: str) -> int:
+    """Has the next fetch adopt all journals of ``crawl`` that are still there, also of rows that were committed; gives
+    how many. Raises ``EnvironmentFault``."""
+    folder = f"{storage.folder(crawl)}/"
+    found = [one.key for one in storage.transport.listing(f"{folder}{COMMITTED}/") if one.key.endswith(_SET_APART)]
+    for key in found:
+        storage.move(key, f"{folder}{key.rpartition('/')[2].removesuffix(_SET_APART)}{JOURNAL_SUFFIX}")
+    return len(found)
+
+
+def delete_committed(storage: RecordStorage, crawl: str, before: float = math.inf) -> int:
+    """Deletes the journals whose rows were committed before a time (seconds since the epoch); gives how many. Raises
+    ``EnvironmentFault``."""
+    listed = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
+    old = [one.key for one in listed if one.modified < before]
+    for key in old:
+        storage.transport.delete(key)
+    return len(old)
+
+
+def delete_journals(storage: RecordStorage, files: Iterable[str]) -> None:
+    """Deletes the journals of stored files that nobody needs any more. Raises ``EnvironmentFault``."""
     for file in files:
         storage.transport.delete(file + JOURNAL_SUFFIX)
+        storage.transport.delete(_committed(file))
+
+
+def _committed(file: str) -> str:
+    folder, _, name = file.rpartition("/")
+    return f"{folder}/{COMMITTED}/{name}{_SET_APART}"
 
 
 def _recover_open(storage: RecordStorage, crawl: str) -> None:
@@ -243,7 +281,7 @@ def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
         for path, size in zip((data_path, journal_path), sizes, strict=True):
             with open(path, "r+b") as file:
                 file.truncate(size)
-                os.fsync(file.fileno())
+                sync(file.fileno())
         storage.publish(data_path, f"{folder}/{name}")
     elif not storage.holds(f"{folder}/{name}"):
         journal_path.unlink()

@@ -2,7 +2,8 @@
 large each is.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
-Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table.
+Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table. Then it is moved to
+``committed/``, where nobody adopts it, and upkeep deletes it a week later.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.atomic import sync_folder
+from cc_pipeline.atomic import make_durable_folder, sync_folder
 from cc_pipeline.errors import DataFault, UserInputError, disk_trouble
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 JOURNAL_SUFFIX = ".rows.jsonl"
+#: The folder of a crawl with journals whose rows are in the table.
+COMMITTED = "committed"
 #: The folder of a crawl in which a job writes what its workers are to do.
 PLANS = "plans"
+#: Bytes of a journal that are read at most.
+LARGEST_JOURNAL = 1 << 30
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 #: The columns of ``records`` that say where a record's bytes are.
@@ -81,6 +87,26 @@ class RecordStorage:
             else:
                 self.transport.put(key, file)
                 file.unlink()
+
+    def move(self, key: str, to: str) -> None:
+        """Gives an object another key, and this moment as its time; nothing where there is none under ``key``."""
+        if self._local is not None:
+            old, new = self._local.path(key), self._local.path(to)
+            with disk_trouble(old), suppress(FileNotFoundError):
+                make_durable_folder(new.parent)
+                os.utime(old)
+                os.replace(old, new)
+                sync_folder(new.parent)
+                sync_folder(old.parent)
+            return
+        try:
+            data = self.transport.read_all(key, limit=LARGEST_JOURNAL).data
+        except RangeFault as fault:
+            if fault.kind is not FaultKind.NOT_FOUND:
+                raise
+            return
+        self.transport.put(to, data)
+        self.transport.delete(key)
 
     def holds(self, key: str) -> bool:
         return self.transport.exists(key)

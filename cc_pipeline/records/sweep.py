@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
 from cc_pipeline.locks import has_come
 from cc_pipeline.records.leases import is_half_of_gone, living
-from cc_pipeline.records.segments import SUFFIXES
+from cc_pipeline.records.segments import SUFFIXES, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -216,6 +216,7 @@ def _delete(
     left = [one.key for one in listed if one.key.startswith(plans) and now - one.modified >= RETENTION_SECONDS]
     for key in (*old, *halves, *left):
         storage.transport.delete(key)
+    delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return Swept(len(due), sum(one.size for one in due), len(unnoted))
 
 

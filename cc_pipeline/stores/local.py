@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cc_pipeline.atomic import written_whole
+from cc_pipeline.atomic import make_durable_folder, written_whole
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import Answer, Intake, Listed, Span
 
@@ -98,7 +98,7 @@ class LocalStore:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
         # apart: a file in the place of a folder is no object that exists
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(target.parent)
         try:
             with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
                 if isinstance(data, Path):

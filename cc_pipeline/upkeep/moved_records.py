@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,14 @@ import pyarrow.compute as pc
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.gzip_members import inflate_member
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.segments import SUFFIXES, Row, adopt, forget_journals, journal_rows, segment_head
+from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows, segment_head
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
 from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
@@ -74,7 +74,7 @@ def write_again(
         for start, end in _stretches(offsets[here], lengths[here]):
             out.write(storage.transport.read(file, start, end - start).data)
         out.flush()
-        os.fsync(out.fileno())
+        sync(out.fileno())
     written = path.stat().st_size
     kept = lengths[here]
     places = np.full(len(offsets), written, np.int64)
@@ -176,7 +176,7 @@ def move_records(
                 _follow(lake, crawl, written)
         except _TakenOver:
             continue
-        forget_journals(storage, [file for file in (*written, *freed) if file in killed.files])
+        delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
         f"stored records of {crawl} were taken over by a running fetch again and again",

@@ -47,6 +47,7 @@ from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
 from cc_pipeline.locks import has_come
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
 from cc_pipeline.records.sweep import note as note_superseded
@@ -278,6 +279,8 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
         commit = uuid.uuid4().hex
         # nothing that is written or read here may be swept meanwhile
         with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
+            # journals name what is to go, whether its rows were committed or not
+            delete_committed(storage, crawl)
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:

@@ -29,7 +29,8 @@ from cc_pipeline.lake.digests.digest import NOTHING, digest_to_int
 from cc_pipeline.lake.digests.standings import ANCHOR
 from cc_pipeline.lake.lake import Lake, lake_fault
 from cc_pipeline.lake.layout import StoredFile, stored_files
-from cc_pipeline.lake.replacing import opened_apart, replace_files
+from cc_pipeline.lake.replacing import exchange, opened_apart
+from cc_pipeline.lake.row_counts import NOT_COUNTED, key_of
 from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
 from cc_pipeline.workspace.tables import TABLES
@@ -74,12 +75,13 @@ def torn_tables(lake: Lake) -> list[Torn]:
     return [torn for spec in TABLES for torn in find_torn(lake, spec.name)]
 
 
-def torn_slices(lake: Lake) -> list[Slice]:
-    """The slices whose last commit to any table was taken back, and that were not made again since."""
+def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
+    """The slices whose last commit to any of ``tables`` (default: all) was taken back, and that were not made again
+    since."""
     found: set[Slice] = set()
-    for spec in TABLES:
-        if spec.slice_columns and spec.slice_columns[0] == "crawl":
-            names = lake.digest_names(spec.name, only=TORN)
+    for table in tables or lake.specs:
+        if lake.specs[table].slice_columns[:1] == ("crawl",):
+            names = lake.digest_names(table, only=TORN)
             found |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
     return sorted(found)
 
@@ -245,28 +247,17 @@ def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
         raise EnvironmentFault(f"{torn.table} was written meanwhile", "Run it again.")
     before = None if torn.later else _files_before(lake, torn)
     if before is None:
-        names = _names_in_file(lake, torn.table, torn.file)
-        # how many rows are left of a slice is not known
-        numbers = {f"rows:{name.partition(':')[2]}": _UNKNOWN for name in names}
-        replace_files(spec, handle, [torn.file], [], {**dict.fromkeys(names, TORN), **_known(lake, torn, numbers)})
+        gone, back = [torn.file], []
+        names, numbers = _names_in_file(lake, torn.table, torn.file)
     else:
-        names, numbers = _names_of_last(lake, torn)
-        paths = {file.path for file in before}
+        paths, here = {file.path for file in before}, {file.path for file in files}
         gone = [file for file in files if file.path not in paths]
-        back = [file for file in before if file.path not in {file.path for file in files}]
-        replace_files(spec, handle, gone, back, {**dict.fromkeys(names, TORN), **numbers})
+        back = [file for file in before if file.path not in here]
+        names, numbers = _names_of_last(lake, torn)
+    digests = {**dict.fromkeys(names, TORN), **numbers}
+    lake.commit_actions(torn.table, handle, exchange(spec, gone, back), digests)
     kept = _set_aside(lake, torn.table, torn.path, move=True)
     return TakenBack(torn, kept, tuple(sorted(names)))
-
-
-#: Stands for a number of rows that nobody knows.
-_UNKNOWN: Final = f"{(1 << 60) - 1:015x}"
-
-
-def _known(lake: Lake, torn: Torn, numbers: Mapping[str, str]) -> dict[str, str]:
-    """Those of ``numbers`` that the table has."""
-    there = lake.digests(torn.table, [*numbers])
-    return {name: number for name, number in numbers.items() if there[name] is not None}
 
 
 def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
@@ -290,14 +281,22 @@ def _names_of_last(lake: Lake, torn: Torn) -> tuple[set[str], dict[str, str]]:
     return _named_in(actions), {name: before[name] or NOTHING for name in numbers}
 
 
-def _names_in_file(lake: Lake, table: str, file: StoredFile) -> set[str]:
-    """The names of the slices that a file may hold rows of, by its bounds."""
+def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], dict[str, str]]:
+    """The names of the slices that a file may hold rows of, by its bounds, and that their row counts are not known."""
+    names: set[str] = set()
+    counts: dict[str, str] = {}
     crawl = file.partition.get("crawl")
-    found = set()
     for name in lake.digest_names(table):
-        slice_ = slice_named(name)
-        target = name.partition(":")[2] if slice_ is None else slice_.target
+        key = key_of(lake.specs[table], name)
+        slice_ = slice_named(name) if key is None else None
+        target = key[-1] if key else name.partition(":")[2] if slice_ is None else slice_.target
         is_near = file.first is None or file.last is None or file.first <= target <= file.last
-        if is_near and name != ANCHOR and not name.startswith(_NUMBERS) and (slice_ is None or slice_.crawl == crawl):
-            found.add(name)
-    return found
+        own = key[0] if key else None if slice_ is None else slice_.crawl
+        is_other = crawl is not None and own is not None and own != crawl
+        if not is_near or is_other or name == ANCHOR:
+            continue
+        if key is not None:
+            counts[name] = NOT_COUNTED
+        elif not name.startswith(_NUMBERS):
+            names.add(name)
+    return names, counts

@@ -81,6 +81,9 @@ CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *C
 
 #: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it. What
 #: fetching all of them costs is there too, and the versions of the target's definition and of the index asked.
+#: ``index_size`` is how many files the index lists (of a ZipNum index: bytes of its ``cluster.idx``). ``unlisted``
+#: captures are no longer in the index that named them, which is doubted; ``removal`` is a number for which they are.
+#: ``repeated`` are index rows of captures that the index had named already.
 LOOKUPS_SCHEMA = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),
@@ -100,6 +103,10 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("record_bytes", pa.int64()),
         pa.field("fetch_bytes", pa.int64()),
         pa.field("fetch_requests", pa.int64()),
+        pa.field("index_size", pa.int64()),
+        pa.field("unlisted", pa.int64()),
+        pa.field("removal", pa.string()),
+        pa.field("repeated", pa.int64()),
     ]
 )
 

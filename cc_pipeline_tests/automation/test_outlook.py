@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -82,6 +83,7 @@ def test_a_process_of_its_own_says_the_same_and_its_faults_are_ours(
     monkeypatch.setattr(module, "_last", {})
     with pytest.raises(CcPipelineError, match="not a host name"):
         outlook(workspace, [NEW], ["a b|c"], NOW)
-    monkeypatch.setattr(module, "_ANSWER", "import os; os._exit(9)")
+    ended = [sys.executable, "-c", "import os; os._exit(9)"]
+    monkeypatch.setattr(module.children, "python_command", lambda *program: ended)
     with pytest.raises(EnvironmentFault, match="ended with status 9"):
         outlook(workspace, [NEW], [SITE], NOW)

@@ -18,10 +18,11 @@ from cc_pipeline.checks.outputs import (
 )
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.lake.vacuum import vacuum_now
 from cc_pipeline.publish.publish import behind
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 SITE, OTHER, THIRD = "example.com", "example-foo.com", "example.org"
 
@@ -150,6 +151,19 @@ def test_what_was_committed_after_a_publication_is_a_finding_and_a_harvest_a_not
     publish(workspace)
     assert doctor(workspace)[0] == "ok"
     assert publication_verdict(workspace).passed
+
+
+def test_what_upkeep_deletes_afterwards_is_no_change(reopened: Callable[..., Workspace]) -> None:
+    workspace = reopened()
+    lake = workspace.lake
+    for _ in range(2):
+        lake.commit("captures", lake.read("captures"), [{"crawl": NEW, "target": SITE}], {})
+    publish(workspace)
+    before = lake.version("captures")
+    assert vacuum_now(lake, "captures")
+    assert lake.version("captures") > before, "the library notes in the log what it deletes"
+    assert (behind(workspace), doctor(workspace)[0]) == (None, "ok")
+    assert published_verdict(workspace).passed
 
 
 def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_log(

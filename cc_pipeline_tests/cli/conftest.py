@@ -98,6 +98,8 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
     for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
+    # a command sets it for all that it starts
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
 
     def call(*arguments: object) -> Said:
         monkeypatch.setattr(sys, "argv", ["cc-pipeline", *map(str, arguments)])

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.minicrawl import Capture
-from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
-from cc_pipeline_tests.world import copy_of, replace_file
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, Said, World
+from cc_pipeline_tests.world import copy_of, extract, replace_file, workspace_of
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -131,22 +135,47 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())
 
 
-def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World) -> None:
-    said = cli("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "jsonl", "--home", world.home)
-    rows = [json.loads(line) for line in said.out.splitlines()]
-    by_step = {(row["crawl"], row["step"]): row for row in rows}
-    # the fetch is known where a run has located the captures
+def _planned(said: Said) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in said.out.splitlines()]
+
+
+def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    asked = ("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "jsonl", "--home", home)
+    said = cli(*asked)
+    by_step = {(row["crawl"], row["step"]): row for row in _planned(said)}
     todo = (OLD, "locate, then fetch, then parse")
-    assert set(by_step) == {(NEW, "look-up"), (NEW, "fetch"), (OLD, "look-up"), todo}
+    assert set(by_step) == {(OLD, "look-up"), todo}, "a complete target costs nothing"
     assert (by_step[todo]["target"], by_step[todo]["because"]) == ("example.com", "new")
-    assert by_step[NEW, "look-up"]["because"].startswith("parquet")
-    assert by_step[NEW, "look-up"]["bytes likely"] <= by_step[NEW, "look-up"]["bytes at most"]
-    truth = world.truth.of(NEW, subset="warc", domain="example.com")
-    fetch = by_step[NEW, "fetch"]
+    assert by_step[OLD, "look-up"]["because"].startswith("parquet")
+    assert by_step[OLD, "look-up"]["bytes likely"] <= by_step[OLD, "look-up"]["bytes at most"]
+    assert "add --locate" in said.err
+    assert f"{NEW}: all targets are as they should be" in said.told
+    # the fetch is known where a run has located the captures
+    workspace = workspace_of(world.bucket, home)
+    locate_captures(workspace, OLD, ["example.com"])
+    fetch, step = _planned(cli(*asked))
+    truth = world.truth.of(OLD, subset="warc", domain="example.com")
+    assert (fetch["crawl"], fetch["step"], step["step"]) == (OLD, "fetch", "fetch, then parse")
     assert fetch["because"].startswith(f"{len(truth)} captures")
     assert fetch["files"] == len({c.warc_filename for c in truth})
     assert fetch["bytes at most"] >= sum(c.warc_record_length for c in truth)
-    assert "add --locate" in said.err
+    # one target more: only what is due of the two is priced
+    extract(workspace, "example.com", crawl=OLD)
+    locate_captures(workspace, OLD, _registered(workspace, "example.org"))
+    rows = _planned(cli(*asked[:2], "example.org", *asked[2:]))
+    due = world.truth.of(OLD, subset="warc", domain="example.org")
+    [fetch] = [row for row in rows if row["crawl"] == OLD and row["step"] == "fetch"]
+    assert fetch["because"].startswith(f"{len(due)} captures")
+    run = cli("run", "-c", NEW, "-d", "example.com", "--home", home)
+    assert run.status == 0, run.err
+    assert "same" in run.out
+
+
+def _registered(workspace: Workspace, text: str) -> list[str]:
+    target = parse_target(text)
+    workspace.register_targets([target])
+    return [target.slug]
 
 
 def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:

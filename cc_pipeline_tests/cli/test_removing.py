@@ -77,7 +77,8 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         domains = published.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()
     assert domains == [("example.org",)]
-    assert cli("doctor", "--verify", "--all", "--home", home).status == 0
+    looked = cli("doctor", "--verify", "--all", "--home", home)
+    assert looked.status == 0, looked.out
     again = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
     assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
     looked = cli("domains", "remove", "example.com", "--verify", "--home", home)

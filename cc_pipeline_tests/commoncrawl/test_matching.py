@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl import matching as members
-from cc_pipeline.commoncrawl.matching import MemberIndex
+from cc_pipeline.commoncrawl.matching import MemberIndex, PrefixIndex
 from cc_pipeline.commoncrawl.target_text import parse_target
 
 TARGETS = [
@@ -115,13 +118,75 @@ _TARGET = st.one_of(
     _URL.map(lambda url: f"url:{url}"),
     _URL.map(lambda url: f"prefix:{url}"),
     st.builds(lambda name: f"rev:com.{name}", _NAME),
+    st.builds(lambda name, path: f"rev:com.{name}{path}"[:12], _NAME, _PATH),
+    st.builds(
+        lambda host, path, query: f"prefix:http://{host}{path}?{query}", _HOST, _PATH, st.sampled_from(["", "a=1"])
+    ),
 )
 
 
 @given(st.lists(_TARGET, min_size=1, max_size=8, unique=True), st.lists(_URL, min_size=1, max_size=4))
 @example(["example.com:80"], ["http://example.com:80/", "https://example.com/"])
+@example(["rev:com.ab/", "rev:com.abcdefgh"], ["http://ab.com/"])
 def test_it_says_what_each_target_says_by_itself(typed: list[str], urls: list[str]) -> None:
     targets = [parse_target(text) for text in typed]
     index = MemberIndex(targets)
     for url in urls:
         assert sorted(index.of(url)) == [number for number, one in enumerate(targets) if one.matches(url)], url
+
+
+@given(
+    st.lists(st.text("ab/?", max_size=6), min_size=1, max_size=30, unique=True),
+    st.lists(st.text("ab/?", max_size=9), min_size=1, max_size=9),
+)
+def test_prefixes_are_found_as_by_looking_at_each(prefixes: list[str], texts: list[str]) -> None:
+    index = PrefixIndex({prefix: [number] for number, prefix in enumerate(prefixes)})
+    for text in texts:
+        found = index.of(text)
+        assert sorted(found) == [number for number, prefix in enumerate(prefixes) if text.startswith(prefix)]
+
+
+#: Many targets of a kind, and a URL that one of them means.
+MANY = {
+    "domain": ("h{}.example.com", "http://www.h7.example.com/a"),
+    "host": ("host:h{}.example.com", "http://h7.example.com/a"),
+    "port": ("example.com:{}", "http://example.com:7/a"),
+    "address": ("10.0.0.{}", "http://10.0.0.7/a"),
+    "tld": ("suffix:t{}", "http://a.t7/a"),
+    "suffix": ("suffix:h{}.com", "http://a.h7.com/a"),
+    "url": ("url:http://example.com/p{}", "http://example.com/p7"),
+    "prefix": ("prefix:http://example.com/p{}/", "http://example.com/p7/a"),
+    "prefix of a query": ("prefix:http://example.com/p?id={}&", "http://example.com/p?id=7&a"),
+    "rev": ("rev:com.h{}/", "http://h7.com/a"),
+}
+
+
+def many(kind: str, count: int) -> MemberIndex:
+    """An index of so many targets of one kind."""
+    pattern, _ = MANY[kind]
+    return MemberIndex([parse_target(pattern.format(number)) for number in range(1, count + 1)])
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_a_question_costs_the_logarithm_of_the_members(kind: str) -> None:
+    steps = []
+    for count in (16, 240):
+        index, lines = many(kind, count), 0
+
+        def trace(frame: FrameType, event: str, _: object) -> object:
+            nonlocal lines
+            lines += event == "line"
+            return trace
+
+        sys.settrace(trace)  # type: ignore[arg-type]  # a tracer gives itself on
+        found = index.of(MANY[kind][1])
+        sys.settrace(None)
+        assert found == [6]
+        steps.append(lines)
+    assert steps[1] <= steps[0] + 16
+
+
+def test_prefixes_within_each_other_cost_no_more_than_their_letters() -> None:
+    targets = [f"rev:com.{'a' * number}" for number in range(1, 200)]
+    index = MemberIndex([parse_target(text) for text in targets])
+    assert index.of("http://aaz.com/") == [1, 0]

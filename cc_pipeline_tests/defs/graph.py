@@ -34,6 +34,8 @@ def cc_pipeline(
     capsys.readouterr()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "argv", ["cc-pipeline", *arguments])
+        # a command sets it for all that it starts
+        patch.setenv("PYTHONSAFEPATH", "1")
         for screen in (console, console_err):
             patch.setattr(screen, "_width", 10_000)
         with pytest.raises(SystemExit) as ended:

@@ -84,8 +84,11 @@ class Server:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/graphql", body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            read = json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                read = json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode()) from error
         assert "errors" not in read, read["errors"]
         return read["data"]
 

@@ -144,8 +144,8 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
     assert flight(instance).pairs == set()
 
 
-def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(instance: dg.DagsterInstance) -> None:
-    asked = PartitionBackfill(
+def job_backfill_of(keys: list[str]) -> PartitionBackfill:
+    return PartitionBackfill(
         backfill_id="one",
         status=BulkActionStatus.REQUESTED,
         from_failure=False,
@@ -154,9 +154,12 @@ def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(insta
         partition_set_origin=RemotePartitionSetOrigin(
             repository_origin=origin_of("none").repository_origin, partition_set_name="extract_domain_partition_set"
         ),
-        partition_names=["A|w", "A|x", "B|w", "B|x"],
+        partition_names=keys,
     )
-    instance.add_backfill(asked)
+
+
+def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(instance: dg.DagsterInstance) -> None:
+    instance.add_backfill(job_backfill_of(["A|w", "A|x", "B|w", "B|x"]))
     assert flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
     # each of its runs has the dimensions of the first partition of all
     first = {"dagster/partition/crawl": "A", "dagster/partition/domain": "w", "dagster/backfill": "one"}

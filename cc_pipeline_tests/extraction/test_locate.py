@@ -117,7 +117,7 @@ def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: 
     for start in range(0, 30_000, 1_000):
         rows.add(pa.record_batch([pa.array(range(start, start + 1_000)), wide], schema=schema))
     widest = max(batch.nbytes for batch in rows.batches())
-    handed = list(_large(rows))
+    handed = list(_large(rows, schema.names))
     assert [number for batch in handed for number in batch["number"].to_pylist()] == [*range(30_000)]
     assert all(batch.nbytes > _BYTES_AT_ONCE // 2 for batch in handed[:-1])
     assert all(batch.nbytes < _BYTES_AT_ONCE + widest for batch in handed)

@@ -18,8 +18,8 @@ from cc_pipeline.index.locator import CAPTURE_SCHEMA
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records import range_plan
+from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import price_of
-from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline_tests.world import NEW
 
 FIRST, SECOND = (Slice(NEW, target) for target in ("a.example", "b.example"))
@@ -45,7 +45,7 @@ def captures(count: int, seed: int, by: str = "parquet") -> pa.Table:
 def given(taken: Located, **how: Answer) -> tuple[pa.Table, dict[Slice, Summed]]:
     answers = {slice_: how.get(name, Answer()) for slice_, name in ((FIRST, "first"), (SECOND, "second"))}
     rows, summed = taken.of(answers, TARGETS)
-    return pa.Table.from_batches(rows.batches(), CAPTURES_SCHEMA), summed
+    return pa.Table.from_batches(rows.batches()), summed
 
 
 @pytest.mark.parametrize("in_memory", [1 << 26, 20_000])
@@ -78,7 +78,7 @@ def test_of_rows_of_one_place_that_one_stays_that_tells_more(tmp_path: Path, mon
         # of the first, two indexes asked together name the same; of the second, one was here before
         taken.add(FIRST, rows)
         taken.add(SECOND, rows, before=rows is both[1])
-    found, summed = given(taken, first=Answer(united=True))
+    found, summed = given(taken)
     distinct = both[0].select(["warc_filename", "warc_record_offset"]).group_by(
         ["warc_filename", "warc_record_offset"]
     ).aggregate([]).num_rows  # fmt: skip
@@ -101,7 +101,8 @@ def peaks(folder: str, *counts: int) -> None:
     """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
     ordered.IN_MEMORY = located._IN_MEMORY = 2 << 20
     ordered._PIECE, range_plan._PRICED = 1 << 16, 8_192
-    window = captures(5_000, 4)
+    window = captures(7_000, 4)
+    window = window.filter(pc.and_(*(pc.is_valid(window[name]) for name in PLACE_NAME))).slice(0, 2_500)
     column = window.schema.get_field_index("warc_record_offset")
     for count in counts:
         taken = Located(Path(folder))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from deltalake import CommitProperties, Schema, write_deltalake
+from deltalake import CommitProperties, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import WRITER, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES
 
 
@@ -42,7 +42,7 @@ def rewrite(lake: Lake, table: str, change: Callable[[pa.RecordBatch], pa.Record
             schema_mode="overwrite",
             partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
             target_file_size=FILE_BYTES,
-            writer_properties=WRITER,
+            writer_properties=WriterProperties(compression="ZSTD"),
             commit_properties=CommitProperties(max_commit_retries=0),
         )
     except CommitFailedError as error:

@@ -45,6 +45,11 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
+def at_first() -> Truth:
+    """What the two tables say before: how many rows their slice has."""
+    return {table: {"rows:C:t": digest_from_int(1)} for table in TABLES}
+
+
 def change(lake: Lake, truth: Truth, dice: random.Random) -> None:
     """Commits digests to both tables, of which some differ."""
     alike = {name: digest_from_int(dice.randrange(1 << 50)) for name in dice.sample(NAMES, 60)}
@@ -74,7 +79,7 @@ def named_files(lake: Lake, table: str) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_digests_say_the_same_however_often_they_are_folded(lake: Lake, seed: int) -> None:
-    dice, truth = random.Random(seed), Truth(one={}, other={})
+    dice, truth = random.Random(seed), at_first()
     for _ in range(6):
         change(lake, truth, dice)
         for table in TABLES:
@@ -103,7 +108,7 @@ def test_tables_that_say_the_same_have_the_same_files(lake: Lake) -> None:
 
 def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "_NAMES", 100)
-    dice, truth = random.Random(2), Truth(one={}, other={})
+    dice, truth = random.Random(2), at_first()
     change(lake, truth, dice)
     fold(lake, "one", many=-1)
     put, anchor = folding._Folding._put, folding._Folding._anchor
@@ -136,7 +141,7 @@ def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: p
 
 
 def test_of_two_folds_at_once_one_is_refused_and_nothing_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    dice, truth = random.Random(3), Truth(one={}, other={})
+    dice, truth = random.Random(3), at_first()
     change(lake, truth, dice)
     anchor = folding._Folding._anchor
 
@@ -163,7 +168,7 @@ def test_of_two_folds_at_once_one_is_refused_and_nothing_lost(lake: Lake, monkey
 
 
 def test_files_are_deleted_a_week_after_another_list_took_their_place(lake: Lake) -> None:
-    dice, truth = random.Random(4), Truth(one={}, other={})
+    dice, truth = random.Random(4), at_first()
     for _ in range(3):
         change(lake, truth, dice)
         fold(lake, "one", many=-1)
@@ -205,7 +210,7 @@ def test_two_homes_fold_one_lake_on_s3(tmp_path: Path, monkeypatch: pytest.Monke
         row = pa.Table.from_pylist([{"crawl": "C", "target": "t", "n": 1}], schema=SCHEMA)
         for table in TABLES:
             mine.commit(table, row, [{"crawl": "C", "target": "t"}], {})
-        dice, truth = random.Random(5), Truth(one={}, other={})
+        dice, truth = random.Random(5), at_first()
         for lake in (mine, theirs, mine):
             change(mine, truth, dice)
             change(theirs, truth, dice)

@@ -56,7 +56,7 @@ def test_every_version_has_what_the_library_says(
     monkeypatch.setattr(log_module, "_FEW", few)
     address = lake.address("rows")
     assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
-    names = [f"slice:s{number:02d}" for number in range(41)]
+    names = [f"{kind}:s{number:02d}" for kind in ("slice", "rows:C") for number in range(41)]
     expected = one_by_one(address, version, names)
     log = TransactionLog(lake.file_system(), address)
     found = log.find(version, names)

@@ -13,6 +13,8 @@ import duckdb
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from cc_pipeline.defs.partitions import range_tags
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.publish import report as writing
 from cc_pipeline.publish.changes import in_words
@@ -253,4 +255,24 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
             [asset("report")], instance=instance, partition_key="set-both", resources={"workspace": workspace}
         )
     assert done.success
+    assert page.is_file()
+
+
+def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(asked_home: Settings) -> None:
+    keys = ["nobody.example", "set-both"]
+    page = asked_home.home / "reports" / "set-both.html"
+    page.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("domain", keys)
+        workspace = workspace_of(asked_home.source, asked_home.home)
+        done = dg.materialize(
+            [asset("report")],
+            instance=instance,
+            tags=range_tags(*keys),
+            resources={"workspace": workspace},
+            raise_on_error=False,
+        )
+        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OURS.domain) or {}
+        assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
+    assert not done.success
     assert page.is_file()

@@ -23,7 +23,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
-from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
+from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt, adopt_again, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
@@ -140,6 +140,29 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
         assert result.outcomes == {"fetched": 40}
         settle(storage, result)
         assert storage.journals(CRAWL) == []
+
+
+def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_week_later(tmp_path: Path) -> None:
+    captures = make_bucket(tmp_path, 20)
+    lake = tmp_path / "lake"
+    with Transport(str(tmp_path)) as transport, shelf_at(lake) as storage:
+        result = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c1", options=OPTIONS)
+        journals = storage.journals(CRAWL)
+        rows = list(adopt(storage, CRAWL))
+        assert (len(rows), len(journals) > 1) == (20, True)
+        settle(storage, result)
+        assert list(adopt(storage, CRAWL)) == storage.journals(CRAWL) == []
+        # a commit that is lost after all costs no request
+        assert len(list((lake / "records").rglob("*.jsonl"))) == len(journals)
+        assert adopt_again(storage, CRAWL) == len(journals)
+        assert list(adopt(storage, CRAWL)) == rows
+        again = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c2", options=OPTIONS)
+        assert (again.requests, again.adopted) == (0, 20)
+        settle(storage, again)
+        assert delete_committed(storage, CRAWL, time.time() - 60) == 0
+        assert delete_committed(storage, CRAWL, time.time() + 60) == len(journals)
+        assert not list((lake / "records").rglob("*.jsonl"))
+        assert adopt_again(storage, CRAWL) == 0
 
 
 def test_a_half_written_record_is_dropped_and_one_in_use_is_left_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import SKEW
 from cc_pipeline.records.leases import LIFE, Lease, left_behind, living
+from cc_pipeline.records.segments import set_apart
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, DAY, Place, file
@@ -100,6 +101,20 @@ def test_a_journal_keeps_its_file(place: Place, swept: Sweep, where: str) -> Non
     place.put(file("a").replace(f"{CRAWL}/", f"{CRAWL}/{where}", 1) + JOURNAL_SUFFIX, b"")
     place.now += 30 * DAY
     assert swept(retention=0) == Swept()
+
+
+def test_a_journal_of_committed_rows_keeps_no_file_and_goes_itself_after_a_week(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.put(file("a"), b"1")
+    place.put(file("a") + JOURNAL_SUFFIX, b"")
+    set_apart(storage, [file("a")])
+    place.now += 6 * DAY
+    assert swept() == Swept(0, 0, 1)
+    assert [key for key in place.objects if "/committed/" in key]
+    place.now += 8 * DAY
+    assert swept() == Swept(1, 1, 0)
+    assert place.objects == {}
 
 
 def test_only_files_of_records_in_the_crawls_own_folder_are_looked_at(place: Place, swept: Sweep) -> None:

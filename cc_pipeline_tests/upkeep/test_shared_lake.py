@@ -252,9 +252,9 @@ def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(
 def test_a_publication_of_a_time_to_come_pins_for_a_month_at_most(tmp_path: Path) -> None:
     place = shared("https://one.example", tmp_path, "one").place
     note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
-    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": [3]}}
+    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": {"3": "its commit"}}}
     place.put("published/0123456789abcdef.json", json.dumps(noted).encode())
-    assert pinned_versions(place) == {"records": {3}}
+    assert pinned_versions(place) == {"records": {3: "its commit"}}
     os.utime(note, (time.time() - pins.KEPT.total_seconds() - 1,) * 2)
     assert pinned_versions(place) == {}
 

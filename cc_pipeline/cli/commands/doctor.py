@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cc_pipeline import children
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, whole_file
 from cc_pipeline.errors import Incomplete, UserInputError
@@ -191,7 +191,8 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
         waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
-        status = serve([command, *arguments], settings.dagster_home, {**waits, **os.environ, **told})
+        environment = children.whole_environment({**waits, **os.environ, **told})
+        status = serve([command, *arguments], settings.dagster_home, environment)
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
@@ -271,8 +272,9 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
     from cc_pipeline.indexing.catalog import rebuild_catalog
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+    from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.settings import is_home_of
-    from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_tables
+    from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_slices, torn_tables
 
     if not is_home_of(workspace.settings):
         return [], True
@@ -286,6 +288,10 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
         text = "; ".join(part for part in (done.torn.text, kept, again) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
     is_whole = all(torn.is_harmless for torn in torn_tables(lake))
+    if is_whole:
+        # what was fetched of them is stored, with journals that say which records these are
+        for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
+            adopt_again(workspace.storage, crawl)
     if is_whole and (torn_files := torn_catalog_files(workspace.settings.catalog_path)):
         for path, aside in set_catalog_files_aside(workspace.settings.catalog_path, torn_files).items():
             text = f"{path} could not be read and was built anew; it is kept as {aside}"
@@ -344,14 +350,14 @@ def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     However this function is left (``Interrupted`` as well), all processes of the command have ended then.
     """
     _adopt_orphans()
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
+    process = children.start(command, environment, cwd=folder, start_new_session=True)
     try:
         return process.wait()
     finally:
         _end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: children.Process) -> None:
     for number, patience in _ENDINGS:
         try:
             os.killpg(process.pid, number)
@@ -362,7 +368,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
-def _gone(process: subprocess.Popen[bytes], patience: float) -> bool:
+def _gone(process: children.Process, patience: float) -> bool:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if process.poll() is not None:

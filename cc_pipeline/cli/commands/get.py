@@ -78,7 +78,7 @@ def get(
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
-    from cc_pipeline.delivery.one_page import rendered
+    from cc_pipeline.delivery.one_page import rendered, start_parser
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -93,6 +93,7 @@ def get(
     settings = without_a_home(
         home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.patience(wait)
     )
+    start_parser(form, settings.extractor)
     with open_workspace(settings) as workspace:
         chosen = crawls_named(workspace, crawl)
         try:

@@ -96,6 +96,7 @@ def _rows(
     from cc_pipeline.extraction.run import look_for
     from cc_pipeline.extraction.shortest import said, short_ways
     from cc_pipeline.index.lookup import price_lookup
+    from cc_pipeline.lake.slice import LOCATE
 
     rows: list[Sequence[object]] = []
     notes: list[str] = []
@@ -106,7 +107,9 @@ def _rows(
         if not here.targets:
             continue
         look = look_for(question.workspace, one, here.targets)
-        looked_up = [target for target in here.targets if target.kind != GIVEN_KIND]
+        unlocated = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
+        asked = replace(here, targets=tuple(target for target in here.targets if target.slug in unlocated))
+        looked_up = [target for target in asked.targets if target.kind != GIVEN_KIND]
         for subsets, some in by_subsets(looked_up, settings.subsets).items():
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
             found = price_lookup(one, subsets, some, sources, via=settings.via)
@@ -115,28 +118,23 @@ def _rows(
                 (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
                  _seconds(settings, found.requests), found.why)
             )  # fmt: skip
-            notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(here, one, found))]
+            notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(asked, one, found))]
         notes += said(short_ways(question.workspace, [look], here.targets))
-        fetch = _located(here, one) if locate else _known(here, look)
-        if fetch is None:
+        if unlocated and not locate:
             notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
-        else:
+        elif fetch := _fetch_price(asked, look):
             why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
                 (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                  _seconds(settings, fetch.requests), why)
             )  # fmt: skip
+        if done := len(look.current):
+            of_all = (
+                "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"
+            )
+            notes.append(f"{one}: {of_all} as they should be: a run would change nothing of them")
         rows += _steps(settings, look)
     return rows, notes
-
-
-def _located(question: Question, crawl: str) -> FetchPrice:
-    import pyarrow as pa
-
-    from cc_pipeline.delivery.parts import distinct_captures
-    from cc_pipeline.records.range_plan import price_of
-
-    return price_of(distinct_captures(pa.concat_tables(captures_of(question, crawl, PLACE, harvest=False))))
 
 
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
@@ -157,18 +155,29 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     return [*notes, *([f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else [])]
 
 
-def _known(question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
-    """The price of captures that earlier runs have located; ``None`` unless every target is."""
-    from cc_pipeline.capture_columns import CAPTURE, PLACE
+def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
+    """The price of captures that a run would fetch: those of the targets ``asked``, which are looked up for it, and
+    those of located slices whose fetch is due. ``None`` where there are none; the few captures of a slice that are open
+    or lost have a line of their own."""
+    import pyarrow as pa
+
+    from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.extraction.fetch import OF_FEW
+    from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
 
-    slices = crawl_plan.asked.slices
-    if any(crawl_plan.standings[slice_].located is None for slice_ in slices):
-        return None
-    where = {"crawl": crawl_plan.asked.crawl, "target": [slice_.target for slice_ in slices]}
-    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
-    return price_of(distinct_captures(question.workspace.lake.read("captures", where, columns)))
+    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in asked.targets}
+    due = [
+        slice_.target
+        for slice_, reason in crawl_plan.plan.of(FETCH).items()
+        if reason.why not in OF_FEW and slice_.whole.target not in unlocated
+    ]
+    columns = [*CAPTURE, "warc_record_length"]
+    found = [asked.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
+    if asked.targets:
+        found += [table.select(columns) for table in captures_of(asked, crawl, PLACE, harvest=False)]
+    return price_of(distinct_captures(pa.concat_tables(found))) if found else None
 
 
 def _steps(settings: Settings, crawl_plan: CrawlPlan) -> list[Sequence[object]]:

@@ -145,13 +145,13 @@ def _read_policies(
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     """Raises ``UserInputError`` for numbers that no losses have: what was mistyped would accept nothing."""
+    from cc_pipeline.extraction.removals import numbers_of_losses
     from cc_pipeline.workspace.workspace import open_workspace
 
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        noted = workspace.lake.read("fetches", columns=["losses", "losses_doubted"]).to_pylist()
-    if unknown := [one for one in numbers if one not in {row["losses"] for row in noted}]:
-        doubted = sorted({row["losses"] for row in noted if row["losses_doubted"]})
+        known, doubted = numbers_of_losses(workspace.lake)
+    if unknown := [one for one in numbers if one not in known]:
         said = f"Those that are doubted: {', '.join(doubted[:_NAMED])}" if doubted else "None are doubted here"
         raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
 

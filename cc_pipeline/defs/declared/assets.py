@@ -438,6 +438,7 @@ class _Made:
                 deps=["warehouse"],
                 partitions_def=self._at.domain,
                 backfill_policy=BACKFILL,
+                output_required=False,
             ),
             self._one(
                 "warehouse.warehouse",

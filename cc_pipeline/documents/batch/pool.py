@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import selectors
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from multiprocessing import connection
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow as pa
 from cc_pipeline.documents.batch.worker import SLOTS, Broken, Input, Worker
 from cc_pipeline.documents.page import PageInput, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.processes import usable_cores
 
 #: Bytes of memory with which a process is not kept: a large page has left it so.
 _MOST_MEMORY = 512 << 20
@@ -36,6 +37,8 @@ RecordBatches = dict[str, pa.RecordBatch]
 
 #: Batches that are held per worker at any time; bounds memory.
 _AHEAD_PER_WORKER = 3
+#: Bytes that a process has beside its data: the libraries of the parsers.
+_MEMORY_OF_CODE = 256 << 20
 #: Seconds between two looks at workers that do not answer.
 _WATCH_SECONDS = 0.5
 #: Seconds a worker may take before its first page. It imports the parsers in that time.
@@ -57,10 +60,19 @@ def keep(worker: Worker, options: ParseOptions, read: Callable[..., Any]) -> boo
     """Whether a worker that has nothing to do is kept; otherwise its owner ends it."""
     with _lock:
         _only([os.getpid(), options, read])
-        if not worker.alive or worker.memory > _MOST_MEMORY or len(_workers) >= len(os.sched_getaffinity(0)):
+        if not worker.alive or worker.memory > _MOST_MEMORY or len(_workers) >= usable_cores():
             return False
         _workers.append(worker)
         return True
+
+
+def start_early(options: ParseOptions, read: Callable[..., Any]) -> None:
+    """Starts a worker for the next call with the same ``options`` and ``read``, unless one waits: it imports the
+    parsers while the caller does something else. Raises ``OSError``."""
+    with _lock:
+        _only([os.getpid(), options, read])
+        if not any(worker.alive for worker in _workers):
+            _workers[:] = [Worker(options, read)]
 
 
 def end() -> None:
@@ -96,21 +108,23 @@ def parse_batches(
     """One dictionary (table name to record batch) per batch of ``batches``, in their order.
 
     ``read`` makes a ``PageInput``, or a ready ``ParsedPage``, out of an item; it runs beside the parsing and must
-    be a function that other processes can import, so none of the main program. ``workers`` of 0 parses in this
-    process, without bounds on time and memory; more start that many processes. At most three batches a worker are
-    held at any time. Raises ``EnvironmentFault`` where worker processes cannot start; a page never raises.
+    be a function that other processes can import, so none of the main program. ``workers`` processes are started,
+    one at least. At most three batches a worker are held at any time. Raises ``EnvironmentFault`` where worker
+    processes cannot start; a page never raises.
     """
-    if workers <= 0:
-        from cc_pipeline.documents.batch.rows import rows_of  # noqa: PLC0415 - all parsers, which else only workers need
-
-        for items in batches:
-            yield rows_of(items, options, read, {})
-        return
-    pool = _Pool(options, workers, read)
+    pool = _Pool(options, max(1, workers), read)
     try:
         yield from pool.run(batches)
     finally:
         pool.close()
+
+
+def _readable(workers: Sequence[Worker]) -> set[Worker]:
+    """Those that have answered, or ended; waits a moment for one."""
+    with selectors.DefaultSelector() as watched:
+        for worker in workers:
+            watched.register(worker, selectors.EVENT_READ, worker)
+        return {key.data for key, _ in watched.select(_WATCH_SECONDS)}
 
 
 class _Task:
@@ -164,18 +178,19 @@ class _Pool:
 
     def _wait(self) -> None:
         busy = [worker for worker, tasks in self._tasks.items() if tasks]
-        ready = connection.wait([worker.connection for worker in busy], timeout=_WATCH_SECONDS)
+        ready = _readable(busy)
+        limits = self._options.limits
         for worker in busy:
-            if worker.connection in ready:
+            if worker in ready:
                 answer = worker.receive()
                 if answer is None:
                     self._replace(worker, worker.cause_of_death())
                 else:
                     self._done[self._tasks[worker].popleft().number] = answer
-            elif worker.stuck_for(time.monotonic()) > (
-                self._options.limits.seconds if worker.position >= 0 else _START_SECONDS
-            ):
-                self._replace(worker, f"no end after {self._options.limits.seconds:g} s")
+            elif worker.stuck_for(time.monotonic()) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
+                self._replace(worker, f"no end after {limits.seconds:g} s")
+            elif not ready and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
+                self._replace(worker, f"more than {limits.memory_bytes:,} bytes of memory")
 
     def _replace(self, worker: Worker, cause: str) -> None:
         """Ends a worker and gives what it had to a new one, with a word about the page it was at."""
@@ -183,7 +198,7 @@ class _Pool:
         task, position = tasks[0], worker.position
         before = task.broken.get(position)
         worker.end()
-        if position >= 0 and (before is None or before.times == 1):
+        if 0 <= position < len(task.items) and (before is None or before.times == 1):
             task.broken[position] = Broken(cause, 1 if before is None else 2)
         else:
             task.fruitless += 1

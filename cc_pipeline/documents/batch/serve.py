@@ -1,4 +1,4 @@
-"""The program of a worker process: ``python -m cc_pipeline.documents.batch.serve LIMIT LINK POSITION SLOT...``.
+"""The program of a worker process. Its arguments: LIMIT LINK POSITION SLOT...
 
 LIMIT is the bytes of data the process may hold. The others are inherited file descriptors: LINK a socket to the
 parent, POSITION a file of eight bytes that both map, SLOTs the memory in which batches come and rows go (worker.py).
@@ -12,12 +12,12 @@ import gc
 import mmap
 import pickle
 import signal
+import socket
 import sys
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 
 from cc_pipeline.documents.batch.rows import rows_of
-from cc_pipeline.documents.batch.worker import POSITION, pack, take
+from cc_pipeline.documents.batch.worker import BATCH, POSITION, ROWS, pack, take
 
 #: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
 _GC_EVERY = 50_000
@@ -25,35 +25,40 @@ _GC_EVERY = 50_000
 _IDLE_SECONDS = 60.0
 
 
-def serve(link: Connection, position: mmap.mmap, slots: Sequence[int]) -> None:
+def serve(link: socket.socket, position: mmap.mmap, slots: Sequence[int]) -> None:
     """Parses batch after batch until the parent closes the link. A message is a slot and the length of what is in it;
     the answer the same slot and the lengths of the tables that now lie there."""
 
     def at(place: int) -> None:
         POSITION.pack_into(position, 0, place)
 
-    with contextlib.suppress(EOFError, OSError):
-        options, read = link.recv()
-        while link.poll(_IDLE_SECONDS):
-            number, length = link.recv()
+    link.settimeout(_IDLE_SECONDS)
+    with contextlib.suppress(OSError):
+        while message := link.recv(BATCH.size):
+            number, length = BATCH.unpack(message)
             at(-1)
-            items, broken = pickle.loads(take(slots[number], length))
-            link.send((number, pack(slots[number], rows_of(items, options, read, broken, at))))
+            options, read, items, broken = pickle.loads(take(slots[number], length))
+            link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, broken, at))))
 
 
-def _bound_memory(limit: int) -> None:
+def bound_memory(limit: int) -> None:
+    """Has the system refuse more bytes of data than that, where it can."""
     try:
         import resource  # noqa: PLC0415 - not on every system
     except ImportError:
         return
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # macOS has no bound on data that it keeps; the parent looks at the process there (pool.py)
+    for name in ("RLIMIT_DATA", "RLIMIT_FSIZE"):
+        if (which := getattr(resource, name, None)) is not None:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(which, (limit, limit))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serves the parent that the arguments name."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    _bound_memory(int(sys.argv[1]))
+    limit, link, position, *slots = map(int, sys.argv[1:])
+    bound_memory(limit)
     gc.freeze()
     gc.set_threshold(_GC_EVERY)
-    inherited = [int(number) for number in sys.argv[2:]]
-    serve(Connection(inherited[0]), mmap.mmap(inherited[1], POSITION.size), inherited[2:])
+    serve(socket.socket(fileno=link), mmap.mmap(position, POSITION.size), slots)

@@ -2,6 +2,9 @@
 
 A process of its own kind rather than ``multiprocessing``'s: those import the parent's main program again, which
 costs seconds under Dagster and runs a script without a guard a second time.
+
+The process reads what strangers wrote, so it may do anything. It has no secret (``children.py``), and of what it says
+nothing is unpickled: its answers are numbers and Arrow streams, which are validated.
 """
 
 from __future__ import annotations
@@ -14,23 +17,26 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from cc_pipeline import children
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.schemas import SCHEMAS
 
 Input = PageInput | ParsedPage
 Read = Callable[[Any], Input]
 
 #: How a position is written: the place of an item in its batch, -1 before the first.
 POSITION = struct.Struct("=q")
+#: A batch in a slot, as its parent tells the process: the slot and the bytes in it.
+BATCH = struct.Struct("=qq")
+#: Rows in a slot, as the process tells its parent: the slot and the bytes of each table, in the order of ``SCHEMAS``.
+ROWS = struct.Struct(f"={1 + len(SCHEMAS)}q")
 #: Batches a worker has at most: the one it is at, and the next.
 SLOTS = 2
 #: Bytes a slot keeps for the next batch; what is beyond is given back once it has been read.
@@ -80,47 +86,67 @@ def take(slot: int, length: int) -> pa.Buffer:
     return data
 
 
-def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> dict[str, int]:
+def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> list[int]:
     """Writes record batches into a slot as Arrow streams, one behind the other; gives the length of each."""
-    lengths = {}
+    lengths = []
     sink = pa.BufferOutputStream()
-    for table, batch in batches.items():
+    for table in SCHEMAS:
         begin = sink.tell()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        lengths[table] = sink.tell() - begin
+        with pa.ipc.new_stream(sink, batches[table].schema) as writer:
+            writer.write_batch(batches[table])
+        lengths.append(sink.tell() - begin)
     put(slot, sink.getvalue())
     return lengths
 
 
-def unpack(slot: int, lengths: Mapping[str, int]) -> dict[str, pa.RecordBatch]:
-    """The reverse of ``pack``."""
-    data = take(slot, sum(lengths.values()))
-    ends = accumulate(lengths.values())
-    streams = (data.slice(end - length, length) for end, length in zip(ends, lengths.values(), strict=True))
-    return {table: pa.ipc.open_stream(stream).read_next_batch() for table, stream in zip(lengths, streams, strict=True)}
+def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dict[str, pa.RecordBatch]:
+    """The reverse of ``pack``, which another process may have done wrongly on purpose. Raises ``ValueError`` for what
+    are not the rows of so many pages, in at most ``max_bytes``."""
+    if min(lengths) < 0 or sum(lengths) > min(max_bytes, os.fstat(slot).st_size):
+        raise ValueError("the lengths of tables are none")
+    data = take(slot, sum(lengths))
+    batches, begin = {}, 0
+    try:
+        for (table, schema), length in zip(SCHEMAS.items(), lengths, strict=True):
+            stream = pa.ipc.open_stream(data.slice(begin, length))
+            if not stream.schema.equals(schema):
+                raise ValueError(f"rows of {table} have other columns")
+            batches[table] = stream.read_next_batch()
+            batches[table].validate(full=True)
+            begin += length
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise ValueError(f"rows of {table} cannot be read: {error}") from error
+    if batches[next(iter(SCHEMAS))].num_rows != pages:
+        raise ValueError("there are rows of other pages")
+    return batches
 
 
 class Worker:
     """A process that parses the batches it is sent, in their order, of which it holds two at most."""
 
     def __init__(self, options: ParseOptions, read: Read) -> None:
-        ours, theirs = socket.socketpair()
+        self._options = options
+        self._read = read
+        self._link, theirs = socket.socketpair()
         self._slots = [open_slot() for _ in range(SLOTS)]
         self._free = list(range(SLOTS))
+        #: The slots of the batches it has, the oldest first, with the items of each.
+        self._given: list[tuple[int, int]] = []
+        self._fault = ""
         with tempfile.TemporaryFile() as shared, theirs:
             shared.write(POSITION.pack(-1))
             shared.flush()
             self._position = mmap.mmap(shared.fileno(), POSITION.size)
             passed = (theirs.fileno(), shared.fileno(), *self._slots)
-            command = [sys.executable, "-m", _PROGRAM, str(options.limits.memory_bytes), *map(str, passed)]
-            path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-            self._process = subprocess.Popen(
-                command, pass_fds=passed, stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}
+            command = children.python_command(_PROGRAM, options.limits.memory_bytes, *passed, beside=[read.__module__])
+            self._process = children.start(
+                command, children.neutral_environment(), pass_fds=passed, stdin=subprocess.DEVNULL, cwd=os.sep
             )
-        self.connection = Connection(ours.detach())
         self._seen: tuple[int, float] = (-1, time.monotonic())
-        self._send((options, read))
+
+    def fileno(self) -> int:
+        """The file descriptor that can be read when an answer has come, or the process has ended."""
+        return self._link.fileno()
 
     def send(self, items: Sequence[Any], broken: Mapping[int, Broken]) -> None:
         """Gives a batch, to be begun when the one before it has ended. There must be room for it (``load``). A worker
@@ -129,19 +155,30 @@ class Worker:
             POSITION.pack_into(self._position, 0, -1)
             self._seen = (-1, time.monotonic())
         slot = self._free.pop(0)
-        self._send((slot, put(self._slots[slot], pickle.dumps((items, dict(broken)), pickle.HIGHEST_PROTOCOL))))
-
-    def _send(self, message: object) -> None:
+        self._given.append((slot, len(items)))
+        batch = pickle.dumps((self._options, self._read, items, dict(broken)), pickle.HIGHEST_PROTOCOL)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(message)
+            self._link.sendall(BATCH.pack(slot, put(self._slots[slot], batch)))
 
     def receive(self) -> dict[str, pa.RecordBatch] | None:
-        """The rows of the oldest batch it has, ``None`` where the process is gone."""
+        """The rows of the oldest batch it has, ``None`` where the process is gone, or its answer is none. Call it when
+        there is something to read: it does not wait."""
         try:
-            slot, lengths = self.connection.recv()
-            answer = unpack(self._slots[slot], lengths)
-        except (EOFError, OSError):
+            told = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
+        except OSError:
             return None
+        if not told:
+            return None
+        try:
+            number, *lengths = ROWS.unpack(told)
+            slot, pages = self._given[0]
+            if number != slot:
+                raise ValueError("it is of another batch")
+            answer = unpack(self._slots[slot], lengths, self._options.limits.memory_bytes, pages)
+        except (struct.error, ValueError, EOFError, OSError, IndexError) as error:
+            self._fault = f"parser process gave an answer that is none: {error}"
+            return None
+        self._given.pop(0)
         self._free.append(slot)
         self._seen = (-1, time.monotonic())
         return answer
@@ -158,12 +195,8 @@ class Worker:
 
     @property
     def memory(self) -> int:
-        """Bytes the process holds, 0 where the system does not say."""
-        try:
-            with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:
-                return int(file.read().split()[1]) * mmap.PAGESIZE
-        except (OSError, ValueError, IndexError):
-            return 0
+        """Bytes of memory the process has, 0 where the system does not say."""
+        return children.memory_of(self._process.pid)
 
     @property
     def position(self) -> int:
@@ -179,7 +212,9 @@ class Worker:
         return now - self._seen[1]
 
     def cause_of_death(self) -> str:
-        """Why the process ended, in words."""
+        """Why the process ended, or has to, in words."""
+        if self._fault:
+            return self._fault
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         code = self._process.returncode
@@ -190,7 +225,7 @@ class Worker:
 
     def end(self) -> None:
         """Ends the process, whatever it is doing."""
-        self.connection.close()
+        self._link.close()
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)

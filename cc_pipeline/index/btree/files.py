@@ -61,6 +61,12 @@ def read_about(folder: Path) -> UrlIndexAbout | None:
     return about
 
 
+def index_size(root: Path, crawl: str) -> int:
+    """How many archive files the index built for ``crawl`` below ``root`` points into. Raises ``DataFault``."""
+    about = read_about(index_folder(root, crawl))
+    return 0 if about is None else about.files
+
+
 def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
     """The locator of the index built for ``crawl`` below ``root``, if there is one. Raises ``DataFault``."""
     folder = index_folder(root, crawl)

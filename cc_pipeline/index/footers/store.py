@@ -20,6 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
 from cc_pipeline.locks import LockHeld, locked
@@ -222,7 +223,7 @@ class FooterWriter(CrawlFooters):
 
     def sync(self) -> None:
         """Returns when everything written so far survives a power cut."""
-        os.fsync(self._file)
+        sync(self._file)
 
     def _append(self, entry: FooterEntry, plain: int, stored: bytes) -> None:
         note = _note(entry)

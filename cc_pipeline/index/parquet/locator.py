@@ -36,7 +36,6 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 #: What an object says that is not the one asked for: its ETag or its length is another.
 _ANOTHER = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
-_EVERYTHING = KeyRange(b"", None)
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
@@ -228,11 +227,12 @@ class ParquetLocator:
 
     def scan(self, places: Sequence[RowGroupPlace], key: str, condition: Condition) -> Iterator[pa.Table]:
         """The captures of whole row groups of which the index says that a condition is so: one column is read whole,
-        and of the others the pages that have rows which it does not rule out. Raises as :meth:`locate` does."""
+        and of the others the pages that have rows which it does not rule out; a null rules nothing out by itself.
+        Raises as :meth:`locate` does."""
         for batch in self._batches(places):
             wanted = [
                 Wanted(
-                    place, (_EVERYTHING,), wanted_columns(self.columns, place.file), key,
+                    place, None, wanted_columns(self.columns, place.file), key,
                     partial(_may_be, condition, key, place.file.crawl),
                 )
                 for place in batch

@@ -91,14 +91,16 @@ _SMALL_DICTIONARY = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A row group, the key ranges asked of it, and the columns to return (the key column is always read).
+    """A row group, the key ranges asked of it (``None``: all rows, also those without a key), and the columns to return
+    (the key column is always read).
 
     ``key`` is the column that the ranges are about. ``keep`` decides about keys within them (a mask for an array of
-    keys). ``bounds`` are what the file's footer says of its keys: a key outside them raises.
+    keys, which has nulls where all rows are asked for). ``bounds`` are what the file's footer says of its keys: a key
+    outside them raises.
     """
 
     place: RowGroupPlace
-    ranges: Sequence[KeyRange]
+    ranges: Sequence[KeyRange] | None
     columns: tuple[str, ...]
     key: str = KEY
     keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = None
@@ -244,10 +246,13 @@ def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callabl
     needed: set[Piece] = set()
     for each in wanted:
         path, key = each.place.file.path, each.place.columns[each.key]
-        if key.column_index is None or key.offset_index is None:
-            continue
-        needed.add(Piece(path, *key.column_index))
-        for name in (each.key, *_others(each)):
+        names = _others(each)
+        if each.ranges is not None:
+            if key.column_index is None or key.offset_index is None:
+                continue
+            needed.add(Piece(path, *key.column_index))
+            names = [each.key, *names]
+        for name in names:
             column = each.place.columns[name]
             if column.offset_index is not None:
                 needed.add(Piece(path, *column.offset_index))
@@ -263,8 +268,8 @@ def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callabl
 def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
     place = wanted.place
     column = place.columns[wanted.key]
-    pages = _pages(place, column, known)
-    if pages is None or column.column_index is None:
+    pages = _pages(place, column, known) if wanted.ranges is not None else None
+    if wanted.ranges is None or pages is None or column.column_index is None:
         return _Selection(column, None, (), place.rows)
     path, position = place.file.path, column.column_index
     bounds = read_column_index(known[Piece(path, *position)], len(pages), path, position[0])
@@ -312,7 +317,7 @@ def _match(wanted: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Ro
         )
     _check_bounds(wanted.place, part, keys)
     _check_statistics(wanted, part, keys)
-    here = rows_in_ranges(keys, wanted.ranges)
+    here = np.arange(len(keys)) if wanted.ranges is None else rows_in_ranges(keys, wanted.ranges)
     if wanted.keep is not None and len(here):
         here = here[wanted.keep(keys.take(pa.array(here)))]
     return _numbers(part, here), keys.take(pa.array(here))

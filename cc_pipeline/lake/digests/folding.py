@@ -90,13 +90,19 @@ class _Folding:
         return self._drop(version, digest_to_int(digest))
 
     def _anchor(self, handle: DeltaTable, number: int) -> None:
-        handle.create_write_transaction(
-            [],
-            "append",
-            handle.schema(),
-            handle.metadata().partition_columns,
-            commit_properties=CommitProperties(app_transactions=[Transaction(ANCHOR, number)]),
-            post_commithook_properties=_NO_HOOKS,
+        commit = CommitProperties(app_transactions=[Transaction(ANCHOR, number)])
+        self._lake.commit_durably(
+            self._table,
+            handle.version(),
+            lambda _: handle.create_write_transaction(
+                [],
+                "append",
+                handle.schema(),
+                handle.metadata().partition_columns,
+                commit_properties=commit,
+                # its checkpoint is written here
+                post_commithook_properties=_NO_HOOKS,
+            ),
         )
 
     def _merged(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
@@ -196,7 +202,7 @@ class _Folding:
 
     def _put(self, path: str, data: bytes) -> None:
         if "://" not in self._lake.root:
-            write_whole(Path(path), data)
+            write_whole(Path(path), data, durable=True)
             return
         with self._files.open_output_stream(path) as sink:
             sink.write(data)

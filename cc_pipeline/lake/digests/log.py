@@ -33,6 +33,8 @@ _FEW: Final = 20_000
 _LONG_TAIL: Final = 50_000
 _BATCH_ROWS: Final = 1 << 16
 _BUFFER: Final = 4 << 20
+#: How the line begins that says who did what: all that an entry has of which deletes superseded files.
+_NOTE: Final = b'{"commitInfo"'
 _NO_LOG: Final = (OSError, pa.ArrowException, ValueError, KeyError)
 
 
@@ -224,12 +226,17 @@ class TransactionLog:
                 found[action["appId"]] = action["version"]
         return found
 
-    def entry(self, version: int) -> bytes | None:
-        """The entry of one commit as it is stored; ``None`` where it was cleaned away. Raises ``OSError``."""
+    def last_change(self, version: int) -> bytes | None:
+        """The entry, as it is stored, of the last commit up to ``version`` that is more than a note of what was done;
+        ``None`` where it was cleaned away. Raises ``OSError``."""
         try:
-            return self._entry(version)
+            for number in range(version, -1, -1):
+                entry = self._entry(number)
+                if any(line and not line.startswith(_NOTE) for line in entry.splitlines()):
+                    return entry
         except FileNotFoundError:
-            return None
+            pass
+        return None
 
     def _entry(self, version: int) -> bytes:
         with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:

@@ -69,10 +69,9 @@ class Standings:
 
         Raises one of ``UNREADABLE``.
         """
-        handle = self._lake.open(self._lake.specs[table])
-        if handle is None or (version is not None and version < 0):
+        wanted = self._lake.version(table) if version is None else version
+        if wanted < 0:
             return {}
-        wanted = handle.version() if version is None else version
         found = self._in_log(table, [*names, ANCHOR], wanted)
         anchor = found.pop(ANCHOR, None)
         if anchor is not None:

@@ -15,6 +15,7 @@ import pytest
 from cc_pipeline.documents.batch import pool
 from cc_pipeline.documents.batch import pool as waiting
 from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.batch.rows import rows_of
 from cc_pipeline.documents.batch.worker import Input
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
@@ -62,9 +63,8 @@ class _Trap(tuple[tuple[str, str], ...]):
         time.sleep(600)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_come_back_in_order_and_complete(workers: int) -> None:
-    found = list(parse_batches(_pages(12), OPTIONS, workers))
+def test_batches_come_back_in_order_and_complete() -> None:
+    found = list(parse_batches(_pages(12), OPTIONS, 2))
     assert [set(each) for each in found] == [set(SCHEMAS)] * 4
     titles = [row["content"]["title"] for each in found for row in each["page_metadata"].to_pylist()]
     assert titles == [str(n) for n in range(12)]
@@ -72,7 +72,7 @@ def test_batches_come_back_in_order_and_complete(workers: int) -> None:
 
 
 def test_rows_are_the_same_as_in_one_process() -> None:
-    alone = list(parse_batches(_pages(6), ParseOptions(), 0))
+    alone = [rows_of(items, ParseOptions(), pool.as_it_is, {}) for items in _pages(6)]
     beside = list(parse_batches(_pages(6), ParseOptions(), 1))
     assert alone == beside
 
@@ -188,11 +188,10 @@ def test_processes_that_never_get_to_a_page_end_the_run() -> None:
 
 
 def test_values_that_fit_no_column_are_one_row_not_a_lost_batch() -> None:
-    for workers in (0, 1):
-        (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, workers)
-        rows = found["page_metadata"].to_pylist()
-        assert [row["disposition"] for row in rows] == ["SUCCESS", "FAILURE", "SUCCESS"]
-        assert rows[1]["failure_reason"] == "ParseFailed"
+    (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, 1)
+    rows = found["page_metadata"].to_pylist()
+    assert [row["disposition"] for row in rows] == ["SUCCESS", "FAILURE", "SUCCESS"]
+    assert rows[1]["failure_reason"] == "ParseFailed"
 
 
 def test_only_so_many_batches_are_held() -> None:

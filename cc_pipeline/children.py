@@ -1,0 +1,133 @@
+"""Child processes, started so that nothing of the current folder is run as code.
+
+Python puts the current folder, or a script's, first on ``sys.path``, where a downloaded ``html.py`` is taken for the
+standard library's. No child gets such a path, and none inherits an empty or relative entry of ``PYTHONPATH``, which
+means the current folder too. A process that reads what strangers wrote has an environment of named variables and so no
+secret. All processes of this package are started here.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+Process: TypeAlias = "subprocess.Popen[bytes]"
+
+#: What a process may need to know of its machine: language, time zone, temporary files, where libraries lie, how the
+#: interpreter works. None of it is a secret.
+_NEUTRAL: Final = (
+    *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "PATH", "TEMP", "TMP", "TMPDIR", "TZ", "SYSTEMROOT"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
+    *("MALLOC_ARENA_MAX", "OMP_NUM_THREADS", "ARROW_DEFAULT_MEMORY_POOL", "ASAN_OPTIONS"),
+    *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"),
+    *("PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONFAULTHANDLER", "PYTHONWARNINGS"),
+)
+#: Begins of names that a process needs that opens the lake or a source.
+REMOTE: Final = ("AWS_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_")
+
+#: Runs ``main()`` of a module of ours. The package is loaded from the folder where the parent has it. That folder is on
+#: the path only where the interpreter would not find the package by itself, and then behind all others.
+_BOOT: Final = """\
+import os
+import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+program, root, others = sys.argv[1:4]
+sys.argv[:4] = [program]
+sys.path += filter(None, [*([] if find_spec("cc_pipeline") else [root]), *others.split(os.pathsep)])
+found = PathFinder.find_spec("cc_pipeline", [root])
+sys.modules["cc_pipeline"] = package = module_from_spec(found)
+found.loader.exec_module(package)
+import_module(program).main()
+"""
+
+
+def python_command(program: str, *arguments: object, beside: Sequence[str] = ()) -> list[str]:
+    """The words that run ``main()`` of ``program``, a module of this package, in a new interpreter.
+
+    Its ``sys.path`` is the interpreter's own, and behind that the folders of the packages of modules ``beside`` that
+    are not ours. The current folder is not on it. Raises ``ValueError`` for a module ``beside`` without a package.
+    """
+    others = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
+    words = (program, _folder_of(__name__), os.pathsep.join(others))
+    return [sys.executable, "-P", "-c", _BOOT, *words, *map(str, arguments)]
+
+
+def neutral_environment(*begins: str) -> dict[str, str]:
+    """The variables that tell of the machine, and those whose names begin so. ``PYTHONPATH`` is none of them."""
+    named = {
+        name: value for name, value in os.environ.items() if name in _NEUTRAL or name.startswith(begins or ("\0",))
+    }
+    return {**named, **_SAFE}
+
+
+def whole_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of this process and ``changes``, for programs that read settings and secrets themselves; of
+    ``PYTHONPATH`` the entries that name a folder wherever a process runs."""
+    return _without_current_folder({**os.environ, **(changes or {})})
+
+
+def isolate_descendants() -> None:
+    """Makes this process, and every Python that a library starts from it, leave the current folder out. For programs:
+    what imports this package may want it otherwise."""
+    path = os.environ.pop("PYTHONPATH", "")
+    os.environ.update(_without_current_folder({"PYTHONPATH": path}))
+    # Python has made such entries absolute
+    relative = {os.path.abspath(entry) for entry in path.split(os.pathsep) if path and not os.path.isabs(entry)}
+    sys.path[:] = [entry for entry in sys.path if entry and entry not in relative]
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> Process:
+    """Starts a process with an environment of this module; ``options`` as of ``subprocess.Popen``. Raises
+    ``OSError``."""
+    return subprocess.Popen(command, env=_checked(environment), **options)
+
+
+def run(
+    command: Sequence[str], environment: Mapping[str, str], given: bytes = b"", timeout: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a process to its end and gives what it wrote. Raises ``subprocess.TimeoutExpired`` and ``OSError``."""
+    return subprocess.run(
+        command, env=_checked(environment), input=given, capture_output=True, check=False, timeout=timeout
+    )
+
+
+def memory_of(process: int) -> int:
+    """Bytes of memory a process has, 0 where the system does not say."""
+    try:
+        with open(_PROC.format(process), encoding="ascii") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return int(run(["ps", "-o", "rss=", "-p", str(process)], neutral_environment()).stdout) * 1024
+    except (OSError, ValueError):
+        return 0
+
+
+_SAFE: Final = {"PYTHONSAFEPATH": "1"}
+#: Where Linux tells the memory of a process.
+_PROC: Final = "/proc/{}/statm"
+
+
+def _checked(environment: Mapping[str, str]) -> dict[str, str]:
+    return _without_current_folder({**environment})
+
+
+def _without_current_folder(environment: dict[str, str]) -> dict[str, str]:
+    entries = environment.pop("PYTHONPATH", "").split(os.pathsep)
+    kept = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+    return {**environment, **_SAFE, **({"PYTHONPATH": kept} if kept else {})}
+
+
+def _folder_of(module: str) -> str:
+    """The folder that the package of a loaded module lies in. Raises ``ValueError`` for a module without a package."""
+    package = sys.modules[module.partition(".")[0]]
+    if not hasattr(package, "__path__"):
+        raise ValueError(f"{module} lies in no package, so no other process can import it")
+    return os.path.dirname(os.path.abspath(next(iter(package.__path__))))

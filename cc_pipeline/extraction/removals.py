@@ -1,0 +1,151 @@
+"""An index that lists fewer captures than it did is doubted, as a source is that has lost many records.
+
+Of captures that their index no longer lists, few of many are believed to be gone: they leave with their records and
+pages. All others stay until a person accepts it: where the index lists fewer files than before, where a target would
+have none left, and above the share of a target's captures that may be lost (``CC_PIPELINE_MAX_LOST``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import Doubted, Incomplete
+from cc_pipeline.extraction.fetch_counts import share
+from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.lake.digests.digest import NOTHING, together
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import Slice, targets_by_crawl
+
+_ADVICE: Final = (
+    "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline harvest), "
+    "and run it again: it looks whether they are listed by now. To accept that they are gone, add "
+    "--accept-losses {number} to the run"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What the last look-up noted of a slice: by which index, how long the list of its files was (``None``: not
+    known), how many captures it no longer listed, and a number for which (:data:`NOTHING`: none)."""
+
+    located_by: str = ""
+    size: int | None = None
+    unlisted: int = 0
+    removal: str = NOTHING
+
+    def is_longer_than(self, now: Listing) -> bool:
+        """Whether the same index listed more files then than ``now``."""
+        same = self.located_by == now.located_by and self.size is not None and now.size is not None
+        return same and (self.size or 0) > (now.size or 0)
+
+
+def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing]:
+    """The last note of each of ``slices`` of one crawl, whether or not its captures were committed."""
+    found = {}
+    for crawl, targets in targets_by_crawl(slices).items():
+        rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_NOTED])
+        for row in rows.to_pylist():
+            found[Slice(crawl, row["target"])] = Listing(
+                row["located_by"], row["index_size"], row["unlisted"] or 0, row["removal"] or NOTHING
+            )
+    return found
+
+
+_NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What the look-up of a slice would take away: its captures ``before``, those that would be ``left`` (new ones
+    among them), and what was noted of its index ``then`` and is ``now``."""
+
+    before: int
+    left: int
+    then: Listing
+    now: Listing
+
+
+def doubted(
+    removals: Mapping[Slice, Removal],
+    others: Mapping[Slice, tuple[int, Listing]],
+    allowed: float,
+    accepted: Collection[str],
+) -> set[Slice]:
+    """The slices with captures that stay although their index no longer lists them.
+
+    A target is judged by all its slices: ``others`` are those that were not looked up now, with their captures and
+    notes. ``allowed`` is the share that may go, ``accepted`` are numbers that a person accepted.
+    """
+    found: set[Slice] = set()
+    by_target = _by_target(others)
+    for whole, own in _by_target(removals).items():
+        beside = [others[slice_] for slice_ in by_target.get(whole, ())]
+        unlisted = sum(removals[slice_].now.unlisted for slice_ in own)
+        number = together([removals[one].now.removal for one in own] + [listing.removal for _, listing in beside])
+        if not unlisted or number in accepted:
+            continue
+        before = sum(removals[slice_].before for slice_ in own) + sum(captures for captures, _ in beside)
+        left = sum(removals[slice_].left for slice_ in own) + sum(captures for captures, _ in beside)
+        shrank = [one for one in own if removals[one].now.unlisted]
+        is_shorter = any(removals[one].then.is_longer_than(removals[one].now) for one in shrank)
+        was_doubted = any(removals[one].then.unlisted for one in shrank)
+        if is_shorter or was_doubted or not left or unlisted > allowed * before:
+            found.update(shrank)
+    return found
+
+
+def refused_removals(standing: Mapping[Slice, tuple[int, Listing]], asked: Collection[str]) -> NotGiven | None:
+    """The error to raise where captures of any of the targets ``asked`` stay in doubt: each target with its number.
+    ``standing`` has captures and notes by slice. The error's ``report`` is not set yet."""
+    each: dict[str, Incomplete] = {}
+    for whole, own in _by_target(standing).items():
+        unlisted = sum(standing[slice_][1].unlisted for slice_ in own)
+        if unlisted and whole.target in asked:
+            captures = sum(standing[slice_][0] for slice_ in own)
+            what = (
+                f"the index of {whole.crawl} no longer lists {unlisted:,} of {captures:,} captures "
+                f"({share(unlisted, captures)}) of {whole.target}, which is doubted"
+            )
+            each[whole.target] = Doubted(what, _ADVICE.format(number=number_of(standing[one][1] for one in own)))
+    if not each:
+        return None
+    first, *_ = each.values()
+    more = f" (and so of {len(each) - 1:,} more targets)" if len(each) > 1 else ""
+    refusal = NotGiven(first.what + more, first.advice)
+    refusal.each, refusal.reasons = each, {None}
+    return refusal
+
+
+def number_of(listings: Iterable[Listing]) -> str:
+    """The number by which a person accepts what the slices of a target lack."""
+    return together(one.removal for one in listings)
+
+
+def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
+    """The numbers that a person may accept: of all losses there are, and of those that are doubted."""
+    known: set[str] = set()
+    doubted_now: set[str] = set()
+    fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_doubted"]).to_pylist()
+    lookups = lake.read("lookups", columns=["crawl", "target", "removal", "unlisted"])
+    noted = [(row, row["losses"], bool(row["losses_doubted"])) for row in fetches]
+    gone = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
+    for rows in (noted, gone):
+        by_target: dict[Slice, list[tuple[str, bool]]] = {}
+        for row, number, is_doubted in rows:
+            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number or NOTHING, is_doubted))
+        for own in by_target.values():
+            number = together(each for each, _ in own)
+            known |= {number, *(each for each, _ in own)}
+            doubted_now |= {number} if any(is_doubted for _, is_doubted in own) else set()
+    return known, sorted(doubted_now)
+
+
+def _by_target(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
+    found: dict[Slice, list[Slice]] = {}
+    for slice_ in slices:
+        found.setdefault(slice_.whole, []).append(slice_)
+    return found

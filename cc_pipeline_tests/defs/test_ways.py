@@ -1,0 +1,414 @@
+"""Every way in which people have partitions made, by real processes: what is made is what Dagster shows, and one bad
+partition is the only one that fails.
+
+Each way has two targets of its own in two crawls. One of these four partitions is bad until it is mended, and then what
+failed is asked for again in the manner of that way.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import pytest
+import yaml
+
+from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
+from cc_pipeline.defs.internals import LOCATION as NAME
+from cc_pipeline.defs.internals import instance_in, open_backfills
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
+from cc_pipeline.defs.placement import OURS
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.defs import ways_location
+from cc_pipeline_tests.defs.graph import keys_tags, listed
+from cc_pipeline_tests.defs.test_dagster_process import (
+    BIN,
+    LOCATION,
+    PATIENCE_SECONDS,
+    Server,
+    environment,
+    free_port,
+    serving,
+)
+from cc_pipeline_tests.world import NEW, OLD
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(1200)]
+
+CRAWLS: Final = (OLD, NEW)
+#: Not harvested before the sensor asks for it.
+LATER: Final = "CC-MAIN-2018-09"
+_PLANNED: Final = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+_MADE: Final = dg.DagsterEventType.ASSET_MATERIALIZATION
+_FAILURE: Final = dg.DagsterRunStatus.FAILURE
+_LAUNCHED: Final = "__typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }"
+_ASKED: Final = "__typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A home, its truth, and Dagster's own processes on it."""
+
+    settings: Settings
+    env: dict[str, str]
+    truth: MiniCrawlTruth
+    server: Server
+    numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def folder(self) -> Path:
+        """Where commands run."""
+        return Path(self.settings.home).parent
+
+    @property
+    def bad(self) -> Path:
+        """The file that names bad partitions."""
+        return Path(self.env[ways_location.BAD])
+
+    def pair_of_targets(self) -> list[str]:
+        """Two targets that no other way has, side by side among Dagster's keys."""
+        number = next(self.numbers)
+        return list(self.truth.domains()[2 * number : 2 * number + 2])
+
+    def run(self, *command: str | Path) -> None:
+        """Runs a command to its end; that partitions failed is no matter here."""
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False,
+            timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+        assert "Usage:" not in done.stderr, done.stderr
+
+    def wait(self) -> None:
+        """Until no run and no backfill goes on."""
+        deadline = time.monotonic() + 3 * PATIENCE_SECONDS
+        with instance_in(self.settings.dagster_home) as instance:
+            while open_backfills(instance) or instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)), limit=1):
+                assert time.monotonic() < deadline, [
+                    (run.job_name, run.status) for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+                ]
+                time.sleep(1)
+
+    def status(self, asset: str, keys: Sequence[str], of: dg.PartitionsDefinition = OURS.pairs) -> dict[str, str]:
+        """What Dagster shows of partitions of an asset; nothing for one that was never asked for."""
+        with instance_in(self.settings.dagster_home) as instance:
+            found = instance.get_status_by_partition(dg.AssetKey(asset), keys, of) or {}
+        return {key: status.value for key, status in found.items() if status is not None}
+
+    def rows(self, table: str, key: str) -> int:
+        """Rows of a partition in the lake."""
+        crawl, target = key.split("|")
+        with open_workspace(self.settings) as workspace:
+            return workspace.lake.read(table, {"crawl": crawl, "target": target}, ["target"]).num_rows
+
+    def graphql(self, mutation: str, **variables: Any) -> dict[str, Any]:
+        """The answer of a mutation that must not fail."""
+        [answer] = self.server.ask(mutation, **variables).values()
+        assert answer["__typename"].endswith("Success"), answer
+        return dict(answer)
+
+
+def tags_of(key: str) -> dict[str, str]:
+    """The tags that Dagster gives a run over one partition."""
+    crawl, domain = key.split("|")
+    return {"dagster/partition": key, "dagster/partition/crawl": crawl, "dagster/partition/domain": domain}
+
+
+def launch(place: Place, tags: Mapping[str, str], job: str = "extract_domain", assets: Sequence[str] = ()) -> None:
+    """As the page of a job does, or with ``assets`` that of assets."""
+    selector: dict[str, Any] = {**LOCATION, "jobName": "__ASSET_JOB" if assets else job}
+    if assets:
+        selector["assetSelection"] = [{"path": [asset]} for asset in assets]
+    told = [{"key": key, "value": value} for key, value in tags.items()]
+    place.graphql(
+        "mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {" + _LAUNCHED + "} }",
+        params={"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": told}},
+    )
+
+
+def backfill(place: Place, keys: Sequence[str], **of: Any) -> str:
+    """As the UI's dialog does; its id."""
+    answer = place.graphql(
+        "mutation ($of: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $of) {" + _ASKED + "} }",
+        of={"partitionNames": list(keys), "tags": [], **of},
+    )
+    return str(answer["backfillId"])
+
+
+def of_job(job: str) -> dict[str, Any]:
+    """A backfill of a job."""
+    where = {"repositoryLocationName": NAME, "repositoryName": "__repository__"}
+    return {"selector": {"partitionSetName": f"{job}_partition_set", "repositorySelector": where}}
+
+
+def again_by_backfill(place: Place, asked: str, strategy: str) -> None:
+    """Goes on from a backfill, as its page's button does."""
+    place.graphql(
+        "mutation ($how: ReexecutionParams!) { reexecutePartitionBackfill(reexecutionParams: $how) {" + _ASKED + "} }",
+        how={"parentRunId": asked, "strategy": strategy},
+    )
+
+
+#: Asks for partitions; gives what goes on from that, where it is not each failed run that is tried again.
+Way = Callable[[Place, list[str]], Callable[[], None] | None]
+
+
+def asset_page(place: Place, keys: list[str]) -> None:
+    for key in keys:
+        launch(place, tags_of(key), assets=EXTRACTED)
+
+
+def asset_page_range(place: Place, keys: list[str]) -> None:
+    launch(place, range_tags(keys[0], keys[-1]), assets=EXTRACTED)
+
+
+def asset_backfill(place: Place, keys: list[str]) -> Callable[[], None]:
+    asked = backfill(place, keys, assetSelection=[{"path": [asset]} for asset in EXTRACTED])
+    return lambda: again_by_backfill(place, asked, "FROM_FAILURE")
+
+
+def job_page(place: Place, keys: list[str]) -> None:
+    for key in keys:
+        launch(place, tags_of(key))
+
+
+def job_page_range(place: Place, keys: list[str]) -> None:
+    launch(place, range_tags(keys[0], keys[-1]))
+
+
+def job_page_list(place: Place, keys: list[str]) -> None:
+    launch(place, keys_tags(keys))
+
+
+def job_backfill(place: Place, keys: list[str]) -> None:
+    backfill(place, keys, **of_job("extract_domain"))
+
+
+def job_backfill_of_records(place: Place, keys: list[str]) -> None:
+    backfill(place, keys, **of_job("fetch_domain"))
+
+
+def job_backfill_all_again(place: Place, keys: list[str]) -> Callable[[], None]:
+    asked = backfill(place, keys, **of_job("extract_domain"))
+    return lambda: again_by_backfill(place, asked, "ALL_STEPS")
+
+
+def schedule(place: Place, keys: list[str]) -> Callable[[], None]:
+    """What a tick asks for: the next one is after half an hour."""
+    watched = sorted({key.split("|")[1] for key in keys})
+    (Path(place.settings.home) / "domains.txt").write_text("\n".join(watched), "utf-8")
+
+    def tick() -> None:
+        answer = place.server.ask(
+            """mutation ($of: ScheduleSelector!, $at: Float) { scheduleDryRun(selectorData: $of, timestamp: $at) {
+                __typename ... on DryRunInstigationTick { evaluationResult { skipReason error { message }
+                runRequests { tags { key value } } } } } }""",
+            of={**LOCATION, "scheduleName": "backfill_missing"},
+            at=time.time() + next(place.numbers) * 1_800,
+        )["scheduleDryRun"]["evaluationResult"]
+        assert answer["runRequests"], answer
+        for request in answer["runRequests"]:
+            launch(place, {tag["key"]: tag["value"] for tag in request["tags"]})
+
+    tick()
+    return lambda: job_page_list(place, keys)
+
+
+def asset_materialize(place: Place, keys: list[str]) -> Callable[[], None]:
+    def each() -> None:
+        for key in keys:
+            place.run(
+                BIN / "dagster", "asset", "materialize", "-m", ways_location.__name__, "--select",
+                ",".join(EXTRACTED), "--partition", key,
+            )  # fmt: skip
+
+    each()
+    return each
+
+
+def dagster_job_backfill(place: Place, keys: list[str]) -> None:
+    place.run(
+        BIN / "dagster", "job", "backfill", "-w", place.folder / "workspace.yaml", "-j", "extract_domain",
+        "--partitions", ",".join(keys), "--noprompt",
+    )  # fmt: skip
+
+
+def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
+    crawls, targets = ({key.split("|")[at]: None for key in keys} for at in (0, 1))
+    told = [word for crawl in crawls for word in ("-c", crawl)] + [word for one in targets for word in ("-d", one)]
+
+    def run() -> None:
+        place.run(BIN / "python", "-m", ways_location.__name__, "run", *told)
+
+    run()
+    return run
+
+
+#: What ways make that do not make all tables.
+_FEWER: Final = {"job backfill of fetch_domain": ("captures", "records")}
+#: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them.
+WAYS: Final[Mapping[str, tuple[Way, int]]] = {
+    "schedule": (schedule, 4),
+    "asset page, one partition": (asset_page, 2),
+    "asset page, a range": (asset_page_range, 4),
+    "asset backfill": (asset_backfill, 4),
+    "job page, one partition": (job_page, 2),
+    "job page, a range": (job_page_range, 4),
+    "job page, a list": (job_page_list, 4),
+    "job backfill": (job_backfill, 4),
+    "job backfill, all of it again": (job_backfill_all_again, 4),
+    "job backfill of fetch_domain": (job_backfill_of_records, 4),
+    "dagster asset materialize": (asset_materialize, 2),
+    "dagster job backfill": (dagster_job_backfill, 4),
+    "command line": (command_line, 4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one way was asked for, and what goes on from it."""
+
+    every: list[str]
+    keys: list[str]
+    bad: str
+    tables: Sequence[str]
+    again: Callable[[], None] | None
+
+
+def ask(place: Place, name: str) -> Asked:
+    """Has two new targets made in the way ``name``, one partition of them bad."""
+    way, asked = WAYS[name]
+    targets = place.pair_of_targets()
+    every = [f"{crawl}|{target}" for crawl in CRAWLS for target in targets]
+    # one of each crawl and of each target
+    keys = every if asked == 4 else [every[0], every[3]]
+    # in turns the first of all, which is what a backfill's runs are named by, and the last
+    bad = keys[-1 if list(WAYS).index(name) % 2 else 0]
+    with place.bad.open("a", encoding="utf-8") as file:
+        file.write(f"{bad}\n")
+    return Asked(every, keys, bad, _FEWER.get(name, EXTRACTED), way(place, keys))
+
+
+def judge(place: Place, asked: Asked, bad: str | None) -> None:
+    """In the lake and in Dagster: what was asked for is made and nothing else, ``bad`` alone failed."""
+    made = [key for key in asked.keys if key != bad]
+    for asset in EXTRACTED:
+        shown = dict.fromkeys(made, "MATERIALIZED") | ({} if bad is None else {bad: "FAILED"})
+        assert place.status(asset, asked.every) == (shown if asset in asked.tables else {}), asset
+    for key in asked.every:
+        crawl, target = key.split("|")
+        planned = len(place.truth.of(crawl, subset="warc", domain=target)) if key in made else 0
+        for table in ("captures", "records", "page_metadata"):
+            assert place.rows(table, key) == (planned if table in asked.tables else 0), (table, key)
+        assert planned or key not in made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """``dagster dev`` on a home with two harvested crawls, whose targets are partitions."""
+    folder = tmp_path_factory.mktemp("ways")
+    bucket, home, port = folder / "bucket", folder / "home", free_port()
+    spec = MiniCrawlSpec(
+        pages=100, sites=2 * len(WAYS) + 2, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
+    )
+    truth = ensure(bucket, spec)
+    settings = load_settings({}, source=str(bucket), home=str(home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.harvest(CRAWLS)
+        launcher.instance.add_dynamic_partitions("domain", list(truth.domains()))
+    env = environment(bucket, folder) | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(settings.dagster_home)}
+    env |= {ways_location.BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
+    (folder / "bad").touch()
+    location = {"python_module": {"module_name": ways_location.__name__, "location_name": NAME}}
+    (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}), "utf-8")
+    command = [str(BIN / "dagster"), "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    with serving(command, folder, env, port) as server:
+        server.wait_until_loaded()
+        yield Place(settings, env, truth, server)
+
+
+@pytest.fixture(scope="module")
+def ways(place: Place) -> dict[str, Asked]:
+    """All ways at once, when all is done that they ask for; and over crawls a backfill of a job, and a sensor."""
+    asked = {name: ask(place, name) for name in WAYS}
+    backfill(place, CRAWLS, **of_job("harvest_crawl"))
+    started = place.server.ask(
+        "mutation ($of: SensorSelector!) { startSensor(sensorSelector: $of) { __typename } }",
+        of={**LOCATION, "sensorName": "new_crawls"},
+    )
+    assert started["startSensor"]["__typename"] == "Sensor"
+    with instance_in(place.settings.dagster_home) as instance:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not instance.get_runs(dg.RunsFilter(tags={PARTITION_TAG: LATER})):
+            assert time.monotonic() < deadline
+            time.sleep(1)
+    place.wait()
+    return asked
+
+
+@pytest.fixture(scope="module")
+def mended(place: Place, ways: dict[str, Asked]) -> dict[str, Asked]:
+    """The same, after nothing was bad any more and each was asked for again."""
+    place.bad.write_text("", "utf-8")
+    failed = {one.bad for one in ways.values() if one.again is None}
+    with instance_in(place.settings.dagster_home) as instance:
+        for run in instance.get_runs(dg.RunsFilter(statuses=[_FAILURE])):
+            if failed & {*(key for _, key in logged(instance, run.run_id, _PLANNED)), *listed(run.tags)}:
+                place.server.retry(run.run_id)
+    for one in ways.values():
+        if one.again is not None:
+            one.again()
+    place.wait()
+    return ways
+
+
+def logged(instance: dg.DagsterInstance, run: str, kind: dg.DagsterEventType) -> set[tuple[str, str]]:
+    """Assets and partitions of a run's events: those that it was planned to make, or that it made."""
+    events = [one.dagster_event for one in instance.all_logs(run, of_type=kind)]
+    return {
+        (event.asset_key.to_user_string(), str(event.partition))
+        for event in events
+        if event is not None and event.asset_key is not None and event.partition is not None
+    }
+
+
+@pytest.mark.smoke
+def test_a_jobs_backfill_makes_each_of_its_partitions_but_the_bad_one(place: Place) -> None:
+    asked = ask(place, "job backfill")
+    place.wait()
+    judge(place, asked, asked.bad)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_bad_partition_fails_alone(place: Place, ways: dict[str, Asked], name: str) -> None:
+    judge(place, ways[name], ways[name].bad)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_failed_is_made_when_it_is_asked_for_again(place: Place, mended: dict[str, Asked], name: str) -> None:
+    judge(place, mended[name], None)
+
+
+def test_over_crawls_too(place: Place, ways: dict[str, Asked]) -> None:
+    assert ways
+    for asset in ("index_manifest", "index_footers", "row_groups"):
+        assert place.status(asset, [*CRAWLS, LATER], OURS.crawl) == dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED")
+
+
+def test_each_run_makes_what_dagster_shows_for_it(place: Place, mended: dict[str, Asked]) -> None:
+    bad = {one.bad for one in mended.values()}
+    with instance_in(place.settings.dagster_home) as instance:
+        for run in instance.get_runs():
+            planned, made = logged(instance, run.run_id, _PLANNED), logged(instance, run.run_id, _MADE)
+            if not listed(run.tags):
+                failed = {one for one in planned if one[1] in bad} if run.status is _FAILURE else set()
+                assert made == planned - failed, run.tags

@@ -1,0 +1,327 @@
+"""Child processes: what lies in the current folder is never run, and parser processes are told no secret."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cc_pipeline
+from cc_pipeline import children
+from cc_pipeline.documents.batch import pool, worker
+from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.batch.rows import rows_of
+from cc_pipeline.documents.batch.worker import Input, Worker, open_slot, pack, unpack
+from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
+from cc_pipeline.processes import usable_cores
+from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.world import NEW, Bucket
+
+PACKAGE = Path(cc_pipeline.__file__).parent
+BIN = Path(sys.executable).parent
+OPTIONS = ParseOptions(main_content="none", language=False)
+#: What starts a process, by module.
+STARTERS = {
+    "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
+    "os": {"system", "popen", "fork", "forkpty", "startfile", "posix_spawn", "posix_spawnp"},
+    "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
+}
+WORDS = re.compile(r"subprocess|multiprocessing|concurrent|asyncio|\bpty\b|\bos\b|-m\b")
+SPAWNING = {"multiprocessing", "concurrent.futures.process", "pty"}
+
+
+def starters_in(source: str) -> list[str]:
+    """What starts processes in a module's source, or might hand such a function on."""
+    found: list[str] = []
+    if not WORDS.search(source):
+        return found
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            of = node.value.id
+            if node.attr in STARTERS.get(of, ()) or (of == "os" and node.attr.startswith(("exec", "spawn"))):
+                found.append(f"{of}.{node.attr}")
+        elif isinstance(node, ast.Import):
+            found += [one.name for one in node.names if one.name.partition(".")[0] in SPAWNING]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = {one.name for one in node.names}
+            if module.partition(".")[0] in SPAWNING or module in SPAWNING or names & STARTERS.get(module, set()):
+                found.append(module)
+            found += [f"{module}.{name}" for name in names & {"ProcessPoolExecutor"}]
+        elif isinstance(node, ast.Constant) and node.value == "-m":
+            found.append("-m")
+    return found
+
+
+def test_processes_are_started_in_one_place() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): starters
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (starters := starters_in(path.read_text("utf-8")))
+    }
+    assert set(found) == {"children.py"}, found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess\nsubprocess.Popen([])",
+        "from subprocess import run",
+        "import os\nos.execv('a', [])",
+        "import multiprocessing",
+        "from multiprocessing.connection import Connection",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "command = [python, '-m', 'module']",
+    ],
+)
+def test_every_way_of_starting_one_is_seen(source: str) -> None:
+    assert starters_in(source)
+
+
+def test_nothing_that_a_parser_process_says_is_unpickled() -> None:
+    for module in (pool, worker):
+        source = Path(str(module.__file__)).read_text("utf-8")
+        assert "pickle.load" not in source and ".recv()" not in source
+
+
+#: A module that says that it was run, and then breaks.
+TRAP = "import os\nopen(os.path.join({folder!r}, {name!r} + '.ran'), 'w').close()\nraise SystemExit('a trap was run')\n"
+#: Modules of ours and of others that children import.
+OTHERS = ("sitecustomize", "usercustomize", "cc_pipeline", "pyarrow", "selectolax", "lxml", "dagster", "numpy", "yaml")
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Path:
+    """A folder with a module for each of the standard library's, and more that Python would take from there."""
+    folder = tmp_path / "traps"
+    folder.mkdir()
+    for name in (*sys.stdlib_module_names, *OTHERS):
+        (folder / f"{name}.py").write_text(TRAP.format(folder=str(folder), name=name), "utf-8")
+    code = f"import os; open(os.path.join({str(folder)!r}, 'pth.ran'), 'w').close()\n"
+    (folder / "trap.pth").write_text(code, "utf-8")
+    return folder
+
+
+def ran(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.ran"))
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    kept = {
+        name: text for name, text in os.environ.items() if not name.startswith(("CC_PIPELINE_", "DAGSTER_", "PYTHON"))
+    }
+    return kept | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CC_PIPELINE_WORKERS": "1"} | more
+
+
+def command(folder: Path, env: dict[str, str], *words: object) -> str:
+    done = subprocess.run(
+        [str(BIN / "cc-pipeline"), *map(str, words)], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.process
+def test_a_run_and_a_page_from_a_folder_of_traps(bucket: Bucket, tmp_path: Path, traps: Path) -> None:
+    places = ("--source", bucket[0], "--home", tmp_path / "home")
+    command(traps, environment(tmp_path), "run", "-c", NEW, "-d", "example.com", *places)
+    url = next(one.url for one in bucket[1].of(NEW, domain="example.com", subset="warc") if one.kind == "html")
+    assert command(traps, environment(tmp_path), "get", url, "--text", "--source", bucket[0])
+    assert ran(traps) == []
+
+
+#: What a notebook does: the current folder is on the path, and so is that of a person's own modules.
+NOTEBOOK = """
+import sys
+from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.page import PageInput, ParseOptions
+sys.path[:0] = ["", sys.argv[1]]
+page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
+[rows] = parse_batches([[page]], ParseOptions(), 1)
+assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
+"""
+
+
+def test_parsing_from_a_folder_of_traps_and_with_it_on_the_path(tmp_path: Path, traps: Path) -> None:
+    script = [sys.executable, "-P", "-c", NOTEBOOK, str(traps)]
+    done = subprocess.run(script, cwd=traps, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert ran(traps) == []
+
+
+def told_its_environment(item: PageInput) -> Input:
+    """A reader that tells what the process that parses knows."""
+    known = {**os.environ, "sys.path": os.pathsep.join(sys.path), "cwd": os.getcwd()}
+    return replace(item, server_ip=json.dumps(known))
+
+
+def test_a_parser_process_knows_no_secret_and_not_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secrets = ("AWS_SECRET_ACCESS_KEY", "CC_PIPELINE_WEBHOOK", "PGPASSWORD", "HTTPS_PROXY", "MY_TOKEN")
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path)]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (found,) = parse_batches([[page("a")]], replace(OPTIONS, limits=Limits(seconds=29)), 1, told_its_environment)
+    [row] = found["page_metadata"].to_pylist()
+    known = json.loads(row["server_ip"])
+    assert known["PYTHONSAFEPATH"] == "1"
+    assert not {*known} & {*secrets, "PYTHONPATH"}
+    assert "secret" not in known.values()
+    path = known["sys.path"].split(os.pathsep)
+    assert str(tmp_path) not in path and "" not in path
+    assert known["cwd"] != str(tmp_path)
+
+
+def test_other_children_keep_what_is_set_but_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/srv/modules", "here"]))
+    whole = children.whole_environment({"NAME": "value"})
+    assert (whole["PYTHONPATH"], whole["PYTHONSAFEPATH"], whole["NAME"]) == ("/srv/modules", "1", "value")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    assert "PYTHONPATH" not in children.whole_environment()
+
+
+def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/srv/modules"]))
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/srv/modules", "/usr/lib/python3"])
+    children.isolate_descendants()
+    assert sys.path == ["/srv/modules", "/usr/lib/python3"]
+    assert (os.environ["PYTHONPATH"], os.environ["PYTHONSAFEPATH"]) == ("/srv/modules", "1")
+
+
+def packed(*markup: str) -> tuple[int, list[int]]:
+    slot = open_slot()
+    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, pool.as_it_is, {}))
+
+
+def test_an_answer_that_is_no_rows_is_refused() -> None:
+    slot, lengths = packed("<title>a</title>", "<a href=/b>b</a>")
+    assert unpack(slot, lengths, 1 << 30, 2)["page_metadata"].num_rows == 2
+    swapped = [lengths[1], lengths[0], *lengths[2:]]
+    for wrong, limit, pages in (
+        ([-1, *lengths[1:]], 1 << 30, 2),
+        ([lengths[0] + (1 << 40), *lengths[1:]], 1 << 62, 2),
+        (lengths, sum(lengths) - 1, 2),
+        (lengths, 1 << 30, 3),
+        (swapped, 1 << 30, 2),
+        ([0] * len(lengths), 1 << 30, 2),
+    ):
+        with pytest.raises(ValueError):
+            unpack(slot, wrong, limit, pages)
+
+
+def test_damaged_streams_are_refused_or_valid_rows() -> None:
+    """Each byte of a stream turned, as a process may do that a page has taken over."""
+    slot, lengths = packed("<title>a</title><p>text <a href=/b>b</a>")
+    whole = os.pread(slot, sum(lengths), 0)
+    refused = 0
+    for at in range(0, len(whole), 31):
+        os.pwrite(slot, bytes([whole[at] ^ 0xFF]), at)
+        try:
+            rows = unpack(slot, lengths, 1 << 30, 1)
+        except ValueError:
+            refused += 1
+        else:
+            for table in rows.values():
+                with suppress(OverflowError):  # a time beyond Python's years
+                    table.to_pylist()
+        os.pwrite(slot, whole[at : at + 1], at)
+    assert refused > 30
+
+
+def test_a_process_that_answers_nonsense_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lying(Worker):
+        lied = False
+
+        def receive(self) -> dict[str, Any] | None:
+            if not Lying.lied:
+                Lying.lied = True
+                os.pwrite(self._slots[self._given[0][0]], b"\xff" * 64, 0)
+            return super().receive()
+
+    pool.end()
+    monkeypatch.setattr(pool, "Worker", Lying)
+    (found,) = parse_batches([[page("<title>a</title>")]], OPTIONS, 1)
+    [row] = found["page_metadata"].to_pylist()
+    assert (row["content"]["title"], row["flags"]) == ("a", ["parser_ended"])
+    pool.end()
+
+
+class _Growing(tuple[tuple[str, str], ...]):
+    def __iter__(self):
+        kept = []
+        while True:
+            kept.append(b"x" * (32 << 20))
+
+
+def grows(item: PageInput) -> Input:
+    """A reader of pages that take more memory, while they are parsed, than a parser process may have."""
+    return replace(item, http_headers=_Growing()) if item.payload == b"grow" else item
+
+
+#: The system's bounds on a process away, as on macOS.
+WITHOUT = """
+import os, resource, sys
+del resource.RLIMIT_DATA
+if hasattr(os, "sched_getaffinity"):
+    del os.sched_getaffinity
+if hasattr(os, "memfd_create"):
+    del os.memfd_create
+from cc_pipeline.documents.batch.serve import bound_memory
+bound_memory(1 << 40)
+from cc_pipeline.processes import usable_cores
+assert usable_cores() == os.cpu_count()
+from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.page import PageInput, ParseOptions
+page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
+[rows] = parse_batches([[page]], ParseOptions(), 1)
+assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
+"""
+
+
+def test_it_works_where_the_system_has_no_such_bounds() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.process
+def test_a_page_that_takes_too_much_memory_is_a_row_without_the_system_s_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process is told a bound that it never meets, and its parent looks."""
+    plain = children.python_command
+    monkeypatch.setattr(
+        worker.children,
+        "python_command",
+        lambda program, limit, *rest, **more: plain(program, 1 << 40, *rest, **more),
+    )
+    monkeypatch.setattr(pool, "_WATCH_SECONDS", 0.05)
+    options = replace(OPTIONS, limits=Limits(memory_bytes=256 << 20))
+    (found,) = parse_batches([[page("<title>a</title>"), page("grow")]], options, 1, grows)
+    first, second = found["page_metadata"].to_pylist()
+    assert first["content"]["title"] == "a"
+    assert second["failure_detail"] == f"more than {256 << 20:,} bytes of memory"
+
+
+def test_memory_of_a_process_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = children.memory_of(os.getpid())
+    assert mine > 10 << 20
+    monkeypatch.setattr(children, "_PROC", "/nowhere/{}")
+    assert children.memory_of(os.getpid()) == pytest.approx(mine, rel=0.5)
+    assert children.memory_of(2**22 + 1) == 0
+
+
+def test_cores_are_counted_where_a_process_has_no_set_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert usable_cores() == os.cpu_count()
