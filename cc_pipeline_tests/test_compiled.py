@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import cc_pipeline
+from cc_pipeline import COMPILED
+from cc_pipeline.checks.health import _compiled
 
+ROOT = Path(cc_pipeline.__file__).parents[1]
 SOURCES = sorted(Path(cc_pipeline.__file__).parent.rglob("*.c"))
 #: What the functions of all modules take and give, for the number that they are made for.
 TAKEN_AND_GIVEN = {1: "c7da4fe4a4239019"}
@@ -67,3 +73,91 @@ def test_the_number_is_raised_with_what_functions_take_and_give() -> None:
     assert {cc_pipeline.MADE_FOR: digest} == TAKEN_AND_GIVEN, (
         "raise MADE_FOR in __init__.py and _module.h; note both here"
     )
+
+
+def test_the_list_of_compiled_parts_is_that_of_the_build() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    assert sorted(f"cc_pipeline.{name}" for name in COMPILED) == sorted(one["name"] for one in build["ext-modules"])
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """An installation that has no such parts."""
+    for name in names:
+        monkeypatch.setitem(sys.modules, f"cc_pipeline.{name}", None)
+
+
+def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in COMPILED:
+        module = ModuleType(name)
+        vars(module)["made_for"] = cc_pipeline.MADE_FOR
+        monkeypatch.setitem(sys.modules, f"cc_pipeline.{name}", module)
+    assert cc_pipeline.lacks_compiled() is None
+    assert [one.level for one in _compiled()] == ["ok"]
+    without(monkeypatch, COMPILED[0])
+    vars(sys.modules[f"cc_pipeline.{COMPILED[1]}"])["made_for"] = cc_pipeline.MADE_FOR - 1
+    said = cc_pipeline.lacks_compiled()
+    assert said is not None and "\n" not in said
+    assert "1 of 8 are missing, 1 of 8 are old, so pages take 7 to 9 times as long" in said
+    [finding] = _compiled()
+    assert (finding.level, "compiler" in finding.advice) == ("note", True)
+
+
+def test_setup_says_it_each_time() -> None:
+    setup = (ROOT / ".ci" / "setup").read_text("utf-8")
+    [line] = [line for line in setup.splitlines() if "lacks_compiled" in line]
+    assert line == setup.splitlines()[-1], "whatever was done, or was not to be done"
+    raised = line.replace("import sys, cc_pipeline;", "import sys, cc_pipeline; cc_pipeline.MADE_FOR += 1;")
+    for words, told in ((line, 0), (raised, 1)):
+        done = subprocess.run(["bash", "-euc", words], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert len(done.stderr.splitlines()) == told
+
+
+#: A package with one compiled part that may fail.
+PROJECT = """
+[build-system]
+requires = ["setuptools>=80"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "small"
+version = "1"
+[tool.setuptools]
+packages = ["small"]
+[[tool.setuptools.ext-modules]]
+name = "small._part"
+sources = ["small/_part.c"]
+optional = true
+[tool.setuptools.cmdclass]
+bdist_wheel = "small.build_wheel.BuildWheel"
+"""
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_wheel_without_compiled_parts_fits_every_machine(tmp_path: Path, compiles: bool) -> None:
+    if compiles and shutil.which("gcc") is None:
+        pytest.skip("no compiler here")
+    package = tmp_path / "small"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text(PROJECT, "utf-8")
+    (package / "__init__.py").write_text("", "utf-8")
+    shutil.copy(Path(cc_pipeline.__file__).with_name("build_wheel.py"), package)
+    (package / "_part.c").write_text("int part;\n" if compiles else "#error none\n", "utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        ".",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("small-*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl") is not compiles
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        about = packed.read("small-1.dist-info/WHEEL").decode()
+    assert ("small/__init__.py" in names, any(name.endswith(".so") for name in names)) == (True, compiles)
+    assert ("Root-Is-Purelib: true" in about) is not compiles

@@ -13,6 +13,7 @@ from typing import Final
 
 import duckdb
 
+from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
 from cc_pipeline.checks.tables import shortfall_verdict
@@ -34,6 +35,7 @@ from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lo
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
@@ -75,11 +77,21 @@ def examine(settings: Settings) -> list[Finding]:
 def _machine(settings: Settings) -> list[Finding]:
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
+        *_compiled(),
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
         *_publishing(settings),
     ]
+
+
+def _compiled() -> Iterator[Finding]:
+    lacks = lacks_compiled()
+    if lacks is None:
+        yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
+    else:
+        what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
+        yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
@@ -259,11 +271,25 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
     for path in torn_catalog_files(settings.catalog_path):
         yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
     yield from _published(workspace)
+
+
+def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
+    """Slices that have other rows than they were committed with."""
+    try:
+        found = find_changed_miscounts(settings, lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
+        return
+    for line in sentences(found):
+        yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
+    if not found:
+        yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
 from cc_pipeline.workspace.workspace import Workspace
 
 #: A published file may be so much older than what it lacks.
@@ -62,6 +63,7 @@ def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 def publication_verdict(workspace: Workspace, before: Behind | None = None) -> CheckResult:
     """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands: an error where it does not.
 
+    It is an error too where it leaves out slices that have other rows than were committed.
     It is a warning where nothing but tables of the catalog is newer, and where other settings made the file. With
     ``before``, how far the file was behind when a publication began, only commits of then count: others commit
     meanwhile. Every view is asked for one row.
@@ -83,6 +85,9 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
         return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
     if fault := _unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
+    if miscounted := find_new_miscounts(settings, workspace.lake):
+        message = f"{settings.published_path} leaves slices out. {'. '.join(sentences(miscounted))}"
+        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
     if found is not None and before is None:

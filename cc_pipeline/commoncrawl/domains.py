@@ -86,8 +86,21 @@ def shown(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def plain_host(host: str) -> str:
-    """A host from an index row in the form targets have; older crawls kept raw IDN, escapes and closing dots."""
-    return canonical_host(host)
+    """A host from an index row in the form targets have; older crawls kept raw IDN, escapes and closing dots, and an
+    IPv6 address may be written in any way."""
+    name = canonical_host(host)
+    return ipaddress.IPv6Address(name).compressed if _is_ipv6(name) else name
+
+
+def spellings_of_host(host: str) -> tuple[str, ...]:
+    """A host as crawlers write it: an IPv6 address (compressed) also with all its groups, with all their digits, and
+    with the dots of an IPv4 address that it stands for."""
+    if not _is_ipv6(host):
+        return (host,)
+    address = ipaddress.IPv6Address(host)
+    groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    mapped = () if address.ipv4_mapped is None else (f"::ffff:{address.ipv4_mapped}",)
+    return tuple(dict.fromkeys((host, groups, address.exploded, *mapped)))
 
 
 def _to_ascii(host: str, quoted: str) -> str:

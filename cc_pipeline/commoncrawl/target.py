@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.commoncrawl.domains import Place, plain_host
+from cc_pipeline.commoncrawl.domains import Place, plain_host, spellings_of_host
 from cc_pipeline.commoncrawl.key_ranges import (
     KeyRange,
     domain_prefixes,
@@ -57,8 +57,9 @@ def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
 
 
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
-    """Keys of one host. Without a port: of every port."""
-    return merge_ranges(_of_key(surt_host(place.host), place.port))
+    """Keys of one host, as crawlers may have written it. Without a port: of every port."""
+    spellings = spellings_of_host(place.host)
+    return merge_ranges(keys for spelling in spellings for keys in _of_key(surt_host(spelling), place.port))
 
 
 def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
@@ -157,7 +158,8 @@ class Target:
     ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set, captures; ``value`` its definition without the
     kind, in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port
     of the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition),
-    ``where`` the condition on its captures, in normal form.
+    ``where`` the condition on its captures, in normal form. ``name`` is the name of a set as it was written, where that
+    has capital letters.
     """
 
     kind: str
@@ -167,6 +169,7 @@ class Target:
     place: Place | None = None
     file: str = ""
     where: str = ""
+    name: str = ""
     _ranges: tuple[KeyRange, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _version: str = field(default="", init=False, compare=False, repr=False)
     _index: MemberIndex | None = field(default=None, init=False, compare=False, repr=False)
@@ -174,7 +177,7 @@ class Target:
     @property
     def definition(self) -> str:
         """The text that ``parse_target`` makes this very target from; a line of the watch list."""
-        return self._with_condition(f"set:{self.value} = @{self.file}") if self.file else self.written
+        return self._with_condition(f"set:{self.name or self.value} = @{self.file}") if self.file else self.written
 
     @property
     def written(self) -> str:
@@ -182,7 +185,7 @@ class Target:
         if self.kind == "domain":
             written = self.value
         elif self.kind == "set" and self.slug.startswith("set-"):
-            written = f"set:{self.value} = " + ", ".join([member.written for member in self.members])
+            written = f"set:{self.name or self.value} = " + ", ".join([member.written for member in self.members])
         elif self.kind == "set":
             written = "rev:" + ", ".join(member.value for member in self.members)
         else:

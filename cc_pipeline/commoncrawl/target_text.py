@@ -67,6 +67,10 @@ _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev
 #: Before the condition on a target's captures.
 _WHERE = re.compile(r"\s+where(?:\s+|$)", re.IGNORECASE)
 
+#: A comment goes on to the end of its line.
+_COMMENT = re.compile(r"(?:^|\s)#")
+_COMMENT_OR_QUOTES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<comment>(?:^|\s)#)")
+
 # What most lines of a long list are: a domain in normal form, which is its own slug.
 _PLAIN_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _FILE_SET = re.compile(r"([^=]*)=\s*@(.*)", re.DOTALL)
@@ -159,9 +163,18 @@ def slug_meant(text: str) -> str:
 def content_lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbers (from 1) and texts of the lines that say something."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
-        content = (re.split(r"(?:^|\s)#", line, maxsplit=1)[0] if "#" in line else line).strip()
+        content = (_without_comment(line) if "#" in line else line).strip()
         if content:
             yield number, content
+
+
+def _without_comment(line: str) -> str:
+    """A line up to its comment, which does not begin inside quotes of a condition. Elsewhere a quote is a letter."""
+    first, where = _COMMENT.search(line), _WHERE.search(line)
+    if first is None or where is None or first.start() < where.end():
+        return line if first is None else line[: first.start()]
+    parts = _COMMENT_OR_QUOTES.finditer(line, where.end())
+    return next((line[: part.start()] for part in parts if part["comment"] is not None), line)
 
 
 def _domain(text: str) -> Target:
@@ -275,7 +288,12 @@ def _set(value: str) -> Target:
     members = _distinct(tuple(parse_target(part) for part in texts))
     if any(member.kind in _NO_MEMBERS for member in members):
         raise UserInputError(f"{shown('set:' + name)} has a set, a list or captures in it; write out its members")
-    return Target("set", name.lower(), slug, members)
+    return Target("set", name.lower(), slug, members, name=_capitals(name))
+
+
+def _capitals(name: str) -> str:
+    """The name of a set where it has capital letters: names that differ in these alone would be one partition."""
+    return "" if name == name.lower() else name
 
 
 def _slug_named(name: str) -> str:
@@ -301,7 +319,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
         raise UserInputError(
             f"the members of {shown('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
         ) from None
-    return _set_of_text(name.lower(), slug, file, str(path), text)
+    return _set_of_text(name, slug, file, str(path), text)
 
 
 @lru_cache(maxsize=_FILES_KEPT)
@@ -324,7 +342,7 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
         raise UserInputError(f"{path}, " + "; ".join(wrong))
     if not members:
         raise UserInputError(f"{path} names no member of {shown('set:' + name)}; write one a line")
-    return Target("set", name, slug, tuple(members.values()), file=file)
+    return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 
 def _member_texts(listed: str) -> list[str]:

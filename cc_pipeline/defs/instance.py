@@ -75,6 +75,8 @@ DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
 {flag}=${{{flag}:-1}}
 # seconds that a tick of a schedule may take
 {ticks}=${{{ticks}:-600}}
+# what lies in the current folder is data
+PYTHONSAFEPATH=1
 """
 #: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
 BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"

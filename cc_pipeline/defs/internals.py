@@ -1,6 +1,6 @@
 """Everything that reaches behind Dagster's public interface, so that an upgrade breaks one file.
 
-Nine private modules are imported, each for what the public names cannot do:
+Ten private modules are imported, each for what the public names cannot do:
 
 - ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
 - ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``), as those
@@ -10,7 +10,9 @@ Nine private modules are imported, each for what the public names cannot do:
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
 - ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
 - ``_core.events``: a partition that a run is about to make;
-- ``_grpc.client``: asking a code server of a chosen host.
+- ``_grpc.client``: asking a code server of a chosen host;
+- ``_cli.dev``: ``dagster dev`` with another webserver (patched: ``open_ipc_subprocess``). In that one a public function
+  is patched, ``create_app_from_workspace_process_context``: webservers take no middleware.
 
 Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
 without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
@@ -468,3 +470,30 @@ def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
         yield
     finally:
         del within.create_run_for_job
+
+
+def run_webserver(guarded: Callable[[Any], Any]) -> None:
+    """``dagster-webserver`` with the options of this process; ``guarded`` makes of its ASGI application the one that is
+    served. Does not return. Raises ``AttributeError`` where Dagster no longer makes it so: then nothing is served."""
+    cli = import_module("dagster_webserver.cli")
+    plain = cli.create_app_from_workspace_process_context
+    cli.create_app_from_workspace_process_context = lambda *given, **more: guarded(plain(*given, **more))  # type: ignore[attr-defined]
+    cli.main()
+
+
+def run_dev(webserver: Sequence[str]) -> None:
+    """``dagster dev`` with the options of this process, and the words of ``webserver`` in the place of
+    ``python -m dagster_webserver``. Does not return. Raises ``AttributeError`` where Dagster no longer starts it so,
+    and ``RuntimeError`` where it starts anything else than that and its daemon."""
+    dev = import_module("dagster._cli.dev")
+    plain = dev.open_ipc_subprocess
+
+    def started(parts: Sequence[str], **options: Any) -> Any:
+        if "dagster_webserver" in parts:
+            parts = [*webserver, *parts[parts.index("dagster_webserver") + 1 :]]
+        elif "dagster._daemon" not in parts:
+            raise RuntimeError(f"dagster dev starts its webserver in another way: {' '.join(parts)}")
+        return plain(parts, **options)
+
+    dev.open_ipc_subprocess = started  # type: ignore[attr-defined]
+    dev.dev_command()

@@ -154,6 +154,11 @@ PGPASSWORD=
 # a backfill waits for a code server that is being started
 ${flag}=1
 ${ticks}=600
+# names by which browsers reach the UI, with commas (ui.example.org), where a proxy is in front of it. Requests to other
+# names, and from pages of other sites, are refused
+CC_PIPELINE_UI_HOSTS=
+# what lies in the folder that a process is started in is data
+PYTHONSAFEPATH=1
 # where webserver and daemon find the code server
 CC_PIPELINE_CODE_HOST=${code_host}
 CC_PIPELINE_CODE_PORT=${code_port}
@@ -206,9 +211,11 @@ services:
 
   webserver:
     <<: *ours
-    command: [dagster-webserver, -h, 0.0.0.0, -p, "3000", -w, ${inside}/workspace.yaml]
+    # dagster-webserver behind a guard: by itself it obeys any page that is open in the operator's browser
+    command: [python, -P, -m, cc_pipeline.defs.webserver, -h, 0.0.0.0, -p, "3000", -w, "${inside}/workspace.yaml"]
     volumes: ["./dagster:${inside}/dagster", "./workspace.yaml:${inside}/workspace.yaml:ro"]
-    # this host alone: the UI asks for no password, so put a proxy that does in front of it
+    # this host alone: the UI asks for no password, so put a proxy that does in front of it. One that is a service of
+    # this file reaches webserver:3000 without this line: take it away then
     ports: ["127.0.0.1:3000:3000"]
     depends_on: {code: {condition: service_healthy}}
 

@@ -19,6 +19,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -26,15 +27,15 @@ from cc_pipeline.workspace.workspace import Workspace
 _FOLDER: Final = "blocked/"
 #: Where the list lay before.
 _BEFORE: Final = "blocked.json"
+#: The table, and the name, under which a digest of the list is committed.
+_TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that stay: somebody may be about to read the one before.
 _KEPT: Final = 3
 _LONGEST: Final = 64 << 20
 #: Stands between the version of a definition and that of the blocks that touch it.
 _MARK: Final = "!"
-#: Stands for the latter where a block takes all of a target: then what is here of it stays, and is asked for no more.
+#: Stands for the latter where a target is the blocked site itself: what is here of it stays, and is asked for no more.
 _ALL: Final = "all"
-#: Kinds that take all captures in their ranges.
-_TAKES_RANGES: Final = ("domain", "suffix", "tld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Blocked:
         return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
 
     def _mark(self, target: Target) -> str:
-        if any(_takes_all(one, target) for _, one in self._targets):
+        if any(_is_own(one, target) for _, one in self._targets):
             return _MARK + _ALL
         touching = sorted({block.definition for block in self.touching(target)})
         return _MARK + version_of("\n".join(touching)) if touching else ""
@@ -123,6 +124,12 @@ def blocked(workspace: Workspace) -> Blocked:
     """The list of the lake, as it is now. Raises ``EnvironmentFault``, also for a list that cannot be read: nothing is
     fetched then."""
     return _newest(workspace)[1]
+
+
+def list_digest(workspace: Workspace) -> str | None:
+    """A digest of the list as it was changed last; ``None`` where it never was. It is in the log of the targets, where
+    a run looks in each of its commits. Raises ``EnvironmentFault``."""
+    return workspace.lake.digest(_TABLE, _DIGEST)
 
 
 def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
@@ -190,18 +197,16 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
         ordered = [asdict(wanted[name]) for name in sorted(wanted)]
         data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
+            # runs that are at work see it here
+            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": ordered})})
             for old in numbers[: 1 - _KEPT]:
                 workspace.place.delete(f"{_FOLDER}{old:012}")
 
 
-def _takes_all(block: Target, target: Target) -> bool:
-    if block.written == target.written:
-        return True
-    whole = block.kind in _TAKES_RANGES and block.place is not None and block.place.port is None
-    return whole and all(
-        any(b.start <= a.start and (b.end is None or (a.end is not None and a.end <= b.end)) for b in block.ranges)
-        for a in target.ranges
-    )
+def _is_own(block: Target, target: Target) -> bool:
+    """Whether a target is the very site that is blocked. Never a set: in sets and their parts blocks are by capture,
+    whoever their other members are, and however they are divided."""
+    return target.kind != "set" and block.written == target.written
 
 
 def _overlap(one: Target, other: Target) -> bool:

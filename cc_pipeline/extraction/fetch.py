@@ -29,6 +29,7 @@ from cc_pipeline.extraction.reusable_records import (
     note_superseded,
     slices_that_lost,
 )
+from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
@@ -68,8 +69,26 @@ def fetch_captures(
     ``replay`` fetches quarantined and settled records again too, of all subsets that are there, and ``distrusted`` are
     captures whose stored bytes are not used. Raises ``NotGiven`` when the source gives nothing, or less than the
     settings allow, after what came was committed: it says of which targets, and has the report of all. Raises
-    ``EnvironmentFault`` when the disk fails. Records fetched until then are kept, and the next call adopts them.
+    ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    Records fetched until then are kept, and the next call adopts them.
     """
+
+    def fetch_all(run: RunInputs) -> StageReport:
+        return _fetch_all(workspace, crawl, slugs, run, replay=replay, distrusted=distrusted, engine=engine)
+
+    return planned_again(workspace, crawl, slugs, fetch_all)
+
+
+def _fetch_all(
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    run: RunInputs,
+    *,
+    replay: bool,
+    distrusted: Collection[Place],
+    engine: Engine,
+) -> StageReport:
     started = time.monotonic()
     asked = expand(workspace, crawl, slugs)
     slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else asked.slices
@@ -87,7 +106,11 @@ def fetch_captures(
     looked = _look_again(workspace, crawl, reasons, before, replay=replay)
     gone = _in_vain(reasons, looked, replay=replay)
     todo = [*(one for one in reasons if one not in gone), *lost]
+    run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
     _refuse_blocked(workspace, todo, before)
+    if todo:
+        # homes that judge digests otherwise would judge each other's records again and again
+        workspace.choose("digest_policy")
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
@@ -247,7 +270,7 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     # nothing that is counted on from here to the commit may be swept meanwhile
     with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
-        held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
+        held = held_rows(workspace, crawl, targets, captures, places, scratch, state.distrusted)
         # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
         pa.default_memory_pool().release_unused()
         fetched = state.engine.fetch(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.errors import PlaceFault, disk_is_full
+from cc_pipeline.extraction.run_inputs import InputsChanged
 from cc_pipeline.extraction.shortfall import NotGiven
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -41,6 +42,9 @@ def apart(stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str]) -
     except NotGiven as refusal:
         stop = refusal if refusal.reasons == {FaultKind.BREAKER_OPEN} else None
         outcome = Outcome(tuple(slugs), refusal.report, refusal.each, stop)
+    except InputsChanged as error:
+        # all of them are planned again, together
+        outcome = Outcome(tuple(slugs), None, dict.fromkeys(slugs, error))
     except Exception as error:
         if is_nobodys(error):
             raise

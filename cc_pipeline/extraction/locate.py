@@ -34,6 +34,7 @@ from cc_pipeline.extraction.lookup_notes import (
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
 from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals
+from cc_pipeline.extraction.run_inputs import planned_again
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
@@ -136,8 +137,13 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
     committed, for a fetch that would cost more than the settings allow; ``NotGiven`` for captures that the index no
     longer lists, which stay in doubt; ``IndexIncomplete`` when files of the index were not read and no other index has
-    the crawl; ``EnvironmentFault`` when the index cannot be read.
+    the crawl; ``EnvironmentFault`` when the index cannot be read, and as
+    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
+    return planned_again(workspace, crawl, slugs, lambda _: _locate_all(workspace, crawl, slugs), relocates=True)
+
+
+def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     started = time.monotonic()
     asked = expand(workspace, crawl, slugs)
     block = blocked(workspace)

@@ -15,6 +15,7 @@ from cc_pipeline.extraction.parsed_pages import PagesBefore
 from cc_pipeline.extraction.parsed_pages import options_of as parse_options
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
 from cc_pipeline.extraction.reusable_records import gone
+from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, retire_others
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
@@ -30,8 +31,12 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake cannot be
     read or written, ``UserInputError`` where other homes on it parse otherwise, and, once the other slices are
     committed, ``EnvironmentFault`` for slices whose stored bytes are gone: their pages would say of records that were
-    fetched that they are missing.
+    fetched that they are missing. Raises as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
+    return planned_again(workspace, crawl, slugs, lambda run: _parse_all(workspace, crawl, slugs, run, engine))
+
+
+def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs, engine: Engine) -> StageReport:
     started = time.monotonic()
     settings = workspace.settings
     asked = expand(workspace, crawl, slugs)
@@ -47,6 +52,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     lost = {slice_: before[slice_].lost for slice_ in todo if before[slice_].lost}
     if sound := {s: _made_from(before[s], settings) for s in todo if s not in lost}:
         workspace.choose()
+        run.expect(FETCH, {slice_: _says(before[slice_]) for slice_ in sound})
         _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)
@@ -55,10 +61,14 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     return asked.folded(report)
 
 
-def _made_from(stands: Standing, settings: Settings) -> str:
+def _says(stands: Standing) -> str:
     assert stands.fetched is not None, "it was fetched"
+    return stands.fetched.says
+
+
+def _made_from(stands: Standing, settings: Settings) -> str:
     options = options_of(settings)
-    return parsed_from(stands.fetched.says, options.parser, options.extractor, options.markdown)
+    return parsed_from(_says(stands), options.parser, options.extractor, options.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], engine: Engine) -> None:

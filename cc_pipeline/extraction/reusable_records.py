@@ -6,17 +6,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.capture_columns import SLICE
+from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_keys
-from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.shortfall import SECOND_LOOK
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.predicates import Starting
@@ -49,33 +52,72 @@ def held_rows(
     workspace: Workspace,
     crawl: str,
     targets: Sequence[str],
+    captures: OrderedRows,
     places: Places,
     scratch: Path,
     distrusted: Collection[Place] = (),
 ) -> Held:
-    """The rows of ``crawl`` that captures of ``targets``, which are all of ``places``, can take over; each stored file
-    they name is looked at once.
+    """The rows of ``crawl`` that ``captures`` of ``targets``, which are all of ``places``, can take over; each stored
+    file they name is looked at once.
 
-    Only targets whose key ranges overlap can share captures, so only their rows are read.
+    Only targets whose key ranges overlap can share captures, so only their rows are read. That a record is lost is
+    believed of another target for a day; then who lacks it asks for it.
 
     ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
     ``EnvironmentFault`` where the lake's place does not say what it has.
     """
     where = {"crawl": crawl, "target": overlapping(workspace, targets)}
     sizes = StoredSizes(workspace.storage, crawl)
-    rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
+    rows, old_losses = (OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch) for _ in range(2))
     files: set[str | None] = set()
+    wholes = {whole_slug(slug) for slug in targets}
+    own = pa.array([slug for slug in where["target"] if whole_slug(slug) in wholes], pa.string())
+    own_rows = np.zeros(len(places), np.int32)
+    losses = _Losses(workspace.lake, where)
     lost = 0
-    for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
+    for batch in stream_rows(workspace.lake, "records", where, ["target", *HELD_SCHEMA.names]):
         mine = batch.filter(places.among(batch))
+        np.add.at(own_rows, places.positions(mine.filter(pc.is_in(mine.column("target"), value_set=own))), 1)
         bad = sizes.lost(mine)
         if distrusted:
             bad = pc.or_(bad, pc.and_(pc.is_valid(mine.column("stored_file")), _among(mine, distrusted)))
         sound = mine.filter(pc.invert(bad))
-        rows.add(sound)
+        old = losses.are_old(sound)
+        old_losses.add(sound.filter(old).select(HELD_SCHEMA.names))
+        rows.add(sound.filter(pc.invert(old)).select(HELD_SCHEMA.names))
         files.update(pc.unique(sound.column("stored_file")).to_pylist())
         lost += mine.num_rows - sound.num_rows
+    if old_losses.rows:
+        wanted = np.zeros(len(places), np.int32)
+        for batch in captures.batches():
+            np.add.at(wanted, places.positions(batch), 1)
+        for batch in old_losses.batches():
+            place = places.positions(batch)
+            rows.add(batch.filter(pa.array(own_rows[place] >= wanted[place])))
     return Held(rows, frozenset(name for name in files if name is not None), lost)
+
+
+class _Losses:
+    """Rows of targets that say that a record is lost: for how long that is believed of other targets too."""
+
+    def __init__(self, lake: Lake, where: Mapping[str, str | Sequence[str]]) -> None:
+        self._lake, self._where = lake, where
+        self._since = pa.scalar(datetime.now(UTC) - SECOND_LOOK, TIMESTAMP)
+        self._asked_lately: pa.Array | None = None
+
+    def are_old(self, rows: pa.RecordBatch) -> pa.Array:
+        """Which rows say so, and were not asked for lately, nor was their target."""
+        lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
+        if not pc.any(lost).as_py():
+            return lost
+        if self._asked_lately is None:
+            notes = self._lake.read("fetches", self._where, ["target", "asked_at"])
+            self._asked_lately = notes.filter(pc.greater_equal(notes["asked_at"], self._since))[
+                "target"
+            ].combine_chunks()
+        of_late = pc.is_in(rows.column("target"), value_set=self._asked_lately)
+        lately = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
+        return pc.and_(lost, pc.invert(pc.and_(of_late, lately)))
 
 
 def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:

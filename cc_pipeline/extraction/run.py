@@ -25,10 +25,11 @@ from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
+from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, RunInputs, at_work
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.extraction.target_slices import Asked, expand, left_over, part_slices, summed, wishes
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
+from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import left_behind
 from cc_pipeline.records.schema import OUTCOMES
@@ -87,6 +88,7 @@ def extract(
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
+    Until the iterator ends the run has a lease on all of them, so that none is purged meanwhile.
     What is no partition's fault (see ``isolation.py``) is raised, after what was made until then
     was given: partitions that were not given then have not been tried.
     """
@@ -94,17 +96,43 @@ def extract(
     crawls: dict[str, dict[str, None]] = {}
     for crawl, slug in wanted:
         crawls.setdefault(crawl, {})[slug] = None
-    for crawl, slugs in crawls.items():
-        ordered = iter(sorted(slugs))
-        while group := list(islice(ordered, engine.partitions)):
-            source.go_on()
-            if begun is not None:
-                begun([(crawl, slug) for slug in group])
-            yield from _group(workspace, crawl, group, tables, source, engine)
+    if not crawls:
+        return
+    with at_work(workspace, crawls) as run:
+        for crawl, slugs in crawls.items():
+            ordered = iter(sorted(slugs))
+            while group := list(islice(ordered, engine.partitions)):
+                source.go_on()
+                if begun is not None:
+                    begun([(crawl, slug) for slug in group])
+                yield from _planned_again(
+                    run, partial(_group, workspace, crawl, source=source, engine=engine), group, tables
+                )
+
+
+def _planned_again(
+    run: RunInputs,
+    make: Callable[[Sequence[str], Collection[str]], Iterator[Made]],
+    slugs: Sequence[str],
+    tables: Collection[str],
+) -> Iterator[Made]:
+    """What ``make`` gives for the targets ``slugs``. Those whose definitions or blocks changed before a commit are
+    located again with all that follows, so often at most as a stage is planned."""
+    for left in reversed(range(PLANS)):
+        run.forget()
+        again: list[str] = []
+        for made in make(slugs, tables):
+            if isinstance(made.error, InputsChanged) and made.error.relocate and "captures" in made.reports and left:
+                again.append(made.slug)
+            else:
+                yield made
+        if not again:
+            return
+        slugs = again
 
 
 def _group(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], source: _Source, engine: Engine
+    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
 ) -> Iterator[Made]:
     fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
     states = {slug: _State() for slug in slugs}
@@ -182,7 +210,7 @@ def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str
     """Those of ``slugs`` of which a source gave anything, now or before."""
     asked = expand(workspace, crawl, slugs)
     here = FETCH.made_from(workspace.lake, asked.slices)
-    return [slug for slug, own in asked.for_.items() if all(here[slice_] is not None for slice_ in own)]
+    return [slug for slug, own in asked.for_.items() if all(here[slice_] not in (None, GONE) for slice_ in own)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
+from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.plan import Why
@@ -41,6 +42,8 @@ _MEMBERS: Final = 2
 #: Targets that are not one host's or domain's, and the share of a crawl that such a target has.
 _WIDE_KINDS: Final = ("tld", "suffix")
 _WIDE: Final = 0.01
+#: Letters of a label that name few of a suffix's domains; a label that may go on after one letter names many.
+_TELLING: Final = 2
 _ALL_MEMBERS: Final = 1_000_000
 #: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
 _LATENCY, _ABREAST, _SPEED = 0.03, 64, 100e6
@@ -104,9 +107,20 @@ def choice(chosen: Way, ways: Iterable[Way]) -> str:
 
 def _counted(targets: Sequence[Target]) -> tuple[int, int]:
     """Targets of one host or domain, and wider ones; members of sets are targets."""
-    every = [one.kind for target in targets for one in target.members or (target,)]
-    wide = sum(kind in _WIDE_KINDS for kind in every)
+    every = [one for target in targets for one in target.members or (target,)]
+    wide = sum(map(_is_wide, every))
     return len(every) - wide, wide
+
+
+def _is_wide(target: Target) -> bool:
+    """Whether a target has hosts of many domains: a public suffix, or the beginning of one's reversed name."""
+    if target.kind != "rev":
+        return target.kind in _WIDE_KINDS
+    *labels, last = target.value.partition("/")[0].split(".")
+    if "/" not in target.value and len(last) < _TELLING:
+        return registered_domain(".".join(reversed(labels))) is None
+    host = ".".join(reversed([*labels, last]))
+    return not is_ip(host) and registered_domain(host) is None
 
 
 def _pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:

@@ -141,6 +141,12 @@ def stand(
     }
 
 
+def contents(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
+    """What the next stage is made from (:attr:`Made.says`), of each slice; ``None`` where ``stage`` was not made."""
+    made = _made(lake, stage, slices)[0]
+    return {slice_: made[slice_].says if slice_ in made else None for slice_ in slices}
+
+
 def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Slice, Made], set[Slice]]:
     """What stands of each slice that was made, and those whose tables have different digests."""
     names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in slices}

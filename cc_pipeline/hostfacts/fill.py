@@ -11,6 +11,7 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.extraction.lookup_notes import in_commits, in_passes
+from cc_pipeline.extraction.run_inputs import planned_again
 from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.hostfacts.dataset_files import dataset_transport, harvest_dataset
 from cc_pipeline.hostfacts.dataset_question import refuse_gaps
@@ -35,8 +36,15 @@ def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets:
 
     Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that;
     ``UserInputError`` for keys without a definition, datasets that do not go together, and a look-up that is too dear;
-    ``EnvironmentFault`` when the source or the lake fails.
+    ``EnvironmentFault`` when the source or the lake fails, and as
+    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
+    return planned_again(
+        workspace, crawl, slugs, lambda _: _fill_all(workspace, crawl, slugs, datasets), relocates=True
+    )
+
+
+def _fill_all(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
     # facts know no subsets: what is asked for are the parts of divided sets, in their place
     parts = parts_of(workspace.lake, slugs)
     own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}

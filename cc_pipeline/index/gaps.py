@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
+from cc_pipeline.index.catalog.schemas import DECODED
 
 #: Unread files that are kept by name, and those that a message names.
 _KEPT: Final = 20
@@ -30,7 +31,8 @@ class IndexGaps:
     """``unread`` of the ``expected`` index files of the wanted subsets of ``crawl`` are not in the catalog.
 
     ``by_subset`` has (subset, unread, expected) of each wanted subset that lacks some. ``files`` has the path and the
-    reason of at most 20 files that a harvest could not read; files that no harvest has asked for yet are not named.
+    reason of at most 20 files that a harvest could not read, or that an imported catalog lacks; files that no harvest
+    has asked for yet are not named.
     """
 
     crawl: str
@@ -76,7 +78,9 @@ def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> In
     names = {subset for subset, _, _ in lacking}
     files = catalog.index_files(crawl).select(["subset", "path", "outcome", "reason"]).to_pylist()
     failed = sorted(
-        (row["path"], row["reason"] or "") for row in files if row["outcome"] == "failed" and row["subset"] in names
+        (row["path"], row["reason"] or row["outcome"])
+        for row in files
+        if row["outcome"] != DECODED and row["subset"] in names
     )
     expected, unread = sum(row["expected"] for row in rows), sum(count for _, count, _ in lacking)
     return IndexGaps(crawl, expected, unread, lacking, tuple(failed[:_KEPT]))

@@ -19,9 +19,9 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import RangeReader, same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
-from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
+from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_another
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Values decoded at a time, because a whole decoded column would be too large for memory.
@@ -30,7 +30,8 @@ _BATCH_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """Smallest and largest value of a column in one row group, read from the values themselves."""
+    """Smallest and largest value of a column in one row group, read from the values themselves. ``size`` and ``footer``
+    (a digest of it) say which file they are of: a source may send no ETags. Empty where nobody noted it."""
 
     path: str
     etag: str | None
@@ -38,6 +39,18 @@ class KeyBounds:
     minimum: bytes
     maximum: bytes
     column: str = KEY_COLUMN
+    size: int = -1
+    footer: str = ""
+
+    def are_of(self, footers: CrawlFooters) -> bool:
+        """Whether the file that ``footers`` have now is the one that was read."""
+        entry = footers.entries.get(self.path)
+        if entry is None or entry.failed or entry.file_size != self.size or is_another(entry.etag, self.etag):
+            return False
+        try:
+            return footer_digest(footers.footer(self.path)) == self.footer
+        except DataFault:
+            return False
 
 
 def read_bounds(
@@ -81,6 +94,8 @@ class RepairLog:
             "etag": bounds.etag,
             "row_group": bounds.row_group,
             "column": bounds.column,
+            "size": bounds.size,
+            "footer": bounds.footer,
             "min": base64.b64encode(bounds.minimum).decode(),
             "max": base64.b64encode(bounds.maximum).decode(),
         }
@@ -95,10 +110,23 @@ class RepairLog:
             raise EnvironmentFault(f"{self.path} cannot be written: {error}", "Check the home's disk.") from error
 
 
-def apply_bounds(
-    row_groups: pa.Table, etags: Mapping[str, str | None], bounds: Mapping[tuple[str, int], KeyBounds]
-) -> pa.Table:
-    """``row_groups`` with the key bounds that were read, where a row group has none and its file is the same still."""
+def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
+    """The bounds that were read of the files as ``footers`` have them now, by path and row group."""
+    noted = RepairLog(footers.folder).read()
+    # the bounds of a file's row groups are of one and the same file mostly
+    same: dict[tuple[str, str | None, int, str], bool] = {}
+    found = {}
+    for place, bounds in noted.items():
+        file = (bounds.path, bounds.etag, bounds.size, bounds.footer)
+        if file not in same:
+            same[file] = bounds.are_of(footers)
+        if same[file]:
+            found[place] = bounds
+    return found
+
+
+def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBounds]) -> pa.Table:
+    """``row_groups`` with the key bounds that were read of their files, where a row group has none."""
     names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
     if not bounds or any(name not in row_groups.column_names for name in names):
         return row_groups
@@ -107,7 +135,7 @@ def apply_bounds(
     changed = False
     for row, place in enumerate(places):
         known = bounds.get(place)
-        if known is None or columns[names[2]][row] is not None or known.etag != etags.get(place[0]):
+        if known is None or columns[names[2]][row] is not None:
             continue
         changed = True
         for name, value in zip(names, (known.minimum, known.maximum, REPAIRED, False, False), strict=True):
@@ -133,6 +161,8 @@ def _parsed(line: bytes) -> KeyBounds | None:
             low,
             high,
             str(values["column"]),
+            int(values["size"]),
+            str(values["footer"]),
         )
     except (ValueError, KeyError, TypeError):
         return None
@@ -149,6 +179,7 @@ class RowGroupWithout:
     path: str
     etag: str | None
     file_size: int | None
+    footer: str
     row_group: int
     rows: int
     layout: ColumnLayout
@@ -202,7 +233,9 @@ class _Run:
         if bounds is None:
             self.failed.append((group.path, group.row_group, "all its keys are null"))
             return
-        self.log.add(KeyBounds(group.path, group.etag, group.row_group, *bounds))
+        size = -1 if group.file_size is None else group.file_size
+        read = KeyBounds(group.path, group.etag, group.row_group, *bounds, size=size, footer=group.footer)
+        self.log.add(read)
         self.repaired += 1
 
     def _fault(self, group: RowGroupWithout, fault: RangeFault) -> None:
@@ -218,16 +251,15 @@ class _Run:
 def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> RepairPlan:
     """The row groups of a crawl that have no key bounds, from the stored footers alone."""
     footers = store.read(crawl)
-    known = RepairLog(footers.folder).read()
+    known = known_bounds(footers)
     found: list[RowGroupWithout] = []
     hopeless: list[tuple[str, int, str]] = []
     for entry, rows in _decoded(index_files, footers):
         for group in rows.row_groups:
             path = entry.path
-            bounds = known.get((path, group.row_group))
             if group.statistics[KEY_COLUMN].source is not None or not group.rows:
                 continue
-            if bounds is not None and bounds.etag == entry.etag:
+            if (path, group.row_group) in known:
                 continue
             chunk = group.chunks.get(KEY_COLUMN)
             column = rows.schema.column(KEY_COLUMN)
@@ -237,7 +269,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
                 hopeless.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
-                file = (path, entry.etag, entry.file_size)
+                file = (path, entry.etag, entry.file_size, footer_digest(footers.footer(path)))
                 found.append(RowGroupWithout(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(found), sum(group.chunk.size for group in found), tuple(hopeless))
 

@@ -22,7 +22,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.index.catalog.from_footers import CrawlTables, FooterTables, coverage_table, crawl_tables
 from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
-from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import FooterStore
@@ -91,6 +91,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
 @dataclass(frozen=True, slots=True)
 class Imported:
     """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
+    ``unread`` of their ``files`` were not harvested where the catalog was made: they are holes in the index here.
     ``unbounded`` row groups lost bounds that no footer confirms. Page indexes of ``page_indexes`` files came along.
     ``requests`` and ``bytes`` were spent."""
 
@@ -98,6 +99,8 @@ class Imported:
     sha256: str
     subsets: tuple[str, ...]
     compared: int
+    files: int
+    unread: int
     unbounded: int
     page_indexes: int
     requests: int
@@ -139,11 +142,10 @@ def import_catalog(
     new = [subset for subset in handed.paths if subset not in before]
     compared = new if page_indexes is None else [*handed.paths]
     if not compared:
-        return Imported(crawl, digest, (), 0, 0, 0, stats.requests - requests, stats.bytes - read)
+        return Imported(crawl, digest, (), 0, 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
     _compare_lists(workspace, file, handed, compared)
     tables = _of_subsets(handed.tables, compared)
-    decoded = tables.index_files.filter(pc.equal(tables.index_files["outcome"], "decoded"))["path"].to_pylist()
-    drawn = SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))
+    drawn = _drawn(tables.index_files)
     if not believe_repaired:
         tables, _ = _unconfirmed(tables)
     with workspace.scratch_folder("import") as folder:
@@ -163,9 +165,18 @@ def import_catalog(
     taken, unbounded = (taken, 0) if believe_repaired else _unconfirmed(taken)
     if new:
         _commit(workspace, slice_, taken, new, before, digest)
-    return Imported(
-        crawl, digest, tuple(new), len(drawn), unbounded, copied, stats.requests - requests, stats.bytes - read
-    )
+    files = taken.index_files
+    unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
+    spent = stats.requests - requests, stats.bytes - read
+    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, copied, *spent)
+
+
+def _drawn(index_files: pa.Table) -> list[str]:
+    """The files whose footers are compared: some of those that were harvested, and all that have no row group."""
+    files = index_files.filter(pc.equal(index_files["outcome"], DECODED))
+    decoded = files["path"].to_pylist()
+    empty = files.filter(pc.equal(files["row_groups"], 0))["path"].to_pylist()
+    return [*dict.fromkeys([*empty, *SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))])]
 
 
 def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:

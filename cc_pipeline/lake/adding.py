@@ -196,6 +196,7 @@ def commit_added(
         for left in reversed(range(_TRIES)):
             handle = opened_apart(lake, table)
             assert handle is not None
+            lake.check()
             here = stored_files(spec, handle, replacing.crawls)
             gone, rest = replacing.plan(handle, here, {file.path for file in files})
             names = {one.path for one in here}

@@ -59,7 +59,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
 
 
 def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes the settings that the lake's rows are made with (``home.CHOICES``): the first home's, or ``anew`` these.
+    """Notes settings that the lake's rows are made with (of ``home.CHOICES``): the first home's, or ``anew`` these.
 
     Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
     again. A lake without a note is left alone.
@@ -71,11 +71,11 @@ def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = Fal
     if others and not anew:
         theirs = " ".join(f"{name}={as_written(value)}" for name, value in others.items())
         raise UserInputError(
-            f"all homes of the lake {lake.source} make its pages with {theirs}. Make this home like them: cc-pipeline "
+            f"all homes of the lake {lake.source} make its rows with {theirs}. Make this home like them: cc-pipeline "
             f"settings {theirs}; or let this home change it with cc-pipeline settings, and then every other one"
         )
-    if anew or not noted.chosen:
-        _write(lake, replace(noted, chosen=dict(values)))
+    if anew or not values.keys() <= noted.chosen.keys():
+        _write(lake, replace(noted, chosen={**noted.chosen, **values}))
 
 
 def _read(lake: Transport) -> HomeNote | None:

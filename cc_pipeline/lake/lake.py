@@ -70,6 +70,7 @@ class TableSpec:
 class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
+    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some.
     ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
     ``commit_id`` is as of :meth:`Lake.commit_id`.
     """
@@ -81,6 +82,7 @@ class PinnedTable:
     bytes: int = 0
     columns: tuple[str, ...] = ()
     uneven: bool = False
+    left_out: tuple[tuple[str, ...], ...] = ()
     commit_id: str = ""
 
 
@@ -108,6 +110,7 @@ class Lake:
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
         self._moving: set[str] = set()
+        self._checks: list[Callable[[], object]] = []
 
     def address(self, table: str) -> str:
         """Where the table lies."""
@@ -140,6 +143,25 @@ class Lake:
             self._seen.pop(table, None)
             if always and self._blocks:
                 self._moving.add(table)
+
+    @contextmanager
+    def checked(self, check: Callable[[], object]) -> Iterator[None]:
+        """Inside the block each try of a commit calls ``check`` once the version that it replaces is pinned. What
+        ``check`` raises ends the commit, and nothing was changed.
+
+        So nothing slips in between: whoever commits a digest of the same name after the version was pinned makes this
+        commit fail, and the next try checks again.
+        """
+        self._checks.append(check)
+        try:
+            yield
+        finally:
+            self._checks.remove(check)
+
+    def check(self) -> None:
+        """Calls what :meth:`checked` was given; for who commits by a handle of their own, once it is opened."""
+        for check in tuple(self._checks):
+            check()
 
     def commit(
         self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
@@ -195,6 +217,7 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
+                    self.check()
                     # the table first: who commits after rows were looked at is met
                     put_rows(self, spec, handle, replacing, open_data(), digests)
                 return
@@ -227,6 +250,7 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
+                    self.check()
                     self.commit_actions(table, handle, [], digests)
                 return
             except (OSError, DeltaError) as error:
@@ -392,6 +416,15 @@ class Lake:
         """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` where the log
         does not tell any more. No rows are read."""
         return self._standings.log(table).names_since(before, now)
+
+    def log_entry(self, table: str, version: int) -> bytes | None:
+        """The entry of a version as it lies in the table's log; ``None`` where it is not there any more."""
+        try:
+            return self._standings.log(table).entry(version)
+        except FileNotFoundError:
+            return None
+        except UNREADABLE as error:
+            raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""

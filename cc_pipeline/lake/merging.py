@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
@@ -58,7 +58,7 @@ class Bounds:
     """How much is merged: of which crawls (more than ``few_files`` small ones), at most ``most_bytes`` in one go, and
     nothing begun after ``until`` (``time.monotonic()``)."""
 
-    few_files: int = FEW_FILES
+    few_files: int = field(default_factory=lambda: FEW_FILES)
     most_bytes: int | None = None
     until: float = math.inf
 

@@ -25,7 +25,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
-from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name
+from cc_pipeline.lake.row_counts import COUNT_NAMES, SliceKey, check_balance, count_name
 
 #: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
 _ROW_GROUP_BYTES: Final = 8 << 20
@@ -80,28 +80,22 @@ def replace_files(
     ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError`` where another process
     took out one of them meanwhile, or committed a digest of one of these names; then nothing was changed. Raises
     ``RowsOutOfBalance``, and nothing was changed, where the table would not have the rows that it had, without those
-    of the slices, and with ``counts``.
+    of the slices, and with ``counts``. Who takes back what is broken says by ``digests`` what is not known any more.
     """
     new = counts or {}
-    check_balance(lake, spec, handle, gone, added, new)
-    actions = exchange(spec, gone, added)
-    said = {count_name(key): digest_from_int(rows) for key, rows in new.items()}
-    lake.commit_actions(spec.name, handle, actions, {**(digests or {}), **said}, checkpoint=len(gone) > _MANY_REMOVED)
-
-
-def exchange(
-    spec: TableSpec, gone: Sequence[StoredFile], added: Sequence[StoredFile]
-) -> list[AddAction | RemoveAction]:
-    """The actions of a log that put ``added`` in the place of ``gone``."""
+    if new or not any(name.startswith(COUNT_NAMES) for name in digests or ()):
+        check_balance(lake, spec, handle, gone, added, new)
     now = int(time.time() * 1_000)
     # as changes of data, which merges are not: otherwise two merges of the same files both get through
-    return [
+    actions: list[AddAction | RemoveAction] = [
         *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
         *(
             AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
             for file in added
         ),
     ]
+    said = {count_name(key): digest_from_int(rows) for key, rows in new.items()}
+    lake.commit_actions(spec.name, handle, actions, {**(digests or {}), **said}, checkpoint=len(gone) > _MANY_REMOVED)
 
 
 def change_rows(

@@ -6,8 +6,12 @@ as were committed" can be asked without a scan, and two commits of one slice alw
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -17,17 +21,21 @@ from deltalake import DeltaTable
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import StoredFile, clustered_by
+from cc_pipeline.lake.layout import StoredFile, clustered_by, stored_files
 
 #: The values of a table's slice columns, in their order.
 SliceKey: TypeAlias = tuple[str, ...]
 
 #: What the names of counts begin with; the key of the slice follows.
 COUNT_NAMES: Final = "rows:"
-#: Stands for a count that is not known: the rows that are there are taken as they are, the next time.
+#: Stands for the count of a slice that is to be made again: whatever rows are there are replaced then.
 NOT_COUNTED: Final = digest_from_int((1 << 60) - 1)
+#: Entries of a log that are read for what changed, at most.
+_MOST_ENTRIES: Final = 5_000
 #: Slices that a message names.
 _NAMED: Final = 3
+#: Files that are looked at at the same time.
+_AHEAD: Final = 8
 #: Rows of a narrow column that are looked at together.
 _NARROW_ROWS: Final = 1 << 16
 
@@ -119,9 +127,14 @@ def _rows(files: Iterable[StoredFile]) -> int:
     return sum(file.rows for file in files)
 
 
-def count_in_files(lake: Lake, spec: TableSpec, files: Iterable[StoredFile]) -> Counter[SliceKey]:
-    """The rows of each slice in some files of a table. The log says it of files of one slice; of others their bounds
-    do by row group, or one column is read. Raises ``EnvironmentFault``."""
+def count_in_files(
+    lake: Lake, spec: TableSpec, files: Iterable[StoredFile], among: Sequence[str] | None = None
+) -> Counter[SliceKey]:
+    """The rows of each slice in some files of a table; with ``among``, sorted values of the last slice column, at least
+    of those. The log says it of files of one slice; of others their bounds do by row group, or one column is read.
+
+    Raises ``EnvironmentFault``.
+    """
     clustered = clustered_by(spec)
     found: Counter[SliceKey] = Counter()
     for file in files:
@@ -131,12 +144,14 @@ def count_in_files(lake: Lake, spec: TableSpec, files: Iterable[StoredFile]) -> 
         elif file.first is not None and file.first == file.last:
             found[(*above, file.first)] += file.rows
         else:
-            for value, rows in _counted(lake, spec, file, clustered):
+            for value, rows in _counted(lake, spec, file, clustered, among):
                 found[(*above, value)] += rows
     return found
 
 
-def _counted(lake: Lake, spec: TableSpec, file: StoredFile, column: str) -> Iterator[tuple[str, int]]:
+def _counted(
+    lake: Lake, spec: TableSpec, file: StoredFile, column: str, among: Sequence[str] | None
+) -> Iterator[tuple[str, int]]:
     """Values of a column of a file, each with a number of rows; a value may come again."""
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     try:
@@ -147,12 +162,183 @@ def _counted(lake: Lake, spec: TableSpec, file: StoredFile, column: str) -> Iter
             for number in range(reader.num_row_groups):
                 group = reader.metadata.row_group(number)
                 bounds = group.column(place).statistics
-                if bounds is not None and bounds.has_min_max and bounds.min == bounds.max and not bounds.null_count:
+                if bounds is None or not bounds.has_min_max:
+                    mixed.append(number)
+                elif bounds.min == bounds.max and not bounds.null_count:
                     yield bounds.min, group.num_rows
-                else:
+                elif among is None or _is_between(among, bounds.min, bounds.max):
                     mixed.append(number)
             for batch in reader.iter_batches(_NARROW_ROWS, mixed, [column], use_threads=False) if mixed else ():
                 for pair in batch.column(0).cast(pa.string()).value_counts().to_pylist():
                     yield pair["values"], pair["counts"]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not read {address}", error) from error
+
+
+def _is_between(among: Sequence[str], first: str, last: str) -> bool:
+    """Whether any of the sorted values lies between two bounds."""
+    place = bisect_left(among, first)
+    return place < len(among) and among[place] <= last
+
+
+@dataclass(frozen=True, slots=True)
+class Miscounted:
+    """Slices of a table that have other rows than they were committed with.
+
+    ``slices`` has, by key, the rows that were committed (``None``: the slice is to be made again) and those that are
+    there. ``broken`` are the files (paths below the table's folder) that are lacking or not whole; none of their rows
+    is there.
+    """
+
+    table: str
+    slices: Mapping[SliceKey, tuple[int | None, int]] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()
+
+
+def find_miscounted(
+    lake: Lake, table: str, keys: Collection[SliceKey] | None = None, version: int | None = None
+) -> Miscounted:
+    """Which of the slices ``keys`` (default: all) have other rows at ``version`` (default: now) than their commits say.
+
+    It looks at the sizes of the files that may hold them and, where ``keys`` are named, at their footers. Rows are not
+    read, but for one column of files of several slices. A slice of which no count was committed is passed over. Raises
+    ``EnvironmentFault`` where the log, or a whole file, cannot be read.
+    """
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    if handle is not None and version is not None and version != handle.version():
+        handle = None if version < 0 else lake.open(spec, version)
+    if handle is None or (keys is not None and not keys):
+        return Miscounted(table)
+    files: dict[str, list[StoredFile]] = defaultdict(list)
+    for file in stored_files(spec, handle, None if keys is None else _crawls(spec, keys)):
+        files[file.partition.get("crawl") or ""].append(file)
+    named = _by_crawl(spec, keys) if keys is not None else None
+    every = _by_crawl(spec, _counted_keys(lake, spec)) if named is None else {}
+    slices: dict[SliceKey, tuple[int | None, int]] = {}
+    broken: list[str] = []
+    for crawl, own in (named or every).items():
+        found = _compared(lake, spec, files[crawl], own, handle.version(), footers=named is not None)
+        if found.broken and named is not None:
+            # a broken file has rows of others too
+            rest = {*own, *_counted_keys(lake, spec, crawl)}
+            found = _compared(lake, spec, files[crawl], rest, handle.version(), footers=True)
+        slices |= found.slices
+        broken += found.broken
+    return Miscounted(table, slices, tuple(broken))
+
+
+def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKey] | None:
+    """The slices that commits after version ``before``, up to ``now``, changed or may have changed; ``None`` where the
+    log does not say. Of a commit that names no slice, a merge or a stranger's, these are those in the bounds of its
+    files. No rows are read. Raises ``EnvironmentFault``."""
+    spec = lake.specs[table]
+    if now - before > _MOST_ENTRIES:
+        return None
+    found: set[SliceKey] = set()
+    ranges: dict[str, list[tuple[str | None, str | None]]] = defaultdict(list)
+    for version in range(before + 1, now + 1):
+        entry = lake.log_entry(table, version)
+        if entry is None:
+            return None
+        try:
+            keys, files = _of_entry(spec, entry)
+        except (ValueError, KeyError, TypeError):
+            return None
+        found |= keys
+        for crawl, first, last in files if not keys else ():
+            ranges[crawl].append((first, last))
+    for crawl, own in ranges.items():
+        for key in _counted_keys(lake, spec, crawl):
+            if any(first is None or last is None or first <= key[-1] <= last for first, last in own):
+                found.add(key)
+    return found
+
+
+def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
+    """The slices that an entry of a log counts; and of its files the crawl, with the first and last slice. Nobody says
+    which slices were in files that are only taken out."""
+    keys: set[SliceKey] = set()
+    added: list[tuple[str, str | None, str | None]] = []
+    removed: set[str] = set()
+    clustered = clustered_by(spec) or ""
+    for line in entry.splitlines():
+        action = json.loads(line)
+        if "txn" in action and (key := key_of(spec, action["txn"]["appId"])) is not None:
+            keys.add(key)
+        elif "add" in action:
+            stats = json.loads(action["add"].get("stats") or "{}")
+            bounds = (stats.get(one, {}).get(clustered) for one in ("minValues", "maxValues"))
+            added.append((action["add"]["partitionValues"].get("crawl") or "", *bounds))
+        elif "remove" in action:
+            removed.add((action["remove"].get("partitionValues") or {}).get("crawl") or "")
+    return keys, [*added, *((crawl, None, None) for crawl in removed - {one[0] for one in added})]
+
+
+def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | None:
+    return frozenset(key[0] for key in keys) if "crawl" in spec.slice_columns else None
+
+
+def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[SliceKey]]:
+    found: dict[str, list[SliceKey]] = defaultdict(list)
+    for key in keys:
+        found[key[0] if "crawl" in spec.slice_columns else ""].append(key)
+    return found
+
+
+def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
+    """The slices of a crawl (default: all) of which a count was committed."""
+    only = len(spec.slice_columns) > 1
+    names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
+    return [key for key in (key_of(spec, name) for name in names) if key is not None]
+
+
+def _compared(
+    lake: Lake,
+    spec: TableSpec,
+    files: Sequence[StoredFile],
+    keys: Collection[SliceKey],
+    version: int,
+    *,
+    footers: bool,
+) -> Miscounted:
+    """The slices of one crawl, or of a table without crawls, compared with what their commits say."""
+    names = {key: count_name(key) for key in keys}
+    digests = lake.digests(spec.name, [*names.values()], version)
+    said = {key: digests[name] for key, name in names.items() if digests[name] is not None}
+    among = sorted(key[-1] for key in said) if clustered_by(spec) is not None else None
+    near = [file for file in files if among is None or None in (file.first, file.last) or _holds_any(file, among)]
+    sound, broken = _sound(lake, spec, near, footers=footers)
+    there = count_in_files(lake, spec, sound, among)
+    counts = {key: (_count(digest), there[key]) for key, digest in said.items()}
+    differing = {key: both for key, both in counts.items() if both[0] != both[1]}
+    return Miscounted(spec.name, differing, tuple(broken))
+
+
+def _holds_any(file: StoredFile, among: Sequence[str]) -> bool:
+    return _is_between(among, file.first or "", file.last or "")
+
+
+def _sound(
+    lake: Lake, spec: TableSpec, files: Sequence[StoredFile], *, footers: bool
+) -> tuple[list[StoredFile], list[str]]:
+    """The files that are there whole, and the paths of the others."""
+    system, address = lake.file_system(), lake.address(spec.name).removeprefix("s3://")
+
+    def is_whole(file: StoredFile) -> bool:
+        place = f"{address}/{file.path}"
+        try:
+            if not footers:
+                return bool(system.get_file_info(place).size == file.size)
+            with system.open_input_file(place) as source:
+                return bool(source.size() == file.size and pq.read_metadata(source).num_rows == file.rows)
+        except (FileNotFoundError, pa.ArrowInvalid):
+            return False
+
+    try:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            whole = [*pool.map(is_whole, files)] if len(files) > 1 else [is_whole(file) for file in files]
+    except (OSError, pa.ArrowException) as error:
+        raise lake_fault(f"could not look at files of {lake.address(spec.name)}", error) from error
+    sound = [file for file, one in zip(files, whole, strict=True) if one]
+    return sound, [file.path for file, one in zip(files, whole, strict=True) if not one]

@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_s
 from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
+from cc_pipeline.lake.row_counts import NOT_COUNTED, count_name, slice_key
 from cc_pipeline.lake.streaming import count_rows
 
 #: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
@@ -99,6 +100,12 @@ def empty_slices(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
     """Takes the rows of ``slices`` out of a table that :func:`note_slices` writes, which will write them again."""
     empty = lake.specs[table].schema.empty_table()
     lake.commit(table, empty, [one.where for one in slices], {_noted(table, one): GONE for one in slices})
+
+
+def note_again(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
+    """Has the rows of ``slices`` in a table that :func:`note_slices` writes written again, whatever is there."""
+    counts = {count_name(slice_key(lake.specs[table], one.where)): NOT_COUNTED for one in slices}
+    lake.commit_digests(table, counts | {_noted(table, one): GONE for one in slices})
 
 
 def _noted(table: str, slice_: Slice) -> str:
@@ -281,14 +288,14 @@ class Stage:
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
         """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
 
-        Skips a table that has none of them. Raises ``EnvironmentFault`` when the lake cannot be written.
+        Tables that do not have them are written to as well, so that who is about to commit them is met; not those that
+        are not there yet. Raises ``EnvironmentFault`` when the lake cannot be written.
         """
-        gone = {self.digest_name(slice_): GONE for slice_ in slices}
-        where = [slice_.where for slice_ in slices]
+        digests = {self.digest_name(slice_): GONE for slice_ in slices}
+        digests |= {content_name(slice_): NOTHING for slice_ in slices}
         for table in self.tables:
-            if not lake.holds(table, gone):
-                contents = {content_name(slice_): NOTHING for slice_ in slices}
-                lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
+            if lake.version(table) >= 0:
+                lake.commit(table, lake.specs[table].schema.empty_table(), [one.where for one in slices], digests)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
@@ -316,6 +323,14 @@ class Stage:
             lake.commit_digests(
                 table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
             )
+
+    def make_again(self, lake: Lake, table: str, slices: Collection[Slice]) -> None:
+        """Has ``slices``, whose rows in ``table`` are not those that were committed, made again as :meth:`forget` does.
+        Whatever rows they have by then are replaced. Raises ``EnvironmentFault``."""
+        # first: killed in between, they are found again by their counts
+        counts = {count_name(slice_key(lake.specs[table], slice_.where)): NOT_COUNTED for slice_ in slices}
+        lake.commit_digests(table, counts)
+        self.forget(lake, slices)
 
     def torn(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
         """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""

@@ -281,7 +281,7 @@ def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: C
         connection.execute(f"CREATE TABLE {name} AS {_select(connection, pinned)}")
     else:
         connection.register("_rows", copying.rows(pinned))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows")
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows{_where(pinned)}")
         connection.unregister("_rows")
 
 
@@ -353,7 +353,21 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
     # a column that was added may be in no file yet
     here = _described(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
     names = ", ".join(_selected(name, kind, here) for name, kind in columns)
-    return f"SELECT {names} FROM {source}"
+    return f"SELECT {names} FROM {source}{_where(pinned)}"
+
+
+def _where(pinned: PinnedTable) -> str:
+    """The condition on a table's rows, where slices are left out."""
+    *above, last = pinned.spec.slice_columns or ("",)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for key in pinned.left_out:
+        groups.setdefault(key[:-1], []).append(quoted(key[-1]))
+    parts = [
+        " AND ".join([*(f"{name} = {quoted(value)}" for name, value in zip(above, key, strict=True)),
+                      f"{last} IN ({', '.join(values)})"])
+        for key, values in groups.items()
+    ]  # fmt: skip
+    return f" WHERE NOT ({' OR '.join(f'({part})' for part in parts)})" if parts else ""
 
 
 def _selected(name: str, kind: str, here: Collection[str]) -> str:

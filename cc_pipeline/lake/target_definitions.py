@@ -28,10 +28,19 @@ _NAMED: Final = 3
 def register(lake: Lake, targets: Sequence[Target]) -> None:
     """Writes the definitions of ``targets`` down; those that are there already, unchanged, cost a look.
 
-    The parts of a set come before the set itself: where a process is killed between them, the next one goes on.
+    The parts of a set come before the set itself: where a process is killed between them, the next one goes on. Raises
+    ``UserInputError`` for a set whose name differs from one that is there in capital letters alone.
     """
     asked = {target.slug: target for target in targets}
     known = _rows(lake, [*asked])
+    names = {slug: _name_of(row["definition"]) for slug, row in known.items() if slug.startswith(SET_SLUG)}
+    for target in targets:
+        other = names.setdefault(target.slug, target.name or target.value) if _is_named(target) else ""
+        if other and other != (target.name or target.value):
+            raise UserInputError(
+                f"set:{target.name or target.value} would be the same partition as set:{other}, since partition keys "
+                f"have no capital letters: write set:{other}, or take another name"
+            )
     versions = meant_versions(lake, asked.values())
     rows: list[dict[str, Any]] = []
     for target in asked.values():
@@ -86,6 +95,16 @@ def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
 
 
+def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The versions of those of ``slugs``, and of the parts they are divided into, that have a definition; nothing is
+    written."""
+    named = [one for own in parts_of(lake, slugs).values() for one in own]
+    return {
+        slug: row["version"]
+        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *named])), ["slug", "version"]).items()
+    }
+
+
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
@@ -105,6 +124,21 @@ def forget(lake: Lake, targets: Collection[str]) -> None:
     for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
         some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
         lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
+
+
+def note_purge(lake: Lake, slugs: Collection[str]) -> None:
+    """Writes down that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
+    lake.prepare(_TABLE)
+    lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
+
+
+def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
+    """Whether any of these targets was ever purged, or is at this moment: a look at the log alone."""
+    return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
+
+
+def _purge_name(slug: str) -> str:
+    return f"purged:{slug}"
 
 
 def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
@@ -174,8 +208,17 @@ def _rows(lake: Lake, slugs: Sequence[str], columns: Sequence[str] | None = None
     return {row["slug"]: row for row in rows}
 
 
+def _is_named(target: Target) -> bool:
+    return target.kind == "set" and target.slug.startswith(SET_SLUG) and SEPARATOR not in target.slug
+
+
+def _name_of(definition: str) -> str:
+    """The name in the definition of a set, as it was written."""
+    return definition.partition(" = ")[0].removeprefix("set:")
+
+
 def _parts_for(target: Target, before: Mapping[str, Any] | None) -> int:
-    if not target.slug.startswith(SET_SLUG) or target.kind != "set" or SEPARATOR in target.slug:
+    if not _is_named(target):
         return 1
     return part_count(len(target.members), None if before is None else before["parts"] or 1)
 
@@ -191,7 +234,7 @@ def _outline(target: Target) -> str:
         return target.definition
     some = ", ".join(member.written for member in target.members[:_NAMED])
     where = f" where {target.where}" if target.where else ""
-    return f"set:{target.value} = {some}, … ({len(target.members):,} members){where}"
+    return f"set:{target.name or target.value} = {some}, … ({len(target.members):,} members){where}"
 
 
 def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
@@ -199,7 +242,9 @@ def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
     line, _, where = row["definition"].partition(" where ")
     name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]
-    return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where)
+    written = _name_of(line)
+    capitals = "" if written == name else written
+    return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where, name=capitals)
 
 
 def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:

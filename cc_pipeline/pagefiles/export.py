@@ -22,6 +22,7 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.extraction.run_inputs import at_work
 from cc_pipeline.extraction.target_slices import part_slices
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
@@ -217,7 +218,7 @@ def export_slices(
     """Writes the SequenceFiles of ``slugs`` in ``crawl``; those made from the same inputs and options stay.
 
     Both kinds have the same records in the same order under the same numbers. Raises ``EnvironmentFault`` for a
-    slice that has not been parsed, and when lake or disk refuse.
+    slice that has not been parsed, for a target that is being purged, and when lake or disk refuse.
     """
     started = time.monotonic()
     options = options or ExportOptions()
@@ -227,8 +228,11 @@ def export_slices(
     place = workspace.place
     for slug in slugs:
         slice_ = Slice(crawl, slug)
-        pages = pages_digest(workspace, slice_)
-        made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
+        # who purges the target deletes its exports
+        with at_work(workspace, {crawl: [slug]}) as run:
+            run.begin([slug])
+            pages = pages_digest(workspace, slice_)
+            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
         for kind, (manifest, is_fresh) in made.items():
             sizes = sum(file["bytes"] for file in manifest["files"])
             figures[slug] |= {

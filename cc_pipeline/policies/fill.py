@@ -28,7 +28,8 @@ from cc_pipeline.documents.headers import header_values
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.lookup_notes import in_commits
-from cc_pipeline.extraction.standing import stand
+from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
+from cc_pipeline.extraction.standing import contents, stand
 from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import FETCH, POLICIES, Figures, Slice, StageReport
@@ -90,10 +91,15 @@ def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     """Reads the robots.txt captures of ``slugs`` in ``crawl``, which are fetched; what is unchanged stays.
 
     Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched, and where the lake or the
-    stored bytes cannot be read.
+    stored bytes cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
+    return planned_again(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
+
+
+def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
     asked = _asked(workspace, crawl, slugs)
+    run.expect(FETCH, contents(workspace.lake, FETCH, asked.slices))
     wanted = _wanted(workspace, asked)
     if missing := [slice_ for slice_ in asked.slices if slice_ not in wanted]:
         raise EnvironmentFault(

@@ -33,7 +33,9 @@ from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.notes import note_of
 from cc_pipeline.publish.views import Sharing, publication_views
+from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
@@ -48,7 +50,8 @@ NOT_COPIED = ("index_manifest", "column_chunks")
 def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
-    By the setting ``publish`` it holds views over the lake's files, or their rows. Raises ``EnvironmentFault`` where
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices that have other rows than
+    they were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` where
     it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings = workspace.settings
@@ -64,8 +67,10 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
         for table in pinned:
             refuse_torn_rows(lake, table.spec.name)
+        pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        held_back += [one for one in _slices_being_purged(workspace) if one not in held_back]
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
@@ -127,6 +132,12 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
         mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
     return mixed + READ_FILES.torn(workspace.lake, files, at)
+
+
+def _slices_being_purged(workspace: Workspace) -> list[Slice]:
+    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already."""
+    slugs = {slug for purge in leases_of(workspace.storage, PURGES)[0] for slug in purge.targets or ()}
+    return [slice_ for slice_ in PARSE.here(workspace.lake) if slice_.whole.target in slugs] if slugs else []
 
 
 @dataclass(frozen=True, slots=True)

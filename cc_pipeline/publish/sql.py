@@ -128,10 +128,13 @@ def page_versions(page: str, of: Scope) -> str:
                 t.content_languages, length(t.main_content) AS characters, md5(t.main_content) AS own
             FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys) AND {comparable()}) c
             LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})),
+        -- one payload is one content, also where several parsers made texts of it, and a capture that was not fetched
+        -- has the text of one with the same payload; one text is one content, also of several payloads
+        payloads AS (SELECT *, min(own) OVER (PARTITION BY coalesce(content_digest, own)) AS text FROM here),
+        alike AS (SELECT *, CASE WHEN own IS NOT NULL THEN min(text) OVER (PARTITION BY own) END AS same FROM payloads),
         named AS (
-            -- a capture that was not fetched has the text of one with the same payload
-            SELECT *, coalesce(own, CASE WHEN content_digest IS NOT NULL
-                THEN max(own) OVER (PARTITION BY content_digest) END, content_digest) AS content FROM here)
+            SELECT *, coalesce(min(same) OVER (PARTITION BY coalesce(content_digest, own)), content_digest) AS content
+            FROM alike)
         SELECT row_number() OVER (ORDER BY min({_WHEN})) AS version,
             min(fetch_time) AS first_seen, max(fetch_time) AS last_seen, count(*) AS captures,
             list_sort(list_distinct(list(crawl))) AS crawls, count(DISTINCT content_digest) AS payloads,

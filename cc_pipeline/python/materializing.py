@@ -201,6 +201,7 @@ def materialize(
     from cc_pipeline.extraction.run import look
     from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
+    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
     from cc_pipeline.workspace.workspace import open_workspace
 
     slugs = [target.slug for target in targets]
@@ -208,6 +209,8 @@ def materialize(
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
         workspace.priced.update(priced)
+        for line in sentences(find_new_miscounts(settings, workspace.lake)):
+            voice().note(f"{line}. {MAKE_AGAIN}")
         # captures that somebody named are in no index
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         to_build = agreed_builds(workspace, crawls if indexed else (), yes)

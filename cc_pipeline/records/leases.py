@@ -5,6 +5,10 @@ removed after its commit. It first holds everything of the crawl, then the files
 files that the fetch writes have its commit in their names and are held as well. It is renewed while the fetch runs,
 and ends by itself when nobody renews it. They lie in a folder of their own, so that finding them costs one short
 listing however many files the crawl has.
+
+Runs and purges have such leases too, ``leases/runs`` and ``leases/purges``, which say whose targets they are about.
+Each writes its own lease, and then reads those of the others: so of a run and a purge that begin at the same time at
+least one sees the other.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from cc_pipeline.atomic import unfinished
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
+from cc_pipeline.errors import CcPipelineError, PlaceFault
 from cc_pipeline.locks import SKEW, has_come
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import RecordStorage
@@ -27,31 +32,48 @@ from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 LEASES = "leases"
+#: Where leases lie that are about the targets of any crawl: those of runs, and those of purges.
+RUNS, PURGES = f"{LEASES}/runs", f"{LEASES}/purges"
 _STOPPED = ".stopped"
 #: Seconds for which a lease holds unless it is renewed.
 LIFE = 3_600.0
+#: Seconds after which nobody counts on a lease that was left by a process of which nothing is known.
+_FORGOTTEN = 7 * 86_400.0
 #: Renewals in a row that may fail before the lease ends.
 _RENEWALS = 6
 _LARGEST = 64 << 20
 
 
+class LeaseRanOut(PlaceFault):
+    """This process was stopped for longer than its lease holds, so it commits nothing more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """A lease as others read it. ``files`` is ``None`` where it holds everything of the crawl, ``targets`` (slugs of
-    what is being fetched) where it does not say."""
+    what is being fetched) where it does not say. ``crawls`` are those of a run, ``holder`` names its process, and
+    ``is_gone`` says that this has surely ended."""
 
     key: str
     commit: str
     files: frozenset[str] | None
     targets: frozenset[str] | None = None
+    crawls: frozenset[str] = frozenset()
+    holder: str = ""
+    is_gone: bool = False
 
     def holds(self, file: str) -> bool:
         """Whether the stored file must stay."""
         return self.files is None or file in self.files or f"-{self.commit}-" in file.rpartition("/")[2]
 
+    def is_about(self, slugs: Collection[str]) -> bool:
+        """Whether any of these targets may be among its own."""
+        return self.targets is None or not self.targets.isdisjoint(slugs)
+
 
 class Lease:
-    """A lease of this process, to fetch ``targets``. ``clock`` gives seconds since the epoch."""
+    """A lease of this process on files of ``crawl``, to fetch ``targets``; or one in another ``folder``, which is about
+    ``targets`` in ``crawls``. ``clock`` gives seconds since the epoch."""
 
     def __init__(
         self,
@@ -60,18 +82,25 @@ class Lease:
         commit: str,
         clock: Callable[[], float] = time.time,
         targets: Iterable[str] = (),
+        *,
+        folder: str = "",
+        crawls: Iterable[str] = (),
     ) -> None:
-        self.key = f"{storage.folder(crawl)}/{LEASES}/{commit}.json"
+        self.key = f"{folder or _folder(storage, crawl)}/{commit}.json"
         self._storage = storage
         self._targets = sorted(targets)
+        self._crawls = sorted(crawls)
         self._clock = clock
         self._lock = threading.Lock()
         self._files: list[str] | None = None
-        self._expires = 0.0
+        self._expires: float | None = None
 
     def renew(self) -> None:
-        """Writes the lease, so that it holds for ``LIFE`` seconds from now. Raises ``EnvironmentFault``."""
+        """Writes the lease, so that it holds for ``LIFE`` seconds from now. Raises ``EnvironmentFault``, also where it
+        ran out before: others may have gone by that."""
         with self._lock:
+            if self._expires is not None:
+                self.confirm()
             expires = self._clock() + LIFE
             content = {
                 "process": this_process(),
@@ -80,6 +109,7 @@ class Lease:
                 "expires": expires,
                 "files": self._files,
                 "targets": self._targets,
+                "crawls": self._crawls,
             }
             try:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
@@ -96,11 +126,11 @@ class Lease:
         self.renew()
 
     def confirm(self) -> None:
-        """Raises ``EnvironmentFault`` where the lease ran out, as when the machine slept: what it held may be gone."""
-        if self._clock() >= self._expires:
-            raise EnvironmentFault(
-                f"this run was stopped for so long that its lease {self.key} ran out, and upkeep may have deleted what "
-                "it counts on",
+        """Raises ``LeaseRanOut`` where the lease ran out, as when the machine slept: what it held may be gone."""
+        if self._expires is None or self._clock() >= self._expires:
+            raise LeaseRanOut(
+                f"this run was stopped for so long that its lease {self.key} ran out: upkeep may have deleted what it "
+                "counts on, or a purge begun, so it commits nothing more",
                 "Run it again: what was fetched is kept and taken over.",
             )
 
@@ -116,15 +146,34 @@ def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str
     Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` where the lease
     cannot be written.
     """
-    mine = Lease(storage, crawl, commit, targets=targets)
+    with _kept(Lease(storage, crawl, commit, targets=targets)) as mine:
+        yield mine
+
+
+@contextmanager
+def lease_of(
+    storage: RecordStorage, folder: str, targets: Iterable[str], crawls: Iterable[str] = ()
+) -> Iterator[Lease]:
+    """A lease in ``folder`` (``RUNS`` or ``PURGES``) about ``targets`` (slugs) that is renewed until the end of the
+    block. Look for those of others only inside it. Raises ``EnvironmentFault`` where the lease cannot be written."""
+    with _kept(Lease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)) as mine:
+        yield mine
+
+
+@contextmanager
+def _kept(mine: Lease) -> Iterator[Lease]:
     mine.renew()
     ended = threading.Event()
 
     def keep() -> None:
         while not ended.wait(LIFE / _RENEWALS):
-            # one that fails is tried again long before the lease runs out; ``confirm`` finds one that did
-            with suppress(CcPipelineError):
+            try:
                 mine.renew()
+            except LeaseRanOut:
+                return
+            except CcPipelineError:
+                # tried again long before the lease runs out; ``confirm`` finds one that did
+                continue
 
     keeper = threading.Thread(target=keep, name="cc-pipeline-lease", daemon=True)
     keeper.start()
@@ -140,7 +189,16 @@ def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str
 
 def living(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[Holding]:
     """The leases on a crawl that hold now. Raises ``EnvironmentFault`` where they cannot be read."""
-    return [holding for holding, living in _read(storage, crawl, clock) if living]
+    return [holding for holding, living in _read(storage, _folder(storage, crawl), clock) if living]
+
+
+def leases_of(
+    storage: RecordStorage, folder: str, clock: Callable[[], float] = time.time
+) -> tuple[list[Holding], list[Holding]]:
+    """The leases in ``folder`` (``RUNS`` or ``PURGES``) that hold now, and those that were left: of processes that are
+    gone, or that were stopped and may go on. Raises ``EnvironmentFault`` where they cannot be read."""
+    found = list(_read(storage, folder, clock))
+    return [holding for holding, lives in found if lives], [holding for holding, lives in found if not lives]
 
 
 def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
@@ -150,15 +208,28 @@ def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
 
 def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
     """Keys of leases, of halves of them and of notes to stop, whose process is gone or which ran out."""
-    listed = _listed(storage, crawl)
+    listed = _listed(storage, _folder(storage, crawl))
     halves = [one.key for one in listed if is_half_of_gone(one.key)]
-    found = list(_read(storage, crawl, clock))
+    found = list(_read(storage, _folder(storage, crawl), clock))
     alive = {holding.commit for holding, living in found if living}
     stopped = {
         one.key.rpartition("/")[2].removesuffix(_STOPPED): one.key for one in listed if one.key.endswith(_STOPPED)
     }
     over = [stopped[commit] for commit in sorted(stopped.keys() - alive)]
     return [holding.key for holding, living in found if not living] + halves + over
+
+
+def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time) -> int:
+    """Removes the leases of runs and purges that killed processes left, also in halves; gives how many. Those of
+    processes that may only have been stopped stay for a week. Raises ``EnvironmentFault``."""
+    gone: list[str] = []
+    for folder in (RUNS, PURGES):
+        listed = _listed(storage, folder)
+        old = {one.key for one in listed if clock() - one.modified >= _FORGOTTEN}
+        gone += [one.key for one in listed if is_half_of_gone(one.key)]
+        gone += [one.key for one in leases_of(storage, folder, clock)[1] if one.is_gone or one.key in old]
+    forget(storage, gone)
+    return len(gone)
 
 
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
@@ -173,13 +244,17 @@ def is_half_of_gone(key: str) -> bool:
     return left is not None and is_gone(left[1]) is True
 
 
-def _listed(storage: RecordStorage, crawl: str) -> list[Listed]:
-    return storage.transport.listing(f"{storage.folder(crawl)}/{LEASES}/")
+def _folder(storage: RecordStorage, crawl: str) -> str:
+    return f"{storage.folder(crawl)}/{LEASES}"
 
 
-def _read(storage: RecordStorage, crawl: str, clock: Callable[[], float]) -> Iterator[tuple[Holding, bool]]:
-    """Every lease on a crawl, and whether it still holds."""
-    for one in _listed(storage, crawl):
+def _listed(storage: RecordStorage, folder: str) -> list[Listed]:
+    return storage.transport.listing(f"{folder}/")
+
+
+def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> Iterator[tuple[Holding, bool]]:
+    """Every lease in a folder, and whether it still holds."""
+    for one in _listed(storage, folder):
         if not one.key.endswith(".json"):
             continue
         commit = one.key.rpartition("/")[2].removesuffix(".json")
@@ -192,14 +267,17 @@ def _read(storage: RecordStorage, crawl: str, clock: Callable[[], float]) -> Ite
         try:
             content = json.loads(data)
             process, expires = str(content["process"]), float(content["expires"])
+            holder = f"process {content.get('pid')} of {content.get('host')}"
             held, targets = _names(content["files"]), _names(content.get("targets"))
-        except (ValueError, KeyError, TypeError):
+            crawls = _names(content.get("crawls")) or frozenset()
+        except (ValueError, KeyError, TypeError, AttributeError):
             # not as we write it: it holds everything, for as long as any
-            process, expires, held, targets = "", 0.0, None, None
+            process, expires, holder, held, targets, crawls = "", 0.0, "", None, None, frozenset()
         # the place's own clock counts too, since the writer's may be wrong; what nobody can have written yet does not
         now = clock()
         until = max((end for end in (expires, one.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
-        yield Holding(one.key, commit, held, targets), now < until + SKEW and is_gone(process) is not True
+        ended = is_gone(process) is True
+        yield Holding(one.key, commit, held, targets, crawls, holder, ended), now < until + SKEW and not ended
 
 
 def _names(listed: object) -> frozenset[str] | None:

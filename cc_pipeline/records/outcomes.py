@@ -106,7 +106,10 @@ class Outcomes:
         taken = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            if name not in self.wanted or name in self.of or self._is_of_other_bytes(row, name):
+            known = self.of.get(name)
+            # a record that any target has is good, whatever another one lost
+            is_better = known is not None and known["outcome"] != "fetched" and row["outcome"] == "fetched"
+            if name not in self.wanted or (known and not is_better) or self._is_of_other_bytes(row, name):
                 continue
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
@@ -115,7 +118,7 @@ class Outcomes:
                     self._before[name] = self._kept(row)
                 continue
             self.of[name] = self._kept(row)
-            taken += 1
+            taken += known is None
         return taken
 
     def _is_of_other_bytes(self, row: Row, name: Name) -> bool:

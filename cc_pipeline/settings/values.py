@@ -43,6 +43,7 @@ class Settings:
     ``publish_every`` are the minutes that ``cc.duckdb`` may be behind while runs go on. ``history_days`` is how long
     Dagster's runs are kept, failed ones twice as long. ``column_events`` says whether a run's first record of each
     table has its columns and what they are made of, for OpenLineage. ``webhook`` is where failures are told.
+    ``ui_hosts`` are names (``host`` or ``host:port``) by which the UI is reached, beside those of this machine itself.
     ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none``
     where another home
     publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on ``spark``;
@@ -76,6 +77,7 @@ class Settings:
     column_events: bool = False
     history_days: int = 90
     webhook: str = field(default="", repr=False)
+    ui_hosts: tuple[str, ...] = ()
     rate: float | None = None
     wait: float | None = None
     concurrency: int | None = None

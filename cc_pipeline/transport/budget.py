@@ -43,7 +43,7 @@ create table if not exists holders (
   host text, holder text, pid integer, granted integer, expires real, primary key (host, holder)
 ) without rowid;
 create table if not exists lent (
-  host text primary key, shares integer not null, until real not null
+  host text, shares integer not null, until real not null, lender text, primary key (host, lender)
 ) without rowid;
 create table if not exists no_suffixes (host text primary key, until real not null) without rowid;
 """
@@ -52,6 +52,9 @@ EVERY_HOST = "*"
 #: Seconds from now until which shares are lent at most (``lent``); a later time was written before the clock was
 #: set back.
 LENT_LIFE = 240.0
+
+#: Columns of ``lent`` while it had a row for each host.
+_FORMER_COLUMNS: Final = 3
 
 #: Seconds between two renewals of what is lent: several may fail before it counts as given back.
 _RENEWAL: Final = 30.0
@@ -102,6 +105,9 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
+        # a file of before: one lender had the row of a host, and another one's end took it away
+        if db.execute("select count(*) from pragma_table_info('lent')").fetchone()[0] == _FORMER_COLUMNS:
+            db.execute("drop table lent")
         for statement in (_TABLES + OUTAGES_TABLE + REFUSALS_TABLE + PACES_TABLE).split(";"):
             db.execute(statement)
     return db
@@ -155,10 +161,13 @@ class Budget:
             pause_until = self._pause_until(now)
             if pause_until > now + SHORT_PAUSE:
                 return Closed(pause_until, refusal or "refused")
+            # an outage is asked about first, and who is not admitted by both has used up the probe of neither
             asks = False
-            for one in (self._refusals, self._outages):
+            self._db.execute("savepoint admitting")
+            for one in (self._outages, self._refusals):
                 admitted = one is None or one.admits(now)
                 if isinstance(admitted, Closed):
+                    self._db.execute("rollback to admitting")
                     return admitted
                 asks = asks or not admitted
             sample = self._refusals.sample(now - KEPT) if asks else ""
@@ -269,7 +278,8 @@ class Budget:
     def _lent(self, now: float) -> int:
         """Even shares that others have whom this file does not count."""
         row = self._db.execute(
-            "select coalesce(max(shares), 0) from lent where host in (?, ?) and until > ? and until < ?",
+            "select coalesce(sum(most), 0) from (select max(shares) as most from lent "
+            "where host in (?, ?) and until > ? and until < ? group by lender)",
             (self.host, EVERY_HOST, now, now + LENT_LIFE + CLOCK_JUMP),
         ).fetchone()
         return int(row[0])
@@ -345,15 +355,16 @@ def take_over(path: Path, told: Collection[Opening]) -> None:
 @contextmanager
 def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
     """While the block runs, ``shares`` workers elsewhere have as much each of the budget of ``hosts`` as is left to all
-    processes here. What a killed process lent comes back after ``LENT_LIFE`` seconds. Raises ``EnvironmentFault`` where
-    the budget file cannot be written."""
-    _lend(path, hosts, shares)
+    processes here. What several blocks lend adds up. What a killed process lent comes back after ``LENT_LIFE`` seconds.
+    Raises ``EnvironmentFault`` where the budget file cannot be written."""
+    lender = uuid.uuid4().hex
+    _lend(path, hosts, shares, lender)
     ended = threading.Event()
 
     def keep() -> None:
         while not ended.wait(_RENEWAL):
             with suppress(EnvironmentFault):
-                _lend(path, hosts, shares)
+                _lend(path, hosts, shares, lender)
 
     keeper = threading.Thread(target=keep, name="cc-pipeline-lent", daemon=True)
     keeper.start()
@@ -363,16 +374,17 @@ def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
         ended.set()
         keeper.join()
         with suppress(EnvironmentFault):
-            _lend(path, hosts, 0)
+            _lend(path, hosts, 0, lender)
 
 
-def _lend(path: Path, hosts: Collection[str], shares: int) -> None:
+def _lend(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> None:
     with _told(path), closing(open_file(path)) as db, Exclusive(db):
         for host in hosts:
             if shares:
-                db.execute("insert or replace into lent values (?, ?, ?)", (host, shares, time.time() + LENT_LIFE))
+                until = time.time() + LENT_LIFE
+                db.execute("insert or replace into lent values (?, ?, ?, ?)", (host, shares, until, lender))
             else:
-                db.execute("delete from lent where host = ?", (host,))
+                db.execute("delete from lent where host = ? and lender = ?", (host, lender))
 
 
 @contextmanager

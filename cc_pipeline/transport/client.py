@@ -149,18 +149,30 @@ class Transport:
     def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
         """Writes an object whole or not at all, in a place we own; ``False`` when it was to be new and is there.
 
-        Raises ``RangeFault`` or ``EnvironmentFault``.
+        What is there counts as written where it is these bytes and an answer was lost before: bytes that others may
+        write too say nothing. A file is not compared. Raises ``RangeFault`` or ``EnvironmentFault``.
         """
+        attempts = 1
         if self._local is not None:
             answer = self._local.put_now(key, data, only_if_absent=only_if_absent)
             found = judge_write(answer)
         else:
-            found, answer, _ = self._thread.run(
+            found, answer, attempts = self._thread.run(
                 self._place.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
             )
         if isinstance(found, Finding):
             raise range_fault(found.kind, key, None, None, found.detail, 1)
-        return answer.status != PRECONDITION_FAILED
+        if answer.status != PRECONDITION_FAILED:
+            return True
+        return attempts > 1 and isinstance(data, bytes) and self._holds(key, data)
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self.read_all(key, len(data) + 1).data == data
+        except RangeFault as fault:
+            if fault.kind in (FaultKind.NOT_FOUND, FaultKind.LONG_BODY):
+                return False
+            raise
 
     def delete(self, key: str) -> None:
         """Removes an object of a place we own, if there is one. Raises ``RangeFault`` or ``EnvironmentFault``."""

@@ -114,6 +114,11 @@ class Gate:
                 self.leave()  # the gate let it pass at the same moment
             raise
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a request waits for another one to end."""
+        return bool(self._waiting) and self._in_flight >= self._granted
+
     def leave(self) -> None:
         """The request has ended, whatever its outcome."""
         self._in_flight -= 1

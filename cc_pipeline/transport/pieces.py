@@ -3,6 +3,7 @@ had not left is asked for again."""
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -44,6 +45,7 @@ class Pieces:
         self._came = bytearray()
         self._out = 0
         self._go_on: Callable[[], None] | None = None
+        self._emptied: asyncio.Future[None] | None = None
 
     @property
     def span(self) -> Span:
@@ -82,9 +84,22 @@ class Pieces:
     def when_room(self, go_on: Callable[[], None]) -> None:
         self._go_on = go_on
 
+    @property
+    def pause(self) -> object:
+        """What the answer at hand waits with while nobody takes its piece, another for each time; else ``None``."""
+        return self._go_on
+
+    async def all_taken(self) -> None:
+        """Returns when nobody holds a piece."""
+        if self._out:
+            self._emptied = asyncio.get_running_loop().create_future()
+            await self._emptied
+
     def taken(self) -> None:
         """Nobody holds a piece any more."""
         self._out -= 1
+        if self._emptied is not None and not self._out and not self._emptied.done():
+            self._emptied.set_result(None)
         self._cut()
         if self._go_on is not None and not self.is_full:
             go_on, self._go_on = self._go_on, None

@@ -64,9 +64,16 @@ _HOLDS: Final = 86_400.0
 #: Seconds for which others wait for what the first request finds out.
 _PATIENCE: Final = 10.0
 
+#: Seconds for which an answer waits for its piece to be taken, at most twice so many, while others wait for it to end.
+_HELD_UP: Final = 30.0
+
 _OK = 200
 _PARTIAL = 206
 PRECONDITION_FAILED = 412
+
+
+class _HeldUp(Exception):
+    """An answer waits for whoever does not take its piece, and others wait for it."""
 
 
 class Suffixes:
@@ -232,13 +239,23 @@ class Place:
 
     async def in_pieces(self, asked: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
         """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count, but what
-        was spent does, up to ``tries``."""
+        was spent does, up to ``tries``. An answer that waits because nobody takes its piece is let go once others wait
+        for it to end, and asked for again from there: whoever had it may be gone, or may be the one who waits."""
         spent = 0
         asker, follower = self._ready(), self._follower
 
         async def fetch() -> Answer:
             pieces.start()
-            return await self.store.fetch(asked.key, pieces.span, intake=pieces)
+            fetching = asyncio.ensure_future(self.store.fetch(asked.key, pieces.span, intake=pieces))
+            paused: object = None
+            try:
+                while not (await asyncio.wait({fetching}, timeout=_HELD_UP))[0]:
+                    if paused is not None and paused is pieces.pause and asker.gate.is_crowded:
+                        raise _HeldUp
+                    paused = pieces.pause
+                return fetching.result()
+            finally:
+                fetching.cancel()
 
         async def follow(answer: Answer, gate: Gate) -> Followed:
             assert follower is not None
@@ -249,9 +266,13 @@ class Place:
             )
 
         while True:
-            found, answer, sent = await asker.ask(
-                asked.key, fetch, pieces.judged, tries, None if follower is None else follow
-            )
+            try:
+                found, answer, sent = await asker.ask(
+                    asked.key, fetch, pieces.judged, tries, None if follower is None else follow
+                )
+            except _HeldUp:
+                await pieces.all_taken()
+                continue
             # more than was granted would have what is left of a range seem tried more often than it was
             spent = spent + sent if tries is None else min(spent + sent, tries)
             if isinstance(found, Verified):

@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,11 +22,9 @@ from typing import Final
 from urllib.parse import quote
 
 from cc_pipeline import progress
-from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.lake import target_definitions as targets
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
     FACTS,
     FETCH,
@@ -46,7 +45,7 @@ from cc_pipeline.lake.streaming import count_rows, files_of_crawl
 from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
 from cc_pipeline.locks import has_come
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, living
 from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
@@ -58,7 +57,9 @@ from cc_pipeline.upkeep.purge_plan import (
     begun,
     being_fetched,
     end_note,
+    plan_purge,
     read_note,
+    slices_of_left_runs,
     slices_of_target,
     write_note,
 )
@@ -80,6 +81,8 @@ _BYTES_AT_ONCE: Final = 4 << 30
 _STAGES: Final[Mapping[Stage, str]] = {
     PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: "", GIVEN: "", POLICIES: "",
 }  # fmt: skip
+#: Those of them that a run makes one after the other.
+_OF_RUNS: Final = (PARSE, FETCH, LOCATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,19 @@ class PurgeReport:
 def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeReport:
     """Takes away what ``plan`` says: hidden when the first publication is done, deleted a week later, or ``now``.
 
-    ``now`` deletes superseded files of all tables at once, which breaks readers that opened ``cc.duckdb`` before. Call
-    it when nobody runs the target any more. A purge that was killed goes on. Raises ``EnvironmentFault`` where a fetch
-    of the target is running (nothing was changed then), and when the lake or its place cannot be read or written.
+    ``now`` deletes superseded files of all tables at once, which breaks readers that opened ``cc.duckdb`` before. A
+    purge that was killed goes on; one that was stopped for too long commits nothing more. Until it ends no run of the
+    target begins. Raises ``EnvironmentFault`` where a run has the target (nothing was changed then), and when the lake
+    or its place cannot be read or written.
     """
-    refuse_fetching(workspace, plan.slug, plan.slices)
+    with _lease_to_purge(workspace, [plan.slug]) as left:
+        refuse_fetching(workspace, plan.slug, plan.slices)
+        # a person took their time to look at the plan, and runs went on meanwhile
+        plan = plan_purge(workspace, plan.slug, plan.definition)
+        return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *left}))), now=now)
+
+
+def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     note = _begin(workspace, plan)
     hold(workspace, note, plan)
     for crawl, files in note.files.items():
@@ -126,12 +137,17 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """Takes away what ``subset`` has of a target in every crawl, and gives how many captures that were. Stored files
     that no other row names are deleted by upkeep a week later. What other subsets have stays.
 
-    Raises ``EnvironmentFault`` where a fetch of the target is running (nothing was changed then), and when the lake or
-    its place cannot be read or written.
+    Raises ``EnvironmentFault`` where a run has the target (nothing was changed then), and when the lake or its place
+    cannot be read or written.
     """
+    with _lease_to_purge(workspace, [slug]) as left:
+        slices = [one for one in {*slices_of_target(workspace.lake, slug), *left} if one.subset == subset]
+        refuse_fetching(workspace, slug, slices)
+        return _drop_slices(workspace, sorted(slices))
+
+
+def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
     lake = workspace.lake
-    slices = [one for one in slices_of_target(lake, slug) if one.subset == subset]
-    refuse_fetching(workspace, slug, slices)
     captures = 0
     for crawl, targets_ in targets_by_crawl(slices).items():
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
@@ -143,12 +159,33 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     return captures
 
 
+@contextmanager
+def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[list[Slice]]:
+    """Inside the block no run of the targets ``slugs`` begins, and nothing is committed here once the lease ran out.
+    Gives the slices that runs which were stopped may still have in hand. Raises ``EnvironmentFault`` where another
+    purge has one of the targets."""
+    with lease_of(workspace.storage, PURGES, slugs) as mine:
+        targets.note_purge(workspace.lake, slugs)
+        others = [one for one in leases_of(workspace.storage, PURGES)[0] if one.key != mine.key and one.is_about(slugs)]
+        if others:
+            raise EnvironmentFault(
+                f"{', '.join(sorted(slugs)[:3])} is being purged by {others[0].holder}",
+                "Wait for its end, then run this again. Nothing was changed.",
+            )
+        left = slices_of_left_runs(workspace, slugs)
+        with workspace.lake.checked(mine.confirm):
+            yield left
+
+
 def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
-    """Raises ``EnvironmentFault`` where a fetch of the target is running."""
-    running = being_fetched(workspace, slug, {one.crawl for one in slices})
-    if running:
+    """Raises ``EnvironmentFault`` where a run, of whatever home, has the target."""
+    runs = [run for run in leases_of(workspace.storage, RUNS)[0] if run.is_about([slug])]
+    crawls = {crawl for run in runs for crawl in run.crawls}
+    crawls |= {*being_fetched(workspace, slug, {one.crawl for one in slices})}
+    if runs or crawls:
+        holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
         raise EnvironmentFault(
-            f"{slug} is being fetched in {', '.join(running)}",
+            f"{slug} is being fetched in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}{holders}",
             "Wait for that run's end, or stop it; then run this again. Nothing was changed.",
         )
 
@@ -161,7 +198,8 @@ def go_on(workspace: Workspace) -> None:
         for crawl, files in note.old.items():
             named = named_files(workspace.lake, crawl).files
             again[crawl] = tuple(one for one in files if one in named)
-        if any(again.values()) or any(note.files.values()):
+        left = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
+        if any(again.values()) or any(note.files.values()) or any(left):
             _deal_with_files(workspace, note.with_files(again))
 
 
@@ -209,9 +247,13 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
 
 
 def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
-    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``."""
-    _remove_rows(workspace, slices)
-    targets.forget(workspace.lake, slugs)
+    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``,
+    also where a run has one of them (nothing was changed then)."""
+    with _lease_to_purge(workspace, slugs) as left:
+        for slug in slugs:
+            refuse_fetching(workspace, slug, slices)
+        _remove_rows(workspace, sorted({*slices, *left}))
+        targets.forget(workspace.lake, slugs)
 
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:
@@ -232,6 +274,8 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     crawls = {one.crawl for one in plan.slices}
     files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
     note = before or PurgeNote(plan.slug, plan.definition)
+    if note.removed_at is not None or not note.plan:
+        note = replace(note, plan=plan.digest)
     note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
     note = note.with_files({crawl: own for crawl, own in files.items() if own})
     # a new purge of what was fetched again: the rows of now count
@@ -242,23 +286,20 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
 
 
 def _remove_rows(workspace: Workspace, slices: Sequence[Slice], stages: Mapping[Stage, str] = _STAGES) -> None:
-    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown."""
+    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown.
+
+    Tables of the stages of a run are emptied of all slices, also of those that they do not have: a run that is about to
+    commit one of them cannot do so any more, as its commit conflicts with this one.
+    """
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
         some = slices[first : first + _SLICES_AT_ONCE]
         for stage, beside in stages.items():
-            if beside and (noted := _noted(lake, beside, some)):
-                empty_slices(lake, beside, noted)
-            if made := _made(workspace, stage, some):
+            if beside and lake.version(beside) >= 0:
+                empty_slices(lake, beside, some)
+            if made := some if stage in _OF_RUNS else _made(workspace, stage, some):
                 stage.empty(lake, made)
         progress.report("rows", first + len(some), len(slices))
-
-
-def _noted(lake: Lake, table: str, slices: Sequence[Slice]) -> list[Slice]:
-    """The slices that have a row in a table with a row for each slice."""
-    where = {name: sorted({one.where[name] for one in slices}) for name in SLICE}
-    here = {Slice(*key) for key in count_rows(lake, table, where)}
-    return [one for one in slices if one in here]
 
 
 def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.slice import (
     FACTS,
@@ -33,7 +35,7 @@ from cc_pipeline.lake.slice import (
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import slugs_of
-from cc_pipeline.records.leases import living
+from cc_pipeline.records.leases import RUNS, leases_of, living
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
@@ -62,7 +64,7 @@ _STAGE_OF: Final = {
 class PurgeNote:
     """``files`` (by crawl) are stored files with records that are to go; ``old`` those of them that no row named any
     more once they were dealt with, which only wait for their deletion. ``removed_at`` is when the rows were gone,
-    ``begun`` names the receipt."""
+    ``begun`` names the receipt. ``plan`` is the digest of the plan that was begun with."""
 
     slug: str
     definition: str
@@ -71,6 +73,7 @@ class PurgeNote:
     crawls: tuple[str, ...] = ()
     removed_at: datetime | None = None
     begun: str = ""
+    plan: str = ""
 
     @property
     def all_files(self) -> dict[str, tuple[str, ...]]:
@@ -111,6 +114,7 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
             tuple(map(str, noted["crawls"])),
             None if at is None else datetime.fromisoformat(at).astimezone(UTC),
             str(noted.get("begun", "")),
+            str(noted.get("plan", "")),
         )
 
     advice = "It was not written by this version. Delete it, and purge the target again."
@@ -174,6 +178,16 @@ class PurgePlan:
     out_of_reach: tuple[str, ...]
 
     @property
+    def digest(self) -> str:
+        """A short digest of all that would go: of another plan it is another one."""
+        files = {crawl: [asdict(one) for one in own] for crawl, own in self.files.items()}
+        slices = [(one.crawl, one.target) for one in self.slices]
+        return input_digest(
+            {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept}
+            | {"holders": self.holders, "exports": self.exports, "export_bytes": self.export_bytes}
+        )
+
+    @property
     def found_nothing(self) -> bool:
         """Whether nothing is here of the target but its definition, and what became of looking for it."""
         held = sum(count for table, count in self.rows.items() if table not in ("fetches", "lookups", "targets"))
@@ -205,6 +219,30 @@ class PurgePlan:
     def files_where(self, *, shared: bool) -> int:
         """Files that are written again without these records (``shared``), or go whole."""
         return sum(one.shared == shared and one.records > 0 for own in self.files.values() for one in own)
+
+
+def digest_of_all(plans: Sequence[PurgePlan]) -> str:
+    """One digest of several plans, in any order; that of one plan alone is its own."""
+    digests = sorted(plan.digest for plan in plans)
+    return digests[0] if len(digests) == 1 else input_digest({"plans": digests})
+
+
+def refuse_unseen(place: Transport, plans: Sequence[PurgePlan], digest: str) -> None:
+    """Raises ``UserInputError`` unless ``digest`` is that of ``plans``, which a dry run shows: whoever gives it has
+    seen what goes, and nothing else goes meanwhile. A purge that was killed goes on by the digest it was begun with."""
+    killed = [read_note(place, plan.slug) for plan in plans if len(plans) == 1]
+    begun = {note.plan for note in killed if note is not None and note.removed_at is None}
+    if digest and digest in {digest_of_all(plans), *begun}:
+        return
+    names = ", ".join(plan.slug for plan in plans)
+    if not digest:
+        raise UserInputError(
+            f"nothing was changed: to purge {names} without being asked (--yes alone is no answer to that), give the "
+            "digest that a dry run shows of its plan"
+        )
+    raise UserInputError(
+        f"nothing was changed: {digest[:80]!r} is not the plan of purging {names} as it is now; do a dry run again"
+    )
 
 
 def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool = True) -> PurgePlan:
@@ -267,6 +305,17 @@ def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> l
             held.targets is None or slug in map(whole_slug, held.targets) for held in living(workspace.storage, crawl)
         )
     ]
+
+
+def slices_of_left_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
+    """What runs that were left, of whatever home, may have made of ``slugs``: one that was only stopped may be about to
+    commit a slice that nobody else knows. Raises ``EnvironmentFault``."""
+    found: set[Slice] = set()
+    for run in leases_of(workspace.storage, RUNS)[1]:
+        own = [slug for slug in slugs if not run.is_gone and run.is_about([slug])]
+        parts = [part for several in workspace.parts(own).values() for part in several]
+        found |= {Slice(c, with_subset(part, s)) for c in run.crawls for s in SUBSETS for part in parts}
+    return sorted(found)
 
 
 def rows_of_files(lake: Lake, crawl: str, files: Collection[str]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from cc_pipeline.lake.digests.digest import NOTHING, digest_to_int
 from cc_pipeline.lake.digests.standings import ANCHOR
 from cc_pipeline.lake.lake import Lake, lake_fault
 from cc_pipeline.lake.layout import StoredFile, stored_files
-from cc_pipeline.lake.replacing import exchange, opened_apart
+from cc_pipeline.lake.replacing import opened_apart, replace_files
 from cc_pipeline.lake.row_counts import NOT_COUNTED, key_of
 from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
@@ -255,7 +255,7 @@ def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
         back = [file for file in before if file.path not in here]
         names, numbers = _names_of_last(lake, torn)
     digests = {**dict.fromkeys(names, TORN), **numbers}
-    lake.commit_actions(torn.table, handle, exchange(spec, gone, back), digests)
+    replace_files(lake, spec, handle, gone, back, digests)
     kept = _set_aside(lake, torn.table, torn.path, move=True)
     return TakenBack(torn, kept, tuple(sorted(names)))
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
-from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.locks import SKEW, LockHeld, has_come, locked
 from cc_pipeline.publish.publish import clear_debris, publish_warehouse
-from cc_pipeline.records.leases import LEASES, LIFE
+from cc_pipeline.records.leases import LEASES, LIFE, forget_ended
 from cc_pipeline.records.sweep import NOTES, crawls_with_files, noted_at, sweep
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
@@ -64,7 +64,7 @@ class UpkeepReport:
     debris: int
 
 
-def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
     """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
     publishes, and deletes superseded files.
 
@@ -73,10 +73,10 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     another home on the same lake (``lake/snapshot.py``). Tables keep their files for a week at least
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
-    debris = clear_debris(workspace.settings)
+    debris = clear_debris(workspace.settings) + forget_ended(workspace.storage)
     lake = workspace.lake
     go_on(workspace)
-    merged = _merge(workspace, Bounds(max_files), wait=True)
+    merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
     for name in merged:
         fold(lake, name)
     if workspace.settings.publish != "none":
@@ -164,7 +164,8 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
     number = int(held[-1].key.removeprefix(folder)) + 1 if held else 1
     key = f"{folder}{number:012}"
     until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
-    if not lake.put(key, json.dumps({"until": until}).encode(), only_if_absent=True):
+    # no two say the same, so that who reads its own after a lost answer knows it
+    if not lake.put(key, json.dumps({"until": until, "by": uuid4().hex}).encode(), only_if_absent=True):
         yield False
         return
     try:

@@ -88,12 +88,13 @@ class Workspace:
         if self.settings.lake_is_apart:
             claim_lake(self.place, self.settings.home, self.settings.source)
 
-    def choose(self, *, anew: bool = False) -> None:
-        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew``, whatever was noted.
+    def choose(self, *names: str, anew: bool = False) -> None:
+        """Notes the settings that rows are made with (those with ``names``; default: all), in the home and a lake
+        outside it; ``anew``, whatever was noted.
 
         Raises ``UserInputError`` where other homes make the rows of that lake with others.
         """
-        chosen = {name: getattr(self.settings, name) for name in CHOICES}
+        chosen = {name: getattr(self.settings, name) for name in names or CHOICES}
         if self.settings.lake_is_apart:
             agree(self.place, chosen, anew=anew)
         choose(self.settings.home, chosen, anew=anew)

@@ -94,3 +94,14 @@ def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: Wor
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("run", "-c", NEW, "-d", "example.com", "--accept-losses", "0a1b", "--home", home)
     assert (said.status, "no losses have the number 0a1b. None are doubted here" in said.err) == (1, True)
+
+
+def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cc_pipeline.cli.commands.run.lacks_compiled", lambda: "compiled parts: one is missing")
+    wrong = ("run", "-c", "CC-MAIN-2013-99", "-d", "example.com", "--source", world.bucket)
+    first = cli(*wrong, "--home", tmp_path / "new")
+    assert (first.status, first.err.count("compiled parts: one is missing\n")) == (1, 1)
+    later = cli(*wrong, "--home", world.untouched)
+    assert (later.status, "compiled parts" in later.err) == (1, False)

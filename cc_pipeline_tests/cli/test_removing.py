@@ -21,8 +21,9 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
+from cc_pipeline.upkeep import purge as upkeep_purge
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
 from cc_pipeline_tests.defs.graph import definitions, keys_tags
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -51,6 +52,17 @@ def instance(home: Path) -> Iterator[dg.DagsterInstance]:
     instance.dispose()
 
 
+def plan_of(said: Said) -> str:
+    """The digest of the plan that a dry run showed."""
+    return said.shown.rpartition("--plan ")[2].split()[0]
+
+
+def purge(cli: Cli, target: str, home: Path, *words: str) -> Said:
+    """Purges as a script does: what a dry run showed."""
+    remove = ("domains", "remove", target, "--purge")
+    return cli(*remove, *words, "--plan", plan_of(cli(*remove, "--dry-run", "--home", home)), "--home", home)
+
+
 def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
     return {key.rpartition("|")[2] for key in instance.get_materialized_partitions(dg.AssetKey(asset))}
 
@@ -66,7 +78,12 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     refused = cli("domains", "remove", "example.com", "--purge", "--home", home)
     assert refused.status == 1
     assert "--yes" in refused.err
-    done = cli("domains", "remove", "example.com", "--purge", "--now", "--yes", "--home", home)
+    plan = plan_of(said)
+    for wrong in (("--yes",), ("--plan", "0" * len(plan)), ("--yes", "--plan", "")):
+        refused = cli("domains", "remove", "example.com", "--purge", "--now", *wrong, "--home", home)
+        assert (refused.status, "nothing was changed" in refused.told) == (1, True)
+    assert "example.com" in (home / "domains.txt").read_text()
+    done = cli("domains", "remove", "example.com", "--purge", "--now", "--plan", plan, "--home", home)
     assert done.status == 0, done.err
     assert "open it anew" in " ".join(done.out.split())
     assert "purged: example.com; its rows and bytes are deleted" in done.out
@@ -79,7 +96,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert domains == [("example.org",)]
     looked = cli("doctor", "--verify", "--all", "--home", home)
     assert looked.status == 0, looked.out
-    again = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
+    again = cli("domains", "remove", "example.com", "--purge", "--plan", plan, "--home", home)
     assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
     looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "LEFT" in looked.out, "nothing is left" in looked.out) == (0, False, True), looked.err
@@ -109,7 +126,7 @@ def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(
 
     texts = preview("example.com") - preview("example.org")
     assert holding(texts)
-    assert cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home).status == 0
+    assert purge(cli, "example.com", home).status == 0
     assert not holding(texts)
     [record] = instance.get_asset_records([dg.AssetKey("page_text")])
     newest = record.asset_entry.last_materialization
@@ -167,34 +184,62 @@ def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.Dags
     run = instance.create_run_for_job(
         dg.job(name="extract_domain")(lambda: None), tags=keys_tags([f"{NEW}|example.com"])
     )
-    said = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
+    said = purge(cli, "example.com", home)
     assert said.status == 1
     assert run.run_id in said.err
     assert "example.com" in (home / "domains.txt").read_text()
-    other = cli("domains", "remove", "example.org", "--purge", "--now", "--yes", "--home", home)
+    other = purge(cli, "example.org", home, "--now")
     assert (other.status, run.run_id in other.err) == (1, True), "deleting at once takes files from all runs"
-    assert cli("domains", "remove", "example.org", "--purge", "--yes", "--home", home).status == 0
+    assert purge(cli, "example.org", home).status == 0
 
 
-def test_the_job_says_what_would_go_and_does_it_when_told(
-    home: Path, world: World, instance: dg.DagsterInstance
+def test_the_job_says_what_would_go_and_does_that_when_told(
+    home: Path, world: World, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(home))
-    for dry_run in (True, False):
+    job = definitions().resolve_job_def("purge_target_job")
+
+    def execute(**config: object) -> dg.ExecuteInProcessResult:
+        ops = {"purge_one_target": {"config": {"target": "example.com", **config}}}
         with open_workspace(settings) as workspace:
-            config = {"target": "example.com", "dry_run": dry_run}
-            done = (
-                definitions()
-                .resolve_job_def("purge_target_job")
-                .execute_in_process(
-                    run_config={"ops": {"purge_one_target": {"config": config}}},
-                    resources={WORKSPACE: workspace},
-                    instance=instance,
-                )
+            return job.execute_in_process(
+                run_config={"ops": ops}, resources={WORKSPACE: workspace}, instance=instance, raise_on_error=False
             )
-            assert done.success
-            assert bool(workspace.lake.read("records", {"target": "example.com"}).num_rows) is dry_run
-        assert ("example.com" in instance.get_dynamic_partitions("domain")) is dry_run
+
+    def is_here() -> bool:
+        with open_workspace(settings) as workspace:
+            rows = workspace.lake.read("records", {"target": "example.com"}).num_rows
+        return bool(rows) and "example.com" in instance.get_dynamic_partitions("domain")
+
+    dry = execute()
+    [made] = [event for event in dry.all_node_events if event.event_type_value == "STEP_OUTPUT"]
+    plan = made.step_output_data.metadata["plan"].value
+    for wrong in ({}, {"plan": ""}, {"plan": "0" * len(plan)}, {"plan": plan[:-1]}):
+        assert not execute(dry_run=False, now=True, **wrong).success
+        assert is_here()
+    # the plan of another state is none
+    assert cli("run", "-c", OLD, "-d", "example.com", "--home", home).status == 0
+    assert not execute(dry_run=False, plan=plan).success
+    assert is_here()
+    shown = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
+    assert execute(dry_run=False, plan=plan_of(shown)).success
+    assert not is_here()
+
+
+def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = ("domains", "remove", "example.com", "--purge")
+    plan = plan_of(cli(*remove, "--dry-run", "--home", home))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep_purge.targets, "forget", killed)
+        assert cli(*remove, "--plan", plan, "--home", home).status != 0
+    assert plan_of(cli(*remove, "--dry-run", "--home", home)) != plan
+    assert cli(*remove, "--plan", plan, "--home", home).status == 0
 
 
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:

@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target, parse_target_lines
+from cc_pipeline.commoncrawl.target_text import content_lines, parse_target, parse_target_lines
 from cc_pipeline.errors import UserInputError
 
 
@@ -276,3 +277,53 @@ def test_two_targets_share_a_slug_only_if_they_are_one(one_text: str, other_text
     one, other = read_or_none(one_text), read_or_none(other_text)
     if one is not None and other is not None:
         assert (one.slug == other.slug) == (one.definition == other.definition)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a.org where path='/a #b'", "a.org where path='/a #b'"),
+        ("a.org where path='/a #b' # why", "a.org where path='/a #b'"),
+        ("a.org where path='it''s #1' and url!=\"#\" #", "a.org where path='it''s #1' and url!=\"#\""),
+        ("a.org # it's mine where path='/a #b'", "a.org"),
+        ("url:http://a.org/it's # its site's", "url:http://a.org/it's"),
+        ("a.org where status=200 # it's why", "a.org where status=200"),
+        ("# where path='#'", ""),
+        ("url:http://a.org/#b", "url:http://a.org/#b"),
+    ],
+)
+def test_a_comment_begins_outside_quotes(line: str, said: str) -> None:
+    assert [text for _, text in content_lines(line)] == ([said] if said else [])
+
+
+@pytest.mark.parametrize("typed", ["2001:db8::1", "host:[2001:0DB8:0:0:0:0:0:1]", "[2001:db8:0::1]:8080"])
+def test_an_address_is_one_however_it_is_written(typed: str) -> None:
+    target = parse_target(typed)
+    port = ":8080" if typed.endswith("8080") else ""
+    for written in ("2001:db8::1", "2001:db8:0:0:0:0:0:1", "2001:0db8:0000:0000:0000:0000:0000:0001", "2001:DB8::1"):
+        url = f"http://[{written}]{port}/a"
+        assert target.matches(url), url
+        assert target.matches(url, f"[{written}]"), url
+        assert any(surt_key(url).encode() in keys for keys in target.ranges), url
+    assert not target.matches(f"http://[2001:db8::11]{port}/a")
+
+
+def test_an_address_that_stands_for_another_one_has_its_dots_too() -> None:
+    target = parse_target("host:[::ffff:102:304]")
+    for url in ("http://[::ffff:1.2.3.4]/", "http://[::FFFF:102:304]/", "http://[0:0:0:0:0:ffff:102:304]/"):
+        assert any(surt_key(url).encode() in keys for keys in target.ranges), url
+
+
+def test_a_name_is_what_browsers_ask_today_and_a_row_what_was_crawled() -> None:
+    """Two sites may be meant by an old international name: IDNA 2003, which crawlers and keys go by, has ``ss`` for
+    ``ß``, and browsers (UTS 46) have a name of its own."""
+    today, then = parse_target("straße.de"), parse_target("strasse.de")
+    assert (today.value, then.value) == ("xn--strae-oqa.de", "strasse.de")
+    for url, new, old in (
+        ("http://xn--strae-oqa.de/", True, False),
+        ("http://straße.de/", False, True),
+        ("http://strasse.de/", False, True),
+    ):
+        assert (today.matches(url), then.matches(url)) == (new, old), url
+        key = surt_key(url).encode()
+        assert [any(key in keys for keys in target.ranges) for target in (today, then)] == [new, old], url

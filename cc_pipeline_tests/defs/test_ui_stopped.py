@@ -1,4 +1,5 @@
-"""``cc-pipeline ui`` asked to end: nothing that it started lives on, and no run is left under way."""
+"""``cc-pipeline ui`` asked to end: nothing that it started lives on, and no run is left under way. While it runs, it
+obeys no foreign page and runs nothing of the folder that it was started in."""
 
 from __future__ import annotations
 
@@ -19,10 +20,12 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     environment,
     free_port,
 )
+from cc_pipeline_tests.defs.test_webserver import status as answer_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.test_children import ran, traps
 from cc_pipeline_tests.world import NEW, Bucket
 
-__all__ = ["checkout"]
+__all__ = ["checkout", "traps"]
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
@@ -43,19 +46,21 @@ def descendants(parent: int) -> set[int]:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_the_ui_ends_all_it_started(
-    bucket: Bucket, checkout: Path, tmp_path: Path, number: signal.Signals, status: int
+    bucket: Bucket, checkout: Path, tmp_path: Path, traps: Path, number: signal.Signals, status: int
 ) -> None:
     home, port, log = tmp_path / "home", free_port(), tmp_path / "log"
     with FaultServer(bucket[0], rules=(Rule("stall", key="*.parquet", times=None),)) as source, log.open("wb") as out:
         env = environment(Path("unused"), checkout) | {"CC_PIPELINE_SOURCE": source.url}
         ui = subprocess.Popen(
             [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(home)],
-            cwd=checkout, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+            cwd=traps, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         started: set[int] = set()
         try:
             server = Server(ui, port, log)
             server.wait_until_loaded()
+            assert answer_of(port, "GET /server_info", host="evil.example") == 403
+            assert answer_of(port, "POST /graphql", "{}", content_type="application/json", origin="null") == 403
             server.add_partition("crawl", NEW)
             run = server.launch("harvest_crawl", {"dagster/partition": NEW})
             deadline = time.monotonic() + PATIENCE_SECONDS
@@ -73,6 +78,7 @@ def test_the_ui_ends_all_it_started(
                 if Path(f"/proc/{pid}").exists():
                     subprocess.run(["kill", "-9", str(pid)], check=False)
             ui.wait()
+    assert ran(traps) == []
     assert "stopped. What was committed stays" in log.read_text("utf-8")
     instance = instance_in(home / "dagster")
     try:

@@ -48,6 +48,8 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), p
 CRAWLS: Final = (OLD, NEW)
 #: Not harvested before the sensor asks for it.
 LATER: Final = "CC-MAIN-2018-09"
+#: No crawl.
+NOWHERE: Final = "CC-MAIN-2018-01"
 _PLANNED: Final = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 _MADE: Final = dg.DagsterEventType.ASSET_MATERIALIZATION
 _FAILURE: Final = dg.DagsterRunStatus.FAILURE
@@ -318,7 +320,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("ways")
     bucket, home, port = folder / "bucket", folder / "home", free_port()
     spec = MiniCrawlSpec(
-        pages=100, sites=2 * len(WAYS) + 2, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
+        pages=120, sites=2 * len(WAYS) + 8, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
     )
     truth = ensure(bucket, spec)
     settings = load_settings({}, source=str(bucket), home=str(home))
@@ -340,7 +342,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def ways(place: Place) -> dict[str, Asked]:
     """All ways at once, when all is done that they ask for; and over crawls a backfill of a job, and a sensor."""
     asked = {name: ask(place, name) for name in WAYS}
-    backfill(place, CRAWLS, **of_job("harvest_crawl"))
+    place.server.add_partition("crawl", NOWHERE)
+    backfill(place, [NOWHERE, *CRAWLS], **of_job("harvest_crawl"))
     started = place.server.ask(
         "mutation ($of: SensorSelector!) { startSensor(sensorSelector: $of) { __typename } }",
         of={**LOCATION, "sensorName": "new_crawls"},
@@ -401,11 +404,12 @@ def test_what_failed_is_made_when_it_is_asked_for_again(place: Place, mended: di
 def test_over_crawls_too(place: Place, ways: dict[str, Asked]) -> None:
     assert ways
     for asset in ("index_manifest", "index_footers", "row_groups"):
-        assert place.status(asset, [*CRAWLS, LATER], OURS.crawl) == dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED")
+        shown = dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED") | {NOWHERE: "FAILED"}
+        assert place.status(asset, [*shown], OURS.crawl) == shown
 
 
 def test_each_run_makes_what_dagster_shows_for_it(place: Place, mended: dict[str, Asked]) -> None:
-    bad = {one.bad for one in mended.values()}
+    bad = {NOWHERE, *(one.bad for one in mended.values())}
     with instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs():
             planned, made = logged(instance, run.run_id, _PLANNED), logged(instance, run.run_id, _MADE)

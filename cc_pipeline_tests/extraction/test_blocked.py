@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import blocked as blocks
 from cc_pipeline.extraction.blocked import Blocked, block, blocked, unblock
 from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.nearest import nearest_capture
 from cc_pipeline.extraction.run import look
 from cc_pipeline.minicrawl import MiniCrawlTruth
@@ -64,6 +67,66 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     extract(mine, SET)
     assert held(mine, SET) == {SITE, OTHER}
     assert look(mine, NEW, [SITE]).plan.todos == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_block_takes_captures_however_sets_are_divided(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    truth = bucket[1].of(NEW, subset="warc")
+    domains = bucket[1].domains()
+    absent = [f"absent-{number}.example" for number in range(300)]
+    # one that is divided into parts, one whose members are all below one block, and single ones
+    texts = {
+        "set-many": "set:many = " + ", ".join([*draw.sample(domains, 6), *absent]),
+        "set-few": "set:few = " + ", ".join(draw.sample(domains, 2)),
+        "set-one": f"set:one = host:www.{domains[0]}, {domains[0]}",
+        domains[1]: domains[1],
+        "tld_com": "tld:com",
+    }
+    targets = {slug: parse_target(text) for slug, text in texts.items()}
+    assert {target.slug for target in targets.values()} == {*texts}
+    workspace.register_targets([*targets.values()])
+    kinds = ("{}", "host:www.{}", "prefix:https://{}/")
+    for _ in range(3):
+        locate_captures(workspace, NEW, [*texts])
+        before = blocked(workspace).blocks
+        sites = [parse_target(draw.choice(kinds).format(draw.choice(domains))) for _ in range(draw.randrange(1, 4))]
+        if before and draw.random() < 0.5:
+            unblock(workspace, [parse_target(one.definition) for one in before])
+        block(workspace, [one for one in sites if one.written != domains[1]])
+        locate_captures(workspace, NEW, [*texts])
+        off = [parse_target(one.definition) for one in blocked(workspace).blocks]
+        for slug, target in targets.items():
+            expected = {
+                (one.warc_filename, one.warc_record_offset)
+                for one in truth
+                if any(member.matches(one.url, None) for member in target.members or (target,))
+                and not any(site.matches(one.url, None) for site in off)
+            }
+            rows = workspace.lake.read("captures", {"crawl": NEW}).to_pylist()
+            mine = [row for row in rows if whole_slug(row["target"]) == slug]
+            assert {(row["warc_filename"], row["warc_record_offset"]) for row in mine} == expected, (slug, off)
+
+
+def test_what_a_wider_block_takes_goes_whoever_else_is_blocked(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    narrow = f"host:www.{SITE}"
+    for target in (SITE, narrow, f"set:alone = {SITE}, {narrow}", SET):
+        extract(workspace, target)
+        assert SITE in held(workspace, target)
+    block(workspace, [parse_target(SITE)])
+    for target in (SITE, narrow, f"set:alone = {SITE}, {narrow}", SET):
+        extract(workspace, target)
+        # what the blocked site itself has here stays until it is purged; all others lose its captures
+        assert (SITE in held(workspace, target)) is (target == SITE), target
+        assert parse_target(target).slug in look(workspace, NEW, [parse_target(target).slug]).current
 
 
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:

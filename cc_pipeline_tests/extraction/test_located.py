@@ -112,3 +112,20 @@ def peaks(folder: str, *counts: int) -> None:
         rows, summed = taken.of({FIRST: Answer()}, TARGETS)
         assert (sum(batch.num_rows for batch in rows.batches()), summed[FIRST].rows) == (count, count)
         print(pa.default_memory_pool().max_memory())
+
+
+def test_an_answer_that_repeats_a_place_leaves_no_fewer_than_none(tmp_path: Path) -> None:
+    rows = captures(40, 5)
+    taken = Located(tmp_path)
+    for _ in range(3):
+        taken.add(FIRST, rows)
+    taken.add(FIRST, rows, before=True)
+    taken.add(
+        FIRST,
+        captures(1, 6).set_column(
+            captures(1, 6).schema.get_field_index("warc_filename"), "warc_filename", pa.array(["z"])
+        ),
+        before=True,
+    )
+    _, summed = given(taken)
+    assert summed[FIRST].stayed == 1

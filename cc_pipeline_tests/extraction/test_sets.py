@@ -266,6 +266,29 @@ def test_a_set_that_became_small_leaves_nothing_behind_where_the_log_does_not_te
     assert SET in current(home, NEW, [SET])
 
 
+@pytest.mark.parametrize("count", [0, 300])
+def test_sets_whose_names_differ_in_capitals_alone_are_not_one(
+    bucket: Bucket, tmp_path: Path, home: Workspace, count: int
+) -> None:
+    first, second = bucket[1].domains()[:2]
+    more = ", ".join(["", *absent(count)]) if count else ""
+    written = f"set:Press = {first}{more}"
+    extract(home, written)
+    before = home.lake.read("captures").num_rows
+    for other in (f"set:press = {second}", f"set:PRESS = {first}{more}"):
+        with pytest.raises(UserInputError, match="set:Press, since partition keys have no capital letters"):
+            extract(home, other)
+    with pytest.raises(UserInputError, match="no capital letters"):
+        home.register_targets([parse_target(f"set:Two = {first}"), parse_target(f"set:two = {second}")])
+    assert home.lake.read("captures").num_rows == before > 0
+    # read back, it is the same set, and may get other members under its own name
+    [target] = home.targets(["set-press"]).values()
+    assert (target.name, target.value) == ("Press", "press")
+    home.register_targets([target])
+    extract(home, f"set:Press = {first}, {second}{more}")
+    assert home.lake.read("captures").num_rows > before
+
+
 def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
     many, few = bucket[1].domains()[:2]
     pages = bucket[1].of(NEW, subset="warc", domain=few)

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import Fetch
@@ -213,6 +215,49 @@ def test_what_is_doubted_stays_so_however_little_is_asked(
     for _ in range(3):
         assert home.run(max_lost=1.0)[1] is not None
     assert home.run(max_lost=1.0, accept_losses=(home.note()["losses"],))[1] is None
+
+
+def test_a_loss_is_a_targets_own_until_it_was_asked_for_within_a_day(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    file = mine[0].warc_filename
+    server.set_rules([Rule("404", times=None, key=f"*{file}")])
+    home.run(SITE)
+    lost = home.note()["missing"]
+    assert lost
+    server.set_rules([])
+    for wait, expected in ((0, lost), (25, 0)):
+        home.wait(wait)
+        workspace = home.workspace()
+        # the same captures, of a target that never asked for them
+        slug = f"set-own-{wait}"
+        workspace.register_targets([parse_target(f"set:own-{wait} = {SITE}")])
+        locate_captures(workspace, CRAWL, [slug])
+        fetch_captures(workspace, CRAWL, [slug])
+        assert home.note(slug)["missing"] == expected
+    # what one of them has is good for all, whoever lost it
+    home.run(SITE)
+    workspace = home.workspace()
+    workspace.register_targets([parse_target(f"set:third = {SITE}")])
+    locate_captures(workspace, CRAWL, ["set-third"])
+    assert fetch_captures(workspace, CRAWL, ["set-third"]).requests == 0
+    assert home.note("set-third")["missing"] == 0
+
+
+def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucket: Bucket, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    one = workspace_of(bucket[0], tmp_path / "one", lake=lake)
+    harvest(one, CRAWL)
+    for stage in (locate_captures, fetch_captures):
+        one.targets([SITE])
+        stage(one, CRAWL, [SITE])
+    before = one.lake.version("records")
+    other = workspace_of(bucket[0], tmp_path / "other", lake=lake, digest_policy="fail")
+    with pytest.raises(UserInputError, match="digest_policy=record"):
+        fetch_captures(other, CRAWL, [SITE])
+    assert fetch_captures(one, CRAWL, [SITE]).fresh_slices == 0
+    assert one.lake.version("records") == before
 
 
 def test_notes_of_earlier_versions_do_not_count_as_believed(

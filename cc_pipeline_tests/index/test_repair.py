@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -78,6 +79,30 @@ def test_a_file_that_changed_is_not_given_old_bounds(tmp_path: Path):
     tables = crawl_tables(CRAWL, [key], store)
     assert set(tables.row_groups["url_surtkey_source"].to_pylist()) == {None}
     assert len(plan_repair(CRAWL, [key], store).row_groups) == 3
+
+
+def test_without_etags_the_footer_says_which_file_bounds_are_of(tmp_path: Path):
+    key = key_of(0)
+    first, second = unmarked(), unmarked(75)
+    reader, store = harvested(tmp_path, {key: first})
+    footers = {data: data[-8 - int.from_bytes(data[-8:-4], "little") :] for data in (first, second)}
+
+    def is_now(data: bytes) -> None:
+        with store.write(CRAWL) as writer:
+            writer.put(key, len(data), None, footers[data])
+
+    is_now(first)
+    repair_row_groups(CRAWL, [key], reader, store)
+    digest = footers_digest(CRAWL, [key], store)
+    assert set(crawl_tables(CRAWL, [key], store).row_groups["url_surtkey_source"].to_pylist()) == {"repaired"}
+    # an older file, or a newer one, at the same key: what was read of the other says nothing of it
+    is_now(second)
+    assert set(crawl_tables(CRAWL, [key], store).row_groups["url_surtkey_source"].to_pylist()) == {None}
+    groups = pq.ParquetFile(io.BytesIO(second)).metadata.num_row_groups
+    assert len(plan_repair(CRAWL, [key], store).row_groups) == groups
+    is_now(first)
+    assert not plan_repair(CRAWL, [key], store).row_groups
+    assert footers_digest(CRAWL, [key], store) == digest
 
 
 def test_what_cannot_be_read_stays_and_is_named(tmp_path: Path):

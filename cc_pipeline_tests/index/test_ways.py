@@ -45,3 +45,26 @@ def test_it_is_said_in_a_line() -> None:
         "9 requests through the URL index instead of 300 footers and 8 requests in the columnar index"
     )
     assert choice(chosen, [chosen]) == "9 requests through the URL index"
+
+
+@pytest.mark.parametrize(
+    ("wide", "text"),
+    [
+        (True, "rev:com"),
+        (True, "rev:uk.co"),
+        (True, "rev:uk.co."),
+        (True, "rev:com.a"),
+        (True, "rev:museum"),
+        (False, "rev:com.nytimes"),
+        (False, "rev:com.nytimes.b"),
+        (False, "rev:uk.co.bbc/news"),
+        (False, "rev:com.x/"),
+        (False, "rev:4.3.2.1/"),
+        (False, "prefix:http://a.com/"),
+    ],
+)
+def test_a_reversed_name_is_as_wide_as_what_begins_so(wide: bool, text: str) -> None:
+    same = [parse_target("tld:com" if wide else "example.com")]
+    asked = [parse_target(text)]
+    assert zipnum_way(asked) == zipnum_way(same)
+    assert harvest_way(asked) == harvest_way(same)

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog import handed_on
 from cc_pipeline.index.catalog.from_footers import FooterTables
 from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
-from cc_pipeline.indexing.catalog import columnar_versions, versions_of_rows
+from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, versions_of_rows
 from cc_pipeline.indexing.crawl_index import commit_row_groups, harvest_footers, is_harvested, repair_statistics
 from cc_pipeline.indexing.imported import export_catalog, import_catalog
 from cc_pipeline.workspace.workspace import Workspace
@@ -255,6 +255,37 @@ def test_files_without_row_groups_come_back(exported: tuple[Path, Workspace], tm
     back = read_catalog_file(tmp_path / "holes.parquet").tables
     assert back.index_files.to_pylist() == sorted([failed, *others], key=lambda row: row["path"])
     assert len(back.row_groups) == len(tables.row_groups)
+
+
+@pytest.mark.parametrize("outcome", ["skipped", "failed"])
+def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
+    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path, outcome: str
+) -> None:
+    handed = read_catalog_file(exported[0])
+    files = [row for row in handed.tables.index_files.to_pylist() if row["subset"] == "warc"]
+    lost = files[0]["path"]
+    every = [
+        {**row, "outcome": outcome, "row_groups": None, "rows": None} if row["path"] == lost else row
+        for row in handed.tables.index_files.to_pylist()
+    ]
+    others = (
+        table.filter(pc.not_equal(table["path"], lost))
+        for table in (handed.tables.row_groups, handed.tables.column_chunks)
+    )
+    tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables.index_files.schema), *others)
+    write_catalog_file(tmp_path / "holes.parquet", HandedOn(NEW, tables, handed.made_from))
+    ours = workspace_of(server.url, tmp_path / "home", via="parquet")
+    done = import_catalog(ours, tmp_path / "holes.parquet")
+    assert (done.unread, done.files) == (1, len(every))
+    [gaps] = catalog_gaps(ours, [NEW])
+    assert (gaps.unread, gaps.expected, gaps.files) == (1, len(files), ((lost, outcome),))
+    with pytest.raises(IndexIncomplete, match=f"1 of {len(files)} index files"):
+        extract(ours, "example.com")
+    # a harvest fills it
+    assert not is_harvested(ours, NEW)
+    harvest(ours)
+    assert catalog_gaps(ours, [NEW]) == []
+    assert captures(ours) == captures(harvested(server.url, tmp_path / "other", via="parquet")) != []
 
 
 def test_bounds_that_no_footer_confirms_are_left_out_unless_they_are_believed(

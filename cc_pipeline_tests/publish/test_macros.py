@@ -168,7 +168,7 @@ def by_hand(in_views: Connection) -> Iterator[Connection]:
             described = ", ".join(f"{name} {kind}" for name, kind, *_ in columns)
             connection.execute(f"CREATE TABLE {schema}.{table} ({described})")
         for macro in MACROS:
-            if macro.name in ("changes_between", "near_duplicates", "timeline"):
+            if macro.name in ("changes_between", "near_duplicates", "page_versions", "timeline"):
                 connection.execute(f"CREATE MACRO {macro.name}({', '.join(macro.parameters)}) AS TABLE {macro.sql}")
         yield connection
 
@@ -344,3 +344,22 @@ def test_real_pages(real: Connection) -> None:
         for row in edges
     } == (oracle.links(oracle.rows(real, "page_links")))
     near(real, NEW, 0.8)
+
+
+def test_one_payload_is_one_version_whatever_parsed_it(by_hand: Connection) -> None:
+    texts = {"3": "as parser 3 has it", "4": "as parser 4 has it"}
+    for payload, parser in (("p", "3"), ("p", "4"), ("q", "4"), ("r", "3"), ("p", None)):
+        put(
+            by_hand,
+            NEW,
+            "",
+            texts.get(parser or ""),
+            parser_version=parser,
+            content_digest=payload,
+            url=f"https://{SITE}/",
+        )
+    put(by_hand, NEW, "", "another text", parser_version="4", content_digest="s", url=f"https://{SITE}/")
+    put(by_hand, NEW, "", None, content_digest="t", url=f"https://{SITE}/")
+    found = by_hand.execute(f"SELECT captures, payloads, by_text FROM page_versions('{SITE}')").fetchall()
+    # what one payload shows to be one text is one text of all payloads
+    assert found == [(5, 3, True), (1, 1, True), (1, 1, False)]

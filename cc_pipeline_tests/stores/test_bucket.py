@@ -21,6 +21,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.upkeep.upkeep import leased
 from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
@@ -29,6 +30,7 @@ QUICK = Timeouts(connect=1, silence=0.4, total=1.0, slowest=50_000_000)
 ONCE = RetryPolicy(attempts=1)
 #: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
 Script = Callable[[str, str], tuple[int, dict[str, str], bytes] | None]
+ScriptWithBody = Callable[[str, str, bytes], tuple[int, dict[str, str], bytes]]
 
 
 def error(status: int, code: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -36,7 +38,7 @@ def error(status: int, code: str, **headers: str) -> tuple[int, dict[str, str], 
 
 
 @contextmanager
-def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
+def scripted(script: Script, with_body: ScriptWithBody | None = None) -> Iterator[tuple[str, list[str]]]:
     """An S3 server that says what the script says; its address, and the requests it got."""
     asked: list[str] = []
     over = threading.Event()
@@ -45,9 +47,9 @@ def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             asked.append(f"{self.command} {self.path}")
-            said = script(self.command, self.path)
+            said = with_body(self.command, self.path, body) if with_body else script(self.command, self.path)
             if said is None:
                 over.wait(5)
                 self.close_connection = True
@@ -288,3 +290,48 @@ def test_a_bucket_that_cannot_be_one_is_the_users_to_correct(moto: str) -> None:
         pytest.raises(CcPipelineError),
     ):
         place.put("x", b"")
+
+
+@contextmanager
+def forgetful() -> Iterator[tuple[Transport, dict[str, bytes]]]:
+    """A bucket that keeps what is written to it, and whose answer to each first write of an object is lost."""
+    kept: dict[str, bytes] = {}
+    lost: set[str] = set()
+
+    def say(method: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        key, _, query = path.partition("?")
+        if method == "GET" and "list-type" in query:
+            rows = "".join(
+                f"<Contents><Key>{one.removeprefix('/mine/')}</Key><Size>{len(kept[one])}</Size>"
+                "<LastModified>2024-01-01T00:00:00.000Z</LastModified></Contents>"
+                for one in sorted(kept)
+            )
+            return 200, {}, f"<ListBucketResult>{rows}<IsTruncated>false</IsTruncated></ListBucketResult>".encode()
+        if method == "GET":
+            return (200, {"ETag": '"e"'}, kept[key]) if key in kept else error(404, "NoSuchKey")
+        if method == "PUT" and key in kept:
+            return error(412, "PreconditionFailed")
+        if method == "PUT":
+            kept[key] = body
+            if key not in lost:
+                lost.add(key)
+                return error(500, "InternalError")
+        return 200, {"ETag": '"e"'}, b""
+
+    retry = RetryPolicy(attempts=3, base=0.001, longest=0.002)
+    with scripted(lambda *_: None, say) as (endpoint, _), place_at(endpoint, retry) as place:
+        yield place, kept
+
+
+def test_a_write_whose_answer_was_lost_was_made() -> None:
+    with forgetful() as (place, kept):
+        assert place.put("mine", b"1", only_if_absent=True)
+        assert not place.put("mine", b"1", only_if_absent=True)  # nothing was lost this time: another wrote it
+        kept["/mine/prefix/theirs"] = b"longer than ours"
+        assert not place.put("theirs", b"2", only_if_absent=True)
+
+
+def test_a_lease_whose_answer_was_lost_is_held() -> None:
+    with forgetful() as (place, kept), leased(place, "merging") as mine:
+        assert mine
+        assert len(kept) == 1

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport.budget import Budget, Lease
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
@@ -394,3 +394,30 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     assert other.renew(0) == 8
     budget.close()
     other.close()
+
+
+def test_a_probe_is_used_up_only_where_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    refusals, outages = RefusalPolicy(probes=(5.0, 50.0, 500.0)), OutagePolicy(first=100.0, longest=1_000.0)
+    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), refusals, outages)
+    budget.out("timeout", None)
+    budget.refused("status 403", None, now)
+    # a refusing host that is out too is left alone, and its probes are not counted
+    for _ in range(9):
+        now += 10
+        assert isinstance(budget.lease(1), Closed)
+    now += 11
+    probe = budget.lease(5)
+    assert isinstance(probe, Lease)
+    assert (probe.count, probe.asks) == (1, True)
+    budget.answers()
+    # nor are those of an outage while the host refuses
+    budget.refused("status 403", 150.0, now)
+    budget.out("timeout", None)
+    for _ in range(14):
+        now += 10
+        assert isinstance(budget.lease(1), Closed)
+    now += 11
+    assert isinstance(budget.lease(1), Lease)
+    budget.close()

@@ -272,3 +272,38 @@ def test_a_fault_is_of_what_is_left(folder: Path) -> None:
     # nor is anything else on the way when the caller leaves early
     with FaultServer(folder) as server, Transport(server.url) as transport:
         assert next(iter(transport.read_many([ASKED, ASKED]))).offset == 7
+
+
+def dies(transport: Transport, *, keeps: bool) -> BaseException:
+    """A consumer that fails in the middle; its traceback keeps its variables, and so the iterator where one has it."""
+    try:
+        if keeps:
+            outcomes = transport.read_many([ASKED] * 3)
+            for _ in outcomes:
+                raise ValueError
+        for _ in transport.read_many([ASKED] * 3):
+            raise ValueError
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
+    monkeypatch.setattr("cc_pipeline.transport.place._HELD_UP", 0.02)
+    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
+        error = dies(transport, keeps=keeps)
+        assert transport.read("f", 5, 10).data == (folder / "f").read_bytes()[5:15]
+        assert error.__traceback__ is not None
+
+
+def test_a_consumer_that_reads_from_the_same_place_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cc_pipeline.transport.place._HELD_UP", 0.02)
+    data = (folder / "f").read_bytes()
+    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
+        got = []
+        for one in transport.read_many([ASKED]):
+            assert isinstance(one, RangeBytes)
+            assert transport.read("f", one.offset, 10).data == data[one.offset : one.offset + 10]
+            got.append(one.data)
+    assert b"".join(got) == data[7:]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport import budget as sharing
-from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease, lent, openings, take_over
+from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease, Opening, lent, openings, take_over
 from cc_pipeline.transport.outage import Closed
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
@@ -141,3 +145,50 @@ def test_a_file_that_is_none_is_said_with_advice(tmp_path: Path) -> None:
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(EnvironmentFault, match="budget"):
         openings(path)
+
+
+def test_what_two_lend_at_once_adds_up_and_each_takes_back_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    budget = Budget(path, HOST, LIMITS)
+    with lent(path, [HOST], 3):
+        with lent(path, [HOST], 2):
+            assert budget._lent(time.time()) == 5
+        assert budget._lent(time.time()) == 3, "the other one's end takes nothing of it back"
+        with lent(path, [EVERY_HOST, HOST], 3):
+            assert budget._lent(time.time()) == 6
+    assert budget.renew(0) == 8
+    budget.close()
+
+
+def test_a_file_of_before_lends_anew(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table lent (host text primary key, shares integer not null, until real not null)")
+    with lent(path, [HOST], 3):
+        budget = Budget(path, HOST, LIMITS)
+        assert budget.renew(0) < 8
+        budget.close()
+
+
+def test_many_at_once_tell_of_refusals_and_lend_and_nothing_is_lost(tmp_path: Path) -> None:
+    path, workers, rounds = tmp_path / "budget.sqlite", 6, 8
+    began = time.time()
+    together = threading.Barrier(workers)
+
+    def work(worker: int) -> None:
+        together.wait()
+        for number in range(rounds):
+            since = began + number * workers + worker
+            told = [Opening(host, since, since + 100, number + 1, f"{worker}") for host in (HOST, f"{worker}.example")]
+            with lent(path, [HOST], worker + 1):
+                take_over(path, told)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(workers)))
+    known = {opening.host: opening for opening in openings(path)}
+    last = began + rounds * workers - 1
+    assert (known[HOST].since, known[HOST].until, known[HOST].why) == (last, last + 100, f"{workers - 1}")
+    assert known.keys() == {HOST, *(f"{worker}.example" for worker in range(workers))}
+    assert all(known[f"{worker}.example"].probes == rounds for worker in range(workers))
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("select * from lent").fetchall() == []

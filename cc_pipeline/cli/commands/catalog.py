@@ -183,6 +183,11 @@ def import_(
         )
     if done.subsets:
         notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
+        if done.unread:
+            notice(
+                f"{done.unread:,} of its {done.files:,} files were not harvested where it was made: look-ups lack "
+                f"their captures, and say so. To harvest them here: cc-pipeline harvest --crawl {done.crawl}"
+            )
     else:
         notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
     if page_indexes:

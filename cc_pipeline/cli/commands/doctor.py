@@ -184,15 +184,15 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     if missing := missing_in(settings):
         note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own and lacks {' and '.join(missing)}"
         console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
-    command = str(Path(sys.executable).with_name("dagster"))
-    arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
+    arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
         waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
         environment = children.whole_environment({**waits, **os.environ, **told})
-        status = serve([command, *arguments], settings.dagster_home, environment)
+        program = children.python_command("cc_pipeline.defs.dev", *arguments)
+        status = serve(program, settings.dagster_home, environment)
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
@@ -254,10 +254,12 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             for crawl, places in found.damaged.items():
                 again[crawl] |= {*stored_files.holders(lake, crawl, places)}
             count = sum(one.records for one in lost) + found.records
+            miscounted = _have_miscounted_made_again(workspace, again)
             if again:
                 _repair(workspace, found, again)
                 text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
-                findings = [*mended, Finding("ok", "repaired", text)]
+                findings = mended + ([Finding("ok", "repaired", text)] if count else [])
+                findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
             elif mended:
                 _publish(workspace)
             else:
@@ -309,6 +311,20 @@ def _publish(workspace: Workspace) -> None:
 
     with Launcher(workspace) as launcher:
         step("cc.duckdb", launcher.publish, aside=False)
+
+
+def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
+    """Has slices with other rows than were committed made again: adds their targets to those that are made ``again`` in
+    each crawl, and gives what was wrong. What was stored of their records is taken over."""
+    from cc_pipeline.records.segments import adopt_again
+    from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
+
+    found = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
+    for slice_ in make_again(workspace.lake, found):
+        adopt_again(workspace.storage, slice_.crawl)
+        if slice_.target:
+            again[slice_.crawl].add(slice_.whole.target)
+    return [*sentences(found)]
 
 
 def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:

@@ -50,10 +50,11 @@ def remove_targets(
     now: bool,
     dry_run: bool,
     yes: bool,
+    agreed: str | None = None,
     subset: str | None = None,
 ) -> None:
     """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
-    watch list, by slug."""
+    watch list, by slug. ``agreed`` is the digest of the plan of a purge that nobody is to be asked about."""
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
@@ -70,7 +71,7 @@ def remove_targets(
         written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
-            _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes)
+            _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes, agreed=agreed)
             return
         for slug, plan in plans.items():
             if plan.found_nothing:
@@ -146,13 +147,19 @@ def _purge(
     now: bool,
     dry_run: bool,
     yes: bool,
+    agreed: str | None,
 ) -> None:
     from cc_pipeline.defs.automation.purging import purge_target
+    from cc_pipeline.upkeep.purge_plan import digest_of_all, refuse_unseen
 
     for plan in plans:
         _show(plan)
     if dry_run:
+        digest = digest_of_all(plans)
+        _say(f"nothing was changed. The digest of this plan is {digest}; to purge without being asked: --plan {digest}")
         return
+    if yes or agreed is not None or not sys.stdin.isatty():
+        refuse_unseen(workspace.place, plans, agreed or "")
     when = "now" if now else "in a week"
     if now:
         _say(
@@ -160,7 +167,7 @@ def _purge(
             "it anew, and queries that are running there fail."
         )
     names = ", ".join(plan.slug for plan in plans)
-    _ask(f"Hide {names} at once, and delete its rows and bytes {when}? This cannot be undone.", yes=yes)
+    _ask(f"Hide {names} at once, and delete its rows and bytes {when}? This cannot be undone.", yes=agreed is not None)
     for plan in plans:
         with progress_bars():
             report = purge_target(workspace, instance, plan, now=now)
@@ -247,13 +254,19 @@ def remove(
         typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan", metavar="DIGEST", help="With --purge: do not ask, if this is what --dry-run says of it still."
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Look for what is left of purged targets; status 1 where anything is.")
     ] = False,
     subset: Annotated[
         str | None, typer.Option("--subset", help="Delete what this subset has of them, and nothing else.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A purge needs --plan too.")] = False,
     home: options.Home = None,
 ) -> None:
     """Remove targets from the watch list; pages already extracted stay, unless --purge deletes them.
@@ -269,14 +282,16 @@ def remove(
 
       cc-pipeline domains remove example.com --purge
 
+      cc-pipeline domains remove example.com --purge --plan DIGEST       (without a question: what --dry-run said)
+
       cc-pipeline domains remove example.com --verify       (after a purge, from any home of the lake)
 
       cc-pipeline domains remove example.com --subset robotstxt
     """
     if verify and (purge or subset is not None):
         raise UserInputError("--verify looks and changes nothing: give it without --purge and --subset")
-    if not purge and (now or dry_run):
-        raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
+    if not purge and (now or dry_run or plan is not None):
+        raise UserInputError("--now, --dry-run and --plan are for --purge: plain remove deletes no pages")
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
@@ -294,7 +309,9 @@ def remove(
             watch_list.remove(settings.watch_list_path, [slug])
         return
 
-    remove_targets(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, subset=subset)
+    remove_targets(
+        settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, agreed=plan, subset=subset
+    )
 
 
 @app.command()

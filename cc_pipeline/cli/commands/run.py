@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline import progress
+from cc_pipeline import lacks_compiled, progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.lookups import open_question
@@ -18,6 +18,7 @@ from cc_pipeline.cli.run_report import named_shortly, note, say_totals, say_what
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.home import read_note
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, materialize, run_targets
@@ -103,6 +104,7 @@ def run(
     if settings.engine == "spark":
         refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
+    _tell_a_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
     if accept_losses:
         _refuse_unknown(settings, accept_losses)
@@ -124,6 +126,12 @@ def run(
         raise trouble
     if strict:
         _refuse_unfound(targets, done)
+
+
+def _tell_a_new_home(settings: Settings) -> None:
+    """Says once, where a home begins, that this installation parses slower than it could."""
+    if read_note(settings.home) is None and (lacks := lacks_compiled()) is not None:
+        notice(lacks)
 
 
 def _read_policies(
@@ -223,6 +231,7 @@ def demo(
     crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
     console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
     settings = load_settings(source=str(root), home=str(where))
+    _tell_a_new_home(settings)
     targets = [parse_target(text) for text in demo_targets(truth.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))

@@ -22,8 +22,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import definitions
+from cc_pipeline.records.leases import RUNS, leases_of
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
-from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge
+from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge, refuse_unseen
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -73,6 +74,7 @@ def forget_unfound(
         located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
         keep |= {one.whole.target for one in located if one not in own}
     keep |= {*unfinished_runs_of(instance, [*slices])}
+    keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.is_about([slug])}
     gone = [slug for slug in slices if slug not in keep]
     if gone:
         delete_keys(instance, domains=gone)
@@ -119,19 +121,24 @@ def _refuse_running(
 
 
 def purge_one_target(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PurgeConfig) -> None:
-    """Says what would go; with ``dry_run`` false hides the target, and deletes its rows and bytes a week later."""
+    """Says what would go, and the digest of that plan. With ``dry_run`` false and that digest it hides the target, and
+    deletes its rows and bytes a week later. Raises ``UserInputError`` for a digest that is not the plan's as it is now:
+    one call of the UI's interface, which any page might send, deletes nothing."""
     begun = purges_begun(workspace)
     known = {*defined(workspace.lake), *begun, *at.domains(context.instance)}
     slug = which_target(config.target, known)
     refuse_watched(at, slug)
     written = {**begun, **definitions(workspace.lake, [slug])}
     plan = plan_purge(workspace, slug, written.get(slug, slug))
-    context.add_output_metadata({f"rows of {table}": count for table, count in plan.rows.items() if count})
+    figures = {f"rows of {table}": count for table, count in plan.rows.items() if count}
+    context.add_output_metadata({"plan": plan.digest, **figures})
     for text in plan.sentences:
         context.log.info(text)
     if config.dry_run:
-        context.log.warning(f"nothing was changed; to purge {slug}, launch this with dry_run: false")
+        how = f"launch this with dry_run: false and plan: {plan.digest}"
+        context.log.warning(f"nothing was changed; to purge {slug}, {how}")
         return
+    refuse_unseen(workspace.place, [plan], config.plan)
     with logged_progress(context.log):
         report = purge_target(workspace, context.instance, plan, at, now=config.now, own_run=context.run_id)
     gone = (

@@ -50,8 +50,9 @@ WAREHOUSE_VERSION: Final = "1"
 EXTRACTED: Final[Mapping[str, pa.Schema]] = {"captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA, **SCHEMAS}
 #: Of assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST: Final = {"asked": "on-request", "reads": "gigabytes"}
-#: One run takes several crawls or files: a crawl costs seconds, and starting a run of its own costs more.
+#: One run takes several files: a file fails by itself.
 _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+#: A crawl's steps come one after the other, and the next one is skipped where a crawl failed: each has its own run.
 _ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
 
@@ -199,7 +200,7 @@ class _Made:
     def catalog(self) -> list[dg.AssetsDefinition]:
         """From the list of crawls to the row-group catalog."""
         at, fresh, days = self._at, dg.FreshnessPolicy.time_window, timedelta
-        by_crawl: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _TEN}
+        by_crawl: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE}
         on_request: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE, "tags": _ON_REQUEST}
         row_groups = table_metadata("row_groups", ROW_GROUPS_SCHEMA, at)
         return [

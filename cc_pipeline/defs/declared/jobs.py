@@ -65,7 +65,10 @@ class PurgeConfig(dg.Config):
     """What to purge."""
 
     target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
-    dry_run: bool = Field(default=True, description="Only say in the run's log what would go. False deletes it.")
+    dry_run: bool = Field(
+        default=True, description="Only say in the run's log what would go, and the plan's digest. False deletes it."
+    )
+    plan: str = Field(default="", description="With dry_run false: the digest that the dry run said.")
     now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
 
 
@@ -94,7 +97,7 @@ def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
         at,
         "purge_target_job",
         "purging.purge_one_target",
-        "Deletes a target and what was extracted of it. First it only says what would go (dry_run).",
+        "Deletes a target and what was extracted of it. First it only says what would go (dry_run), and its digest.",
         "warehouse",
         PurgeConfig,
     )

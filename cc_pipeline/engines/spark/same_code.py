@@ -13,26 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import cc_pipeline
-from cc_pipeline import __version__
+from cc_pipeline import COMPILED, __version__
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-#: The compiled parts that fetching and parsing use; without one its Python twin does the same, slower.
-COMPILED: Final = (
-    "cc_pipeline.documents.html._whitespace",
-    "cc_pipeline.documents.html._bounds",
-    "cc_pipeline.documents.html._walk",
-    "cc_pipeline.documents.html._model",
-    "cc_pipeline.documents.html._scan",
-    "cc_pipeline.documents.signals._signals",
-    "cc_pipeline.documents.document2012._simhash",
-)
 
 
 def here() -> dict[str, Any]:
@@ -44,7 +33,7 @@ def here() -> dict[str, Any]:
         "modules": _digest(),
         "python": platform.python_version(),
         "folder": str(Path(cc_pipeline.__file__).parent),
-        "compiled": [name for name in COMPILED if find_spec(name) is not None],
+        "compiled": [name for name in COMPILED if find_spec(f"cc_pipeline.{name}") is not None],
     }
 
 

@@ -18,6 +18,7 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
+    DECODED,
     INDEX_FILES_SCHEMA,
     KEY_CHUNK_FIELDS,
     KEY_COLUMN,
@@ -35,10 +36,10 @@ from cc_pipeline.index.footers.decode import (
     encoding_names,
     place,
 )
-from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
+from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.footers.thrift import FooterSchema
 from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED, PRESENT, ROW_GROUP_FIELDS
-from cc_pipeline.index.repair import RepairLog, apply_bounds
+from cc_pipeline.index.repair import apply_bounds, known_bounds
 
 _FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
 _POSITIONS: Final = {
@@ -82,7 +83,7 @@ class FooterTableBuilder:
         if rows.names != self._names or rows.stat_columns != self.columns:
             raise ValueError("the footer was decoded for other columns")
         decoded = {
-            "outcome": "decoded",
+            "outcome": DECODED,
             "rows": rows.rows,
             "row_groups": _group_count(rows),
             "created_by": rows.created_by,
@@ -262,8 +263,7 @@ def crawl_tables(
     columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
     paths = list(dict.fromkeys(index_files))
     tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
-    etags = {path: entry.etag for path, entry in footers.entries.items()}
-    row_groups = apply_bounds(tables.row_groups, etags, RepairLog(footers.folder).read())
+    row_groups = apply_bounds(tables.row_groups, known_bounds(footers))
     covered = coverage_table(crawl, paths, tables.index_files, row_groups, subsets, reason)
     return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
 
@@ -279,14 +279,14 @@ def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -
     repair has read. Two mirrors give the same one, where nothing was repaired: bounds belong to an ETag.
     """
     footers = store.read(crawl)
-    repaired = RepairLog(footers.folder).read()
+    repaired = known_bounds(footers)
     digest = hashlib.sha256(DECODER.encode())
     paths = dict.fromkeys(index_files)
     for path in paths:
         entry = footers.entries.get(path)
         digest.update(repr((path, None if entry is None else _identity(footers, entry))).encode())
     for (path, row_group), bounds in sorted(repaired.items()):
-        if path in paths and path in footers.entries and bounds.etag == footers.entries[path].etag:
+        if path in paths:
             digest.update(repr((path, row_group, bounds.minimum, bounds.maximum)).encode())
     return digest.hexdigest()
 
@@ -295,7 +295,7 @@ def _identity(footers: CrawlFooters, entry: FooterEntry) -> tuple[object, ...]:
     if entry.failed:
         return entry.file_size, entry.reason, entry.fault_offset
     try:
-        return entry.file_size, hashlib.sha256(footers.footer(entry.path)).hexdigest()
+        return entry.file_size, footer_digest(footers.footer(entry.path))
     except DataFault as fault:
         return entry.file_size, fault.reason, fault.offset
 
@@ -315,15 +315,16 @@ def coverage_table(
     for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_in_order):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
-        failed = pc.sum(pc.equal(files["outcome"], "failed")).as_py() or 0
+        # whatever else an imported catalog says of a file, it was not harvested
+        harvested = pc.sum(pc.equal(files["outcome"], DECODED)).as_py() or 0
         unknown = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
         rows.append(
             {
                 "crawl": crawl,
                 "subset": subset,
                 "expected": expected[subset],
-                "harvested": len(files) - failed,
-                "failed": failed,
+                "harvested": harvested,
+                "failed": len(files) - harvested,
                 "missing": expected[subset] - len(files),
                 "row_groups": len(groups),
                 "rows": pc.sum(groups["rows"]).as_py() or 0,

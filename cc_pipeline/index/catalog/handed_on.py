@@ -21,7 +21,13 @@ import pyarrow.parquet as pq
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.catalog.from_footers import DECODER, FooterTables
-from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, KEY_COLUMN, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import (
+    COLUMN_CHUNKS_SCHEMA,
+    DECODED,
+    INDEX_FILES_SCHEMA,
+    KEY_COLUMN,
+    ROW_GROUPS_SCHEMA,
+)
 from cc_pipeline.index.footers.decode import place
 
 _NOTE: Final = b"cc_pipeline.catalog"
@@ -199,7 +205,7 @@ def _check(path: Path, handed: HandedOn) -> None:
     found = {row["path"]: row for row in counted.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
         own = found.get(row["path"], {"rows_sum": 0, "row_group_count": 0, "row_group_max": -1})
-        said = (row["rows"], row["row_groups"]) if row["outcome"] == "decoded" else (0, 0)
+        said = (row["rows"], row["row_groups"]) if row["outcome"] == DECODED else (0, 0)
         if said != (own["rows_sum"], own["row_group_count"]) or own["row_group_max"] != own["row_group_count"] - 1:
             raise _no(path, f"{row['path']} has {said[1]} row groups of {said[0]} rows, and others are in the catalog")
     sizes = dict(zip(files["path"].to_pylist(), files["file_size"].to_pylist(), strict=True))

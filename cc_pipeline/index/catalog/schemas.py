@@ -25,6 +25,9 @@ key_column_index_length
 """.split()
 )
 
+#: The ``outcome`` of an index file that was harvested.
+DECODED: Final = "decoded"
+
 #: ``outcome`` is ``decoded`` or ``failed`` (then ``reason`` and ``fault_offset`` say why and where).
 #: ``columns`` are the leaf columns in file order as ``name PHYSICAL repetition MEANING``.
 INDEX_FILES_SCHEMA: Final = pa.schema(

@@ -5,7 +5,9 @@ Rules, from ``parquet.thrift`` and the writers' known bugs:
 - ``min_value``/``max_value`` count where the file declares the type's own order for the column.
 - The old ``min``/``max`` of byte strings were written comparing *signed* bytes, and older parquet-mr wrote
   nonsense (PARQUET-251, fixed in 1.8.0). From a sound writer, bounds in unsigned order follow from them only
-  if the first differing byte is below 0x80 in both: see ``bounds_from_signed``.
+  if the first differing byte is below 0x80 in both: see ``bounds_from_signed``. Other writers than parquet-mr do not
+  have that fault, as parquet-mr's own readers take it too; which order they compared in nobody says, nor whether they
+  cut long values. So the bounds hold for extremes in either order, and where both are alike, for what begins so.
 - INT96 has no order at all.
 """
 
@@ -221,6 +223,9 @@ def _deprecated(
     if low is None or high is None or not sound_writer(created_by) or _signed(low) > _signed(high):
         return None
     bounds = bounds_from_signed(low, high)
+    if low == high and not _is_parquet_mr(created_by):
+        # cut by the writer, they would be alike too
+        bounds = low, prefix_range(high).end
     return None if bounds == (None, None) else bounds
 
 
@@ -230,7 +235,12 @@ def sound_writer(created_by: bytes | None) -> bool:
     if match is None or match.group(2) is None:
         return False
     version = (int(match.group(2)[:9]), int(match.group(3)[:9]))
-    return match.group(1) != b"parquet-mr" or version >= _PARQUET_MR_FIXED
+    return not _is_parquet_mr(created_by) or version >= _PARQUET_MR_FIXED
+
+
+def _is_parquet_mr(created_by: bytes | None) -> bool:
+    match = _WRITER.match(created_by or b"")
+    return match is not None and match.group(1) == b"parquet-mr"
 
 
 def _signed(value: bytes) -> bytes:

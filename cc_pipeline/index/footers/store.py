@@ -7,6 +7,7 @@ is read from the heads when a crawl is opened; a torn end is cut off by the next
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
@@ -54,6 +55,11 @@ class FooterEntry:
     @property
     def failed(self) -> bool:
         return self.reason is not None
+
+
+def footer_digest(footer: bytes) -> str:
+    """What says that a file is the very one: together with its size."""
+    return hashlib.sha256(footer).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
@@ -84,7 +85,8 @@ class Footers:
                 for group in self.file(path)[1]:
                     bounds = group.statistics[KEY]
                     low, high = _as_bytes(bounds.minimum), _as_bytes(bounds.maximum)
-                    if asked.meets(low, high):
+                    # an empty row group often has no place in the file
+                    if group.rows and asked.meets(low, high):
                         found.append(self.row_group(path, group.row_group, columns))
         return found
 
@@ -183,6 +185,7 @@ class CatalogFinder:
         """Raises ``EnvironmentFault`` where the catalog holds nothing of a subset, ``DataFault`` for bad places."""
         self._check(crawl, subsets)
         groups = self._catalog.row_groups_for(crawl, list(subsets), ranges)
+        groups = groups.filter(pc.not_equal(groups["rows"], 0))
         if not groups.num_rows:
             return []
         chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
@@ -218,7 +221,8 @@ class CatalogFinder:
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)
         kept = self._crawl_footers(crawl) if crawl is not None else None
-        if kept is None or path not in kept or kept.entries[path].etag != etag:
+        # without an ETag nothing says that the file of the catalog is the one whose footer is kept
+        if kept is None or path not in kept or etag is None or kept.entries[path].etag != etag:
             return None
         return kept.footer(path)
 

@@ -7,7 +7,6 @@ and the digest of its footer. The SQLite file can be deleted at any time: look-u
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import struct
 import threading
@@ -24,7 +23,7 @@ from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.etags import RangeReader, same_files
 from cc_pipeline.index.footers.decode import place
-from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
+from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.parquet.fetch import GAP, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import decoded_file
 from cc_pipeline.index.parquet.pages import may_repeat
@@ -57,11 +56,6 @@ def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
     told = column.layout.name == KEY or may_repeat(column, rows)
     positions = (column.offset_index, column.column_index if told else None)
     return [Piece(path, *position) for position in positions if position is not None]
-
-
-def footer_digest(footer: bytes) -> str:
-    """What says that a file is the very one: together with its size."""
-    return hashlib.sha256(footer).hexdigest()
 
 
 class KeptIndexes:

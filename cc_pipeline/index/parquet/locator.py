@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
-from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
+from cc_pipeline.index.parquet.read import Found, Rows, Wanted, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 #: What an object says that is not the one asked for: its ETag or its length is another.
@@ -244,15 +243,27 @@ class ParquetLocator:
                 yield rows.filter(pc.equal(rows["meant"], YES))
 
     def _read(self, wanted: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
-        """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""
-        given = 0
+        """The matching rows, each once. A kept page index that leads into a fault is put aside, and the file itself is
+        asked: what was given by then is not given again, and the file has to have all of it."""
+        given: dict[tuple[str, int], list[Rows]] = {}
         while True:
+            before = {at: np.concatenate(rows) for at, rows in given.items()}
+            unseen = {at: len(rows) for at, rows in before.items()}
             try:
-                for found in islice(
-                    read_rows(self._reader, wanted, self._indexes, cost, window=_PIECE_ROWS), given, None
-                ):
-                    given += 1
-                    yield found
+                for found in read_rows(self._reader, wanted, self._indexes, cost, window=_PIECE_ROWS):
+                    at = (found.place.file.path, found.place.number)
+                    new = found if at not in before else found.filtered(~np.isin(found.rows, before[at]))
+                    if at in before:
+                        unseen[at] -= len(found.rows) - len(new.rows)
+                    given.setdefault(at, []).append(new.rows)
+                    yield new
+                for (path, number), rows in unseen.items():
+                    if rows:
+                        raise EnvironmentFault(
+                            f"{rows:,} rows of row group {number} of {path} were given by a page index that is not the "
+                            "file's",
+                            "Look up again, after a harvest of the crawl with --refresh: it fetches page indexes anew.",
+                        )
                 return
             except DataFault as fault:
                 if self._indexes.refuse(fault.source):

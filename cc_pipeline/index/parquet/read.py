@@ -115,6 +115,12 @@ class Found:
     rows: Rows
     columns: dict[str, pa.Array]
 
+    def filtered(self, chosen: npt.NDArray[np.bool_]) -> Found:
+        """The same with the ``chosen`` rows alone."""
+        mask = pa.array(chosen)
+        columns = {name: values.filter(mask) for name, values in self.columns.items()}
+        return Found(self.place, self.rows[chosen], columns)
+
 
 @dataclass(frozen=True, slots=True)
 class _Selection:

@@ -43,16 +43,16 @@ _BATCH_ROWS: Final = 1 << 14
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def fold(lake: Lake, table: str, many: int = MANY, most: float = math.inf) -> int:
-    """Folds the digests of a table whose newest checkpoint has more than ``many``, and not more than ``most``; gives
-    how many left the log.
+def fold(lake: Lake, table: str, many: int | None = None, most: float = math.inf) -> int:
+    """Folds the digests of a table whose newest checkpoint has more than ``many`` (default: ``MANY``), and not more
+    than ``most``; gives how many left the log.
 
     Anybody may read and commit meanwhile. 0 where another process was first; what it left is for the next time.
     Raises ``EnvironmentFault``.
     """
     folding = _Folding(lake, table)
     try:
-        if not many < folding.log.checkpointed() <= most:
+        if not (MANY if many is None else many) < folding.log.checkpointed() <= most:
             return 0
         return folding.fold()
     except CommitFailedError:

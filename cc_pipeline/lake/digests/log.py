@@ -219,7 +219,7 @@ class TransactionLog:
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
         found: dict[str, int] = {}
-        for line in self._entry(version).splitlines():
+        for line in self.entry(version).splitlines():
             # most lines are about files, and some are long
             if line.startswith(b'{"txn"'):
                 action = json.loads(line)["txn"]
@@ -231,13 +231,14 @@ class TransactionLog:
         ``None`` where it was cleaned away. Raises ``OSError``."""
         try:
             for number in range(version, -1, -1):
-                entry = self._entry(number)
+                entry = self.entry(number)
                 if any(line and not line.startswith(_NOTE) for line in entry.splitlines()):
                     return entry
         except FileNotFoundError:
             pass
         return None
 
-    def _entry(self, version: int) -> bytes:
+    def entry(self, version: int) -> bytes:
+        """The entry of a commit as it is stored. Raises ``OSError``."""
         with self._files.open_input_file(f"{self._log}/{version:020}.json") as file:
             return bytes(file.read())

@@ -180,6 +180,22 @@ def test_ascii_keys_keep_their_lower_bound_and_all_equal_ones_both(values):
     assert len(set(values)) > 1 or high == max(values)
 
 
+@settings(max_examples=200)
+@given(
+    st.lists(st.text("aé\u07ff)/,", max_size=6).map(str.encode), min_size=1, max_size=6),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_old_bounds_hold_in_whichever_order_a_writer_compared_and_where_it_cut(values, longest, signed):
+    in_order = sorted(values, key=lambda value: bytes(octet ^ 0x80 for octet in value) if signed else value)
+    low, high = in_order[0], in_order[-1]
+    tail, size = old_file(low[:longest], high[:longest], created_by=b"impala version 2.6.0")
+    found = decode_footer(tail, size, PATH).row_groups[0].statistics["url_surtkey"]
+    for value in values:
+        assert found.minimum is None or found.minimum <= value
+        assert found.maximum is None or value <= found.maximum
+
+
 @pytest.mark.parametrize(
     ("writer", "sound"),
     [

@@ -6,10 +6,11 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.parquet import fetch, locator, read
-from cc_pipeline.index.parquet.fetch import PageIndexes, Piece
+from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.kept_page_indexes import (
     KeepReport,
@@ -32,7 +33,8 @@ from cc_pipeline.index.parquet.kept_page_indexes import (
     write_page_indexes,
 )
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.parquet.places import RowGroupPlace
+from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace
+from cc_pipeline.index.parquet.read import Found
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
@@ -316,3 +318,42 @@ def test_a_disk_that_refuses_is_named(root: Path, store: FooterStore) -> None:
         with pytest.raises(EnvironmentFault, match="page indexes could not be kept") as refused:
             keep_page_indexes(CRAWL, PATHS, transport, store)
     assert "disk" in refused.value.advice
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "lost"),
+    [
+        # the same windows; a page that was hidden, before and behind those that were given; a window of other rows
+        ([[0, 1], [2, 3]], [[0, 1], [2, 3], [4]], False),
+        ([[2, 3], [6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7], [8]], False),
+        ([[1, 2, 3]], [[0, 1], [2, 3], [4]], False),
+        ([], [[0, 1]], False),
+        # the file does not have what was given
+        ([[2, 3]], [[0, 1], [3, 4]], True),
+    ],
+)
+def test_what_is_given_after_a_page_index_was_put_aside_is_what_the_file_has(
+    monkeypatch: pytest.MonkeyPatch, first: list[list[int]], then: list[list[int]], lost: bool
+) -> None:
+    at = RowGroupPlace(FilePlace(CRAWL, "warc", "part", 1, None, 1, {}), 0, 9, {})
+    answers = [first, then]
+
+    def read_rows(*_: object, **__: object) -> Iterator[Found]:
+        windows = answers.pop(0)
+        for rows in windows:
+            yield Found(
+                at, np.array(rows, np.int64), {"url_surtkey": pa.array([str(row) for row in rows], pa.binary())}
+            )
+        if answers:
+            raise DataFault(DataKind.MALFORMED, "part", 0, "led astray")
+
+    monkeypatch.setattr(locator, "read_rows", read_rows)
+    monkeypatch.setattr(PageIndexes, "refuse", lambda *_: True)
+    asked = ParquetLocator(None, None)  # type: ignore[arg-type]  # nothing is read
+    given: list[int] = []
+    with pytest.raises(EnvironmentFault, match="1 rows of row group 0") if lost else nullcontext():
+        for found in asked._read([], Cost()):
+            given += found.rows.tolist()
+            assert found.columns["url_surtkey"].to_pylist() == [str(row).encode() for row in found.rows]
+    if not lost:
+        assert sorted(given) == [row for rows in then for row in rows]

@@ -27,6 +27,7 @@ from cc_pipeline.index.parquet.places import KEY
 from cc_pipeline.index.parquet.read import Wanted, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.index.parquet.test_unread_columns import looked_up
 
 PATH = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2024-22/subset=warc/part-00000-x.c000.gz.parquet"
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset")
@@ -370,3 +371,16 @@ def test_pages_that_do_not_hold_what_was_promised() -> None:
     ):
         with pytest.raises(DataFault):
             decode_pages(wrong, [(0, part)], rows, source="f")
+
+
+@pytest.mark.parametrize("catalog", [False, True])
+def test_an_empty_row_group_is_passed_over(tmp_path: Path, catalog: bool) -> None:
+    table = _table(["example", "other"], pages_each=5)
+    path = tmp_path / PATH
+    path.parent.mkdir(parents=True)
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for rows in (table.slice(0, 0), table.slice(0, 5), table.slice(0, 0), table.slice(5)):
+            writer.write_table(rows)
+    assert [pq.ParquetFile(path).metadata.row_group(number).num_rows for number in range(4)] == [0, 5, 0, 5]
+    found = looked_up(tmp_path, PATH, None, catalog=catalog)
+    assert [rows.num_rows for rows in found.captures.values()] == [5]

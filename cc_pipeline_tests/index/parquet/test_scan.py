@@ -45,7 +45,7 @@ def test_a_scan_gives_what_sql_finds(tmp_path: Path, options: dict[str, Any]) ->
     pq.write_table(index, path, row_group_size=60, **options)
     draw = random.Random(5)
     # the registered domain of a row that has none is found out from its host
-    asked = [*_ASKED, *(said for said in (condition(draw, 3) for _ in range(10)) if "domain" not in said[0])]
+    asked = [*_ASKED, *(said for said in (condition(draw, 3) for _ in range(6)) if "domain" not in said[0])]
     with Transport(str(tmp_path)) as transport, duckdb.connect() as session:
         oracle(session)
         locator = ParquetLocator(transport, Footers(transport, [PATH]))
@@ -53,7 +53,7 @@ def test_a_scan_gives_what_sql_finds(tmp_path: Path, options: dict[str, Any]) ->
         for ours, theirs in asked:
             sql = f"SELECT url, length FROM captures WHERE subset = 'warc' AND ({theirs})"
             wanted = sorted(session.execute(sql).fetchall(), key=repr)
-            for column in READ_WHOLE:
+            for column in READ_WHOLE if (ours, theirs) in _ASKED else draw.sample(READ_WHOLE, 1):
                 found = [
                     row
                     for some in locator.scan(places, column, parse_condition(ours))

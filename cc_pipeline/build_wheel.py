@@ -1,0 +1,24 @@
+"""How a wheel is built: one without compiled parts fits every machine, and its name says so. For builds alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class BuildWheel(bdist_wheel):
+    """Builds first, and looks what came of it: compiled parts are optional, and without a compiler there are none."""
+
+    def run(self) -> None:
+        """Builds the wheel: with the tag of this platform, or ``py3-none-any``."""
+        if not self.skip_build and self.distribution.has_ext_modules():
+            self.run_command("build")
+            built = [Path(name).is_file() for name in self.get_finalized_command("build_ext").get_outputs()]
+            if not any(built):
+                self.distribution.ext_modules = []
+                self.root_is_pure = True
+                self.reinitialize_command("build", reinit_subcommands=True)
+            if not all(built):
+                self.warn(f"{built.count(False)} of {len(built)} compiled parts were not built: pages parse slower")
+        super().run()

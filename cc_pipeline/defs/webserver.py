@@ -1,0 +1,168 @@
+"""Dagster's webserver, which obeys no page but its own: the program of ``cc-pipeline ui`` and of a team.
+
+Dagster's own looks at neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no password.
+So any page that is open in an operator's browser could launch runs, and read everything by a name of its own that
+resolves to this machine. The guard here refuses such requests before Dagster sees them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
+
+from cc_pipeline.defs.internals import run_webserver
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import load_settings
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+#: Methods that change nothing, so that a link on another site may lead here.
+_SAFE: Final = frozenset({"GET", "HEAD"})
+#: Close code of a WebSocket that breaks a rule of its server.
+_REFUSED: Final = 1008
+
+
+class Authority(NamedTuple):
+    """A host, in lower case, and a port, ``None`` where none is said."""
+
+    host: str
+    port: int | None
+
+
+def read_authority(text: str) -> Authority | None:
+    """Host and port out of ``example.org``, ``example.org:3000`` or ``[::1]:3000``; ``None`` for anything else."""
+    if not text.isascii() or any(character in text for character in "/?#@\\,") or text != "".join(text.split()):
+        return None
+    try:
+        parts = urlsplit(f"//{text}")
+        return Authority(parts.hostname.rstrip("."), parts.port) if parts.hostname else None
+    except ValueError:
+        return None
+
+
+def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | None:
+    """Why a request is not for us to obey; ``None`` for one that is. ``hosts`` are those that the settings allow."""
+    headers: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    named = headers.get("host", [])
+    host = read_authority(named[0]) if len(named) == 1 else None
+    if host is None or not _is_own(host, scope.get("server"), hosts):
+        return (
+            f"this server is not {', '.join(named) or 'without a name'}: CC_PIPELINE_UI_HOSTS has the names it goes by"
+        )
+    if not all(_is_of(origin, host, hosts) for origin in headers.get("origin", [])):
+        return "the request comes from a page of another site"
+    method = str(scope.get("method", "WEBSOCKET"))
+    if not {*headers.get("sec-fetch-site", [])} <= {"same-origin", "none"} and not _is_link(method, headers):
+        return "the request comes from a page of another site"
+    if not _only_asks(scope.get("query_string", b"")):
+        return "an address may ask, and change nothing"
+    if method not in {*_SAFE, "OPTIONS", "WEBSOCKET"} and not _is_json(headers.get("content-type", [])):
+        return "what changes something has to be application/json"
+    return None
+
+
+def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
+    """Whether a request is addressed to this machine itself, or to a name of the settings."""
+    if host.host in _LOOPBACK or any(one.host == host.host and one.port in (None, host.port) for one in hosts):
+        return True
+    try:
+        # an address is no name that somebody else could let point here
+        return server is not None and ipaddress.ip_address(host.host) == ipaddress.ip_address(server[0])
+    except ValueError:
+        return False
+
+
+def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
+    """Whether an origin is the page that this server gave out itself, or one at a name of the settings."""
+    scheme, _, rest = origin.partition("://")
+    found, usual = read_authority(rest), _DEFAULT_PORTS.get(scheme)
+    if found is None or usual is None:
+        return False
+    port = found.port or usual
+    own = [host, *hosts]
+    return any(found.host == one.host and port == (one.port or usual) for one in own)
+
+
+def _is_link(method: str, headers: Mapping[str, list[str]]) -> bool:
+    """Whether somebody followed a link: the page opens in a window of its own, which the other site cannot read."""
+    mode, into = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return method in _SAFE and mode == ["navigate"] and into == ["document"] and "origin" not in headers
+
+
+def _only_asks(query: bytes) -> bool:
+    """Whether all GraphQL in an address are questions."""
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name != "query":
+            continue
+        try:
+            operations = [one for one in parse(value).definitions if isinstance(one, OperationDefinitionNode)]
+        except (GraphQLError, RecursionError):
+            return False
+        if any(one.operation is not OperationType.QUERY for one in operations):
+            return False
+    return True
+
+
+def _is_json(types: Sequence[str]) -> bool:
+    # Dagster takes "text/plain; application/json" for JSON too, and browsers send that without asking first
+    return len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json"
+
+
+class Guard:
+    """An ASGI application in front of ``app``. Raises ``UserInputError`` for names of hosts that are none."""
+
+    def __init__(self, app: App, hosts: Collection[str]) -> None:
+        read = {host: read_authority(host) for host in hosts}
+        if wrong := [host for host, authority in read.items() if authority is None]:
+            raise UserInputError(f"CC_PIPELINE_UI_HOSTS: {', '.join(wrong)} is no host (example.org, example.org:8443)")
+        self._app = app
+        self._hosts = [authority for authority in read.values() if authority is not None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        why = refusal(scope, self._hosts)
+        if why is None:
+            await self._app(scope, receive, _unframed(send))
+        elif kind == "http":
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
+            await send({"type": "http.response.start", "status": 403, "headers": headers})
+            await send({"type": "http.response.body", "body": f"refused: {why}\n".encode()})
+        else:
+            # a server answers 403 to one that is closed before it is accepted
+            await send({"type": "websocket.close", "code": _REFUSED, "reason": why[:100]})
+
+
+def _unframed(send: Send) -> Send:
+    """Adds to each answer that no other site may show it in a frame, where a person could be made to click."""
+
+    async def with_header(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"x-frame-options", b"SAMEORIGIN")]}
+        await send(message)
+
+    return with_header
+
+
+def main() -> None:
+    """``dagster-webserver`` with its own options, behind the guard."""
+    hosts = load_settings().ui_hosts
+    run_webserver(lambda app: Guard(app, hosts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""A commit belongs to what it was made from: targets' definitions, the blocklist, and the previous stage's rows.
+
+A run has a lease that names its targets, so that no purge of them begins while it may commit. Each of its commits
+looks, once the version that it replaces is pinned, whether that lease still holds and whether everything that the stage
+began with is as it was; else the stage is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.blocked import list_digest
+from cc_pipeline.extraction.standing import contents
+from cc_pipeline.lake.slice import Slice, Stage, StageReport
+from cc_pipeline.lake.target_definitions import known_versions, was_purged
+from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
+from cc_pipeline.workspace.workspace import Workspace
+
+#: How often a stage is planned for the same targets, while others keep changing what it is made from.
+PLANS: Final = 5
+
+
+class InputsChanged(EnvironmentFault):
+    """What a stage began with changed before it could commit; nothing was committed. ``relocate`` says that the
+    captures have to be located again: a definition or the blocklist changed."""
+
+    relocate = False
+
+
+class RunInputs:
+    """The lease of a run on its ``partitions`` (slugs by crawl), and what its stages began with."""
+
+    def __init__(self, workspace: Workspace, lease: Lease, partitions: Mapping[str, Collection[str]]) -> None:
+        self._workspace = workspace
+        self._lease = lease
+        self._partitions = partitions
+        self._definitions: dict[str, str] = {}
+        self._targets_version = -1
+        self._blocks: str | None = None
+        self._began = False
+        self._expected: dict[Stage, dict[Slice, str | None]] = {}
+        self._expected_versions: dict[str, int] = {}
+
+    def covers(self, partitions: Mapping[str, Collection[str]]) -> bool:
+        """Whether the lease is about all of these."""
+        return all(slug in self._partitions.get(crawl, ()) for crawl, slugs in partitions.items() for slug in slugs)
+
+    def begin(self, slugs: Sequence[str]) -> None:
+        """Begins a stage: notes how ``slugs`` are defined and what is blocked, unless an earlier stage of the run did,
+        before anything else is read. Raises ``EnvironmentFault`` where one of them is being purged."""
+        self._refuse_purged(slugs)
+        self._expected, self._expected_versions = {}, {}
+        if not self._began:
+            self._blocks, self._began = list_digest(self._workspace), True
+        if new := [slug for slug in slugs if slug not in self._definitions]:
+            self._targets_version = -1
+            self._definitions |= known_versions(self._workspace.lake, new)
+
+    def forget(self) -> None:
+        """Has the next stage note anew how its targets are defined and what is blocked."""
+        self._definitions, self._began = {}, False
+
+    def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
+        """Has each commit from now on compare what the slices of an earlier ``stage`` say with ``made``."""
+        self._expected[stage] = dict(made)
+
+    def check(self) -> None:
+        """Raises ``LeaseRanOut`` where this process was stopped for too long, ``InputsChanged`` where anything that the
+        stage began with is another now."""
+        self._lease.confirm()
+        self._compare_definitions()
+        self._compare_contents()
+
+    def _refuse_purged(self, slugs: Sequence[str]) -> None:
+        self._workspace.lake.look_again("targets")
+        if not was_purged(self._workspace.lake, slugs):
+            return
+        for purge in leases_of(self._workspace.storage, PURGES)[0]:
+            if purge.is_about(slugs):
+                named = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
+                raise EnvironmentFault(
+                    f"{', '.join(named[:3])} is being purged by {purge.holder}",
+                    "Wait for its end, then run this again.",
+                )
+
+    def _compare_definitions(self) -> None:
+        version = self._moved("targets", self._targets_version)
+        if version is None:
+            return
+        if list_digest(self._workspace) != self._blocks:
+            raise _relocate("a site was blocked or unblocked while this run was at work")
+        now = known_versions(self._workspace.lake, [*self._definitions])
+        for slug, before in self._definitions.items():
+            if now.get(slug) != before:
+                gone = "is no longer defined" if slug not in now else "was defined anew"
+                raise _relocate(f"{slug} {gone} while this run was at work")
+        self._targets_version = version
+
+    def _compare_contents(self) -> None:
+        for stage, before in self._expected.items():
+            version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table, -1))
+            if version is None:
+                continue
+            now = contents(self._workspace.lake, stage, before.keys())
+            for slice_, said in before.items():
+                if now[slice_] != said:
+                    raise InputsChanged(
+                        f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} changed while this run was at "
+                        "what is made from them",
+                        "Run it again: what was fetched is kept and taken over.",
+                    )
+            self._expected_versions[stage.main_table] = version
+
+    def _moved(self, table: str, before: int) -> int | None:
+        """The version of a table that may differ from the one at ``before``; ``None`` where it is the same."""
+        lake = self._workspace.lake
+        lake.look_again(table)
+        version = lake.version(table)
+        return None if version == before else version
+
+
+def _relocate(what: str) -> InputsChanged:
+    changed = InputsChanged(what, "Run it again, captures first: what was fetched is kept and taken over.")
+    changed.relocate = True
+    return changed
+
+
+@dataclass(slots=True)
+class _Running:
+    """The runs that a workspace is in, one in another."""
+
+    runs: list[RunInputs] = field(default_factory=list)
+
+
+@contextmanager
+def at_work(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> Iterator[RunInputs]:
+    """Holds a lease on ``partitions`` (slugs by crawl) until the end of the block; that of a run around it, where that
+    is about them. Raises ``EnvironmentFault`` where it cannot be written."""
+    running = workspace.of_command(_Running)
+    for run in running.runs:
+        if run.covers(partitions):
+            yield run
+            return
+    slugs = {slug for own in partitions.values() for slug in own}
+    with lease_of(workspace.storage, RUNS, slugs, partitions) as lease:
+        run = RunInputs(workspace, lease, partitions)
+        running.runs.append(run)
+        try:
+            yield run
+        finally:
+            running.runs.remove(run)
+
+
+def planned_again(
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    stage: Callable[[RunInputs], StageReport],
+    *,
+    relocates: bool = False,
+) -> StageReport:
+    """What ``stage`` gives for ``slugs`` in ``crawl``; where what it is made from changed before a commit it is called
+    again, and plans anew. Raises ``InputsChanged`` where that goes on, and where captures have to be located again,
+    which not every stage does (``relocates``); ``EnvironmentFault`` for targets that are being purged, and for a run
+    that was stopped for too long."""
+    with at_work(workspace, {crawl: slugs}) as run:
+        for left in reversed(range(PLANS)):
+            run.begin(slugs)
+            try:
+                with workspace.lake.checked(run.check):
+                    return stage(run)
+            except InputsChanged as changed:
+                if not left or (changed.relocate and not relocates):
+                    raise
+                if changed.relocate:
+                    run.forget()
+    raise AssertionError("no plan was left")

@@ -1,0 +1,165 @@
+"""Every constant at which rooms that keep rows take another way, and a small value for each: so that a few captures go
+the ways of a million. ``shrunk()`` sets all of them until its block ends; the code reads them when it is called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import cc_pipeline
+from cc_pipeline.extraction.engine import LocalEngine
+from cc_pipeline.records.range_plan import RecordOptions
+
+#: Rooms whose constants are all named here, in ``SMALL`` or in ``STAYS``.
+ROOMS: Final = ("lake", "records", "extraction", "upkeep")
+#: By module, below ``cc_pipeline``.
+SMALL: Final[dict[str, dict[str, Any]]] = {
+    "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 1_024)), "_MOST_IN_ONE": 8},
+    "lake.predicates": {"MOST_NAMED": 3, "_LIST_USED": 2},
+    "lake.lake": {"_GROWS_OLD": 2},
+    "lake.row_counts": {"_NARROW_ROWS": 16, "_MOST_ENTRIES": 2},
+    "lake.layout": {
+        "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "FEW_FILES": 2, "FEW_DEEP": 2, "AT_ONCE": 5,
+        "TOO_LARGE": 64 << 10, "SMALL_BYTES": 16 << 10,
+    },
+    "lake.merging": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_AT_ONCE": 2},
+    "lake.streaming": {
+        "_BATCH_ROWS": 3, "_NARROW_ROWS": 16, "_BATCH_BYTES": 4 << 10, "_MOST_ROWS": 8, "_SMALL_BYTES": 1 << 10,
+        "_MOST_SEEN": 5, "_SMALL_FILE": 1 << 10,
+    },
+    "lake.digests.standings": {"_SUMS": 16, "_REMEMBERED": 1},
+    "lake.digests.log": {
+        "_LONGEST_TAIL": 6, "_MOST_LOOKED_THROUGH": 10, "_REMEMBERED": 1, "_FEW": 4, "_LONG_TAIL": 6, "_BATCH_ROWS": 16,
+    },
+    "lake.digests.digest": {"_WORDS_AT_ONCE": 64, "_ROWS_AT_ONCE": 16, "_BYTES_AT_ONCE": 4 << 10},
+    "lake.digests.folding": {"MANY": 4, "_NAMES": 4, "_FILES_AT_ONCE": 2, "_BATCH_ROWS": 8},
+    "lake.ordered": {
+        "IN_MEMORY": 4 << 10, "_BATCH_ROWS": 16, "_BATCH_BYTES": 2 << 10, "_MOST_RUNS": 3, "_PIECE": 1 << 10,
+    },
+    "lake.replacing": {
+        "_ROW_GROUP_BYTES": 16 << 10, "BATCH_ROWS": 8, "_FEW_TOGETHER": 2, "_SMALL_TOGETHER": 1 << 10,
+        "_NARROW_ROWS": 16, "_AT_ONCE": 1, "_MANY_REMOVED": 2, "_FEW_BYTES": 4 << 10,
+    },
+    "lake.target_definitions": {"_TOGETHER": 2, "_FORGOTTEN_TOGETHER": 2},
+    "lake.adding": {"_SORTED_TOGETHER": 8 << 10, "_NARROW_ROWS": 16},
+    "lake.snapshot": {"_FEW_FILES": 2, "_FEW_ROWS": 10},
+    "records.storage": {"_FEW": 2},
+    "records.pending": {"_KEPT_BYTES": 4 << 10},
+    "records.outcomes": {"_BATCH": 16},
+    "records.reading": {"WINDOW": 8 << 10, "_WINDOW_ROWS": 8, "_GAP": 1 << 10},
+    "records.range_plan": {"SHORT_RANGE": 16 << 10, "FIRST_READ": 4 << 10, "_PRICED": 8},
+    "records.fetch": {"_BATCH": 16},
+    "records.segments": {"MOST_RECORDS": 20},
+    "extraction.fetch": {"RecordOptions": partial(RecordOptions, group=20, rotation=32 << 10)},
+    "extraction.locate": {"_BYTES_AT_ONCE": 8 << 10},
+    "extraction.located": {"_AS_TEXTS": 16, "_IN_MEMORY": 8 << 10},
+    "extraction.lookup_notes": {"_MEMBERS_AT_ONCE": 4, "_SLICES_AT_ONCE": 2},
+    "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "STRETCH": 16, "_WRITTEN_AT_ONCE": 4 << 10},
+    "publish.views": {"_MOST_NAMED": 1},
+    "upkeep.upkeep": {"_MOST_BYTES": 64 << 10, "_MOST_FOLDED": 200, "_MOST_BYTES_EVENED": 64 << 10, "_MOST_FOOTERS": 4},
+    "upkeep.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
+    "upkeep.moved_records": {"_AT_ONCE": 4 << 10, "_ROWS_AT_ONCE": 4},
+}  # fmt: skip
+#: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
+#: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says
+#: how much is asked or held in a buffer at the same time.
+STAYS: Final = frozenset(
+    {
+        *(
+            "COMPRESSION_LEVEL",
+            "DEFAULT_ROTATION",
+            "LEAST_CAPTURES",
+            "LARGEST_JOURNAL",
+            "LIFE",
+            "LOOKS",
+            "MANY",
+            "MAX_RECORD_BYTES",
+        ),
+        *("MISMATCHED", "MOST_ROUNDS", "MOST_TRIES", "PLANS", "RETENTION_FLOOR_HOURS", "RETENTION_HOURS"),
+        *(
+            "RETENTION_SECONDS",
+            "SAMPLE",
+            "_AHEAD",
+            "_ALL_MEMBERS",
+            "_BLINK",
+            "_BOUND_BYTES",
+            "_BUFFER",
+            "_BYTES_AT_ONCE",
+        ),
+        *("_CLOSED", "_CLUSTER_BYTES", "_COMMIT_TRIES", "_DAY_SECONDS", "_DIGEST_HEX", "_DOUBT", "_ETAGS", "_EXTRA"),
+        *(
+            "_FARTHEST",
+            "_FEW",
+            "_FILES",
+            "_FOLLOWED",
+            "_FOOTER_BYTES",
+            "_FORGOTTEN",
+            "_FOR_THE_END",
+            "_GONE",
+            "_GROWS",
+            "_HEAD",
+            "_ID_CHARACTERS",
+        ),
+        *("_KEPT", "_LARGEST", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
+        *("_MAX_BLOCK", "_MEMBERS", "_MEMBER_BYTES", "_MOST", "_NAMED", "_NONE_YET", "_NO_OFFSET", "_PARALLEL"),
+        *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL"),
+        *("_SWELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),
+    }
+)
+#: Groups of partitions as small.
+SMALL_ENGINE: Final = LocalEngine(partitions=2, captures=40)
+
+
+@contextmanager
+def shrunk() -> Iterator[None]:
+    """Sets every threshold small until the end of the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, values in SMALL.items():
+            for name, small in values.items():
+                for where in (module, *_importers(module, name)):
+                    patch.setattr(f"cc_pipeline.{where}.{name}", small)
+        yield
+
+
+def thresholds(room: str) -> Iterator[tuple[str, str]]:
+    """Module and name of each number that a room's modules hold in a constant."""
+    for module, tree in _modules():
+        for node in tree.body if module.split(".")[0] == room else ():
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and target.id.isupper() and value is not None and _is_number(value):
+                yield module, target.id
+
+
+def _importers(module: str, name: str) -> list[str]:
+    """The modules that have the constant by an import of their own."""
+    return [
+        other
+        for other, tree in _modules()
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == f"cc_pipeline.{module}"
+        if name in {one.name for one in node.names}
+    ]
+
+
+@cache
+def _modules() -> list[tuple[str, ast.Module]]:
+    root = Path(cc_pipeline.__file__).parent
+    paths = [path for path in sorted(root.rglob("*.py")) if "engines" not in path.parts]
+    return [
+        (".".join(path.relative_to(root).with_suffix("").parts), ast.parse(path.read_text("utf-8"))) for path in paths
+    ]
+
+
+def _is_number(value: ast.expr) -> bool:
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, int | float) and not isinstance(value.value, bool)
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    return isinstance(value, ast.BinOp) and _is_number(value.left) and _is_number(value.right)
