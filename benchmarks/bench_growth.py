@@ -26,9 +26,9 @@ from benchmarks.report import FULL, Report, sized, spread
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 
-PARTS = ("rows", "slices", "captures", "members", "many")
+PARTS = ("rows", "slices", "captures", "members", "many", "durable")
 #: Of the short form: the others take the way of rows again.
-SHORT_PARTS = ("rows", "captures", "members")
+SHORT_PARTS = ("rows", "captures", "members", "durable")
 _ROOT = Path(__file__).parent.parent
 _REPEATS = sized(1, 3)
 
@@ -37,20 +37,22 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """To what homes grow: (slices, rows of each), captures of a target, members of a set, slices of a row each."""
+    """To what homes grow: (slices, rows of each), captures of a target, members of a set, slices of a row each,
+    pairs of runs with and without syncs."""
 
     rows: tuple[int, int]
     slices: tuple[int, int]
     captures: tuple[int, int]
     members: tuple[int, int]
     many: tuple[int, int]
+    pairs: int
 
 
 YOUNG = sized((2, 10), (10, 100))
 SIZES = sized(
-    Sizes((2, 10), (2, 10), (2_000, 2_000), (4, 4), (10, 20)),
-    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000), (10, 100_000)),
-    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000), (10, 1_000_000)),
+    Sizes((2, 10), (2, 10), (2_000, 2_000), (4, 4), (10, 20), 1),
+    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000), (10, 100_000), 10),
+    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000), (10, 1_000_000), 30),
 )
 
 
@@ -132,6 +134,21 @@ def bench_members(bench: Bench) -> None:
     bench.report.figure("members_peak_mb", here["peak_mb"], higher_is_better=False, unit="MB", note=f"{many:,} members")
 
 
+def bench_durable(bench: Bench) -> None:
+    """What it costs that commits last: a run of a few captures and its publication, with and without syncs."""
+    home = bench.folder / "durable"
+    home.mkdir()
+    found = json.loads(_run("durable", bench.bucket, home, "--slices", str(SIZES.pairs)))
+    shutil.rmtree(home)
+    for name in ("s", "cpu_s"):
+        synced, plain = found[f"synced_{name}"], found[f"unsynced_{name}"]
+        note = f"{found['captures'][0]:.0f} captures, {found['syncs'][0]:.0f} syncs; {spread(synced)}; "
+        note += f"without {median(plain):.3f} s, {spread(plain)}; pairs {len(plain)}, interleaved"
+        bench.report.figure(f"durable_{name}", median(synced), higher_is_better=False, unit="s", note=note)
+    times = median(found["synced_s"]) / median(found["unsynced_s"])
+    bench.report.figure("durable_over_not", times, None, 1.2, higher_is_better=False, note="wall, medians")
+
+
 def bench_many(bench: Bench) -> None:
     """So many slices that what each leaves in a log counts: a new slice, publication, a run with nothing to do."""
     found = {}
@@ -139,7 +156,7 @@ def bench_many(bench: Bench) -> None:
         home = bench.folder / f"many-{slices}"
         _run("grow-many", bench.bucket, home, "--slices", str(slices))
         found[slices] = {
-            k: v for step in ("ask", "again") for k, v in json.loads(_run(step, bench.bucket, home)).items()
+            k: v for step in ("ask", "again", "opened") for k, v in json.loads(_run(step, bench.bucket, home)).items()
         }
         shutil.rmtree(home)
     few, many = SIZES.many
@@ -149,6 +166,9 @@ def bench_many(bench: Bench) -> None:
         note = f"{many:,} slices: processor {here[name]:.2f} s; {few:,}: {there[name]:.2f} s"
         times = here[name] / there[name]
         bench.report.figure(f"many_{step}_over_young", times, None, 2, higher_is_better=False, note=note)
+    for name, unit in (("logs_mb", "MB"), ("opened_s", "s"), ("counts_s", "s")):
+        note = f"{many:,} slices; {few:,}: {there[name]:.3f} {unit}"
+        bench.report.figure(f"many_{name}", here[name], higher_is_better=False, unit=unit, note=note)
     note = f"{many:,} slices; {few:,}: {there['peak_mb']:.0f} MB"
     more = here["peak_mb"] - there["peak_mb"]
     bench.report.figure("many_more_mb", more, None, 150, higher_is_better=False, unit="MB", note=note)
@@ -266,6 +286,7 @@ _BENCHES: dict[str, Callable[[Bench], None]] = {
     "captures": bench_captures,
     "members": bench_members,
     "many": bench_many,
+    "durable": bench_durable,
 }
 
 

@@ -11,14 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline import atomic
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
@@ -33,7 +37,8 @@ from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline.publish.publish import behind, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep.upkeep import keep_up
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
+from cc_pipeline.workspace.workspace import Workspace, open_lake
 
 CRAWL = "CC-MAIN-2024-22"
 TEMPLATE, ASKED = "example.com", "example-foo.com"
@@ -44,6 +49,9 @@ PAGE_SHARE = 20
 _BULK_ROWS, _BULK_SLICES = 200_000, 500
 #: Crawls over which slices of a row each are spread.
 _MANY_CRAWLS = 100
+#: Folders of a table with what its log says.
+_LOGS = ("_delta_log", "_folded")
+_FEW_CAPTURES = 4
 
 
 def harvest(workspace: Workspace) -> None:
@@ -156,7 +164,7 @@ def grown_rows(template: pa.Table, slug: str, rows: int) -> pa.Table:
     return whole
 
 
-def replace(workspace: Workspace) -> dict[str, float]:
+def replace_slice(workspace: Workspace) -> dict[str, float]:
     """A grown slice committed again in each of its tables: seconds of the slowest, and this process's peak in MB."""
     taken = []
     for stage in STAGES:
@@ -196,6 +204,59 @@ def again(workspace: Workspace) -> dict[str, float]:
     found: dict[str, float] = {}
     _timed(found, "noop", lambda: (extract(workspace, parse_target(ASKED)), behind(workspace)))
     return found
+
+
+def opened(workspace: Workspace) -> dict[str, float]:
+    """Seconds until a home is open: that of each table's log, and of the look for slices with other rows than were
+    committed, when nothing was committed since the last one. MB of all logs, folded digests among them."""
+    found: dict[str, float] = {}
+    lake = workspace.lake
+    find_changed_miscounts(workspace.settings, lake)
+    with_logs = [Path(lake.address(table)) for table in lake.specs]
+    files = [file for table in with_logs for folder in _LOGS for file in (table / folder).rglob("*")]
+    _timed(found, "counts", lambda: find_new_miscounts(workspace.settings, lake))
+    fresh = open_lake(workspace.settings)
+    _timed(found, "opened", lambda: [fresh.version(table) for table in fresh.specs])
+    return found | {"logs_mb": sum(file.stat().st_size for file in files if file.is_file()) / 1e6}
+
+
+def durable(bucket: Path, home: Path, pairs: int) -> dict[str, list[float]]:
+    """Seconds of a run over a domain of four captures or more and of its publication, with and without syncs, each
+    in a copy of one harvested home; and how many syncs there were."""
+    truth = ensure(bucket, DEMO)
+    sizes = {name: len(truth.of(CRAWL, domain=name, subset="warc")) for name in truth.domains()}
+    few = min((name for name, count in sizes.items() if count >= _FEW_CAPTURES), key=sizes.__getitem__)
+    settings = load_settings({}, source=str(bucket), home=str(home / "harvested"), workers=1)
+    workspace = Workspace(settings)
+    harvest(workspace)
+    workspace.close()
+    found: dict[str, list[float]] = {name: [] for name in ("synced_s", "unsynced_s", "synced_cpu_s", "unsynced_cpu_s")}
+    syncs = 0
+    plain = atomic.sync
+
+    def counted(descriptor: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        plain(descriptor)
+
+    for number in range(2 * pairs):
+        is_synced = number % 2 == number // 2 % 2
+        atomic.sync = counted if is_synced else lambda _: None
+        copy = home / f"copy-{number}"
+        shutil.copytree(home / "harvested", copy)
+        workspace = Workspace(replace(settings, home=copy, lake=str(copy / "lake")))
+        taken: dict[str, float] = {}
+        _timed(taken, "run", partial(_run_and_publish, workspace, parse_target(few)))
+        workspace.close()
+        kind = "synced" if is_synced else "unsynced"
+        found[f"{kind}_s"].append(taken["run_s"])
+        found[f"{kind}_cpu_s"].append(taken["run_cpu_s"])
+    return found | {"syncs": [syncs / pairs], "captures": [float(sizes[few])]}
+
+
+def _run_and_publish(workspace: Workspace, target: Target) -> None:
+    extract(workspace, target)
+    publish_warehouse(workspace)
 
 
 def members(workspace: Workspace, bucket: Path, folder: Path, count: int) -> dict[str, float]:
@@ -263,28 +324,35 @@ def described(workspace: Workspace, slices: int) -> dict[str, object]:
 def main() -> None:
     """One step, in a home."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=["grow", "grow-many", "ask", "again", "replace", "members"])
+    parser.add_argument(
+        "step", choices=["grow", "grow-many", "ask", "again", "replace", "members", "opened", "durable"]
+    )
     parser.add_argument("bucket", type=Path)
     parser.add_argument("home", type=Path)
-    parser.add_argument("--slices", type=int, default=0, help="slices, or members of the set")
+    parser.add_argument("--slices", type=int, default=0, help="slices, members of the set, or pairs")
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--page-rows", type=int)
     parser.add_argument("--bulk", action="store_true")
     parser.add_argument("--upkeep", action="store_true")
     given = parser.parse_args()
+    if given.step == "durable":
+        json.dump(durable(given.bucket, given.home, given.slices), sys.stdout)
+        return
     workspace = Workspace(load_settings({}, source=str(given.bucket), home=str(given.home)))
     try:
         if given.step == "grow-many":
             grow_many(workspace, given.slices)
         elif given.step == "again":
             json.dump(again(workspace), sys.stdout)
+        elif given.step == "opened":
+            json.dump(opened(workspace), sys.stdout)
         elif given.step == "grow":
             pages = given.rows if given.page_rows is None else given.page_rows
             grow(workspace, given.slices, given.rows, pages, given.bulk)
         elif given.step == "ask":
             json.dump(ask(workspace, given.upkeep), sys.stdout)
         elif given.step == "replace":
-            json.dump(replace(workspace), sys.stdout)
+            json.dump(replace_slice(workspace), sys.stdout)
         else:
             json.dump(members(workspace, given.bucket, given.home, given.slices), sys.stdout)
     finally:

@@ -15,7 +15,9 @@ import duckdb
 
 from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
-from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
+from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -276,7 +278,21 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _torn_slices(lake)
     for path in torn_catalog_files(settings.catalog_path):
         yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
-    yield from _published(workspace)
+    # an older layout is as the version that made it left it; a question migrates nothing
+    with suppress(CcPipelineError):  # said above, of the layout
+        if not pending(settings.home, MIGRATIONS):
+            yield from _balanced(workspace)
+            yield from _published(workspace)
+
+
+def _balanced(workspace: Workspace) -> Iterator[Finding]:
+    """Whether any capture is lost or doubled between the tables."""
+    try:
+        found = conservation_verdict(workspace, "ledger_balances", Scope())
+    except CcPipelineError as error:
+        yield Finding("bad", "balance", str(error))
+        return
+    yield Finding(_LEVELS[found.severity], "balance", found.message, found.advice)
 
 
 def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
@@ -294,22 +310,16 @@ def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
     """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
-    # an older layout was published by the version that made it; a question migrates nothing
+    if workspace.settings.publish == "none":
+        return
     try:
-        if workspace.settings.publish == "none" or pending(workspace.settings.home, MIGRATIONS):
-            return
-    except CcPipelineError:
-        return  # said above, of the layout
-    for verdict in (publication_verdict, published_files_verdict):
-        try:
-            found = verdict(workspace)
-        except CcPipelineError as error:
-            yield Finding("bad", "cc.duckdb", str(error))
-            return
-        if not found.passed or verdict is publication_verdict:
-            yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
-        if not found.passed:
-            return
+        shown = publication_verdict(workspace)
+        others = [held_back_verdict(workspace), *([published_files_verdict(workspace)] if shown.passed else [])]
+    except CcPipelineError as error:
+        yield Finding("bad", "cc.duckdb", str(error))
+        return
+    for found in (shown, *(one for one in others if not one.passed)):
+        yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
 
 
 def _torn_slices(lake: Lake) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -25,7 +24,6 @@ from cc_pipeline.indexing.crawl_index import asked_subsets
 from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import LIST, Figures, Slice, targets_by_crawl
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -147,19 +145,6 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
         verdicts += [_of(crawl, check_plausible_rows(coverage)), _of(crawl, check_schema_drift(files, previous))]
         previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
     return verdicts
-
-
-def ledger_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether each partition that was fetched has one record per capture."""
-    captures = _counts(workspace, "captures", scope.slices)
-    records = _counts(workspace, "records", scope.slices)
-    wrong = [key_of(partition) for partition, count in records.items() if captures[partition] != count]
-    total = records.total()
-    figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
-    if wrong:
-        message = f"captures and records differ in {len(wrong)} partitions ({', '.join(wrong[:5])}): fetch them again"
-        return CheckResult("ledger_balances", "error", message, figures, tuple(wrong))
-    return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
 def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -290,14 +275,6 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return look_up(crawl, workspace.settings.subsets, [target], sources, via=others[0])
     except (UserInputError, IndexIncomplete):
         return None
-
-
-def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> Counter[Slice]:
-    counts: Counter[Slice] = Counter()
-    for where in _wheres(slices):
-        for (crawl, target), count in count_rows(workspace.lake, table, where or {}).items():
-            counts[Slice(crawl, target).whole] += count
-    return counts
 
 
 def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:

@@ -20,10 +20,10 @@ from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_s
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.shortfall import SECOND_LOOK
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.predicates import Starting
-from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import GONE, LOCATE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.places import PLACE_NAME, Places
@@ -137,16 +137,40 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
 
 
 def sharing(workspace: Workspace) -> set[str]:
-    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``."""
+    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
+
+    Where the tables have captures of a target without a definition, nobody knows whose they are too: all can.
+    """
+    ranges = _ranges(workspace)
+    defined, located = set(_defined(workspace)), _located(workspace)
+    if located - defined:
+        return located | defined
     found: set[str] = set()
     last: tuple[bytes | None, str] | None = None
-    for start, end, slug in sorted(_ranges(workspace), key=lambda one: (one[0], one[2])):
+    for start, end, slug in sorted(ranges, key=lambda one: (one[0], one[2])):
         if last is not None and last[1] != slug and (last[0] is None or start < last[0]):
             found |= {slug, last[1]}
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
         if last is None or (last[0] is not None and (end is None or end > last[0])):
             last = (end, slug)
     return found
+
+
+def _defined(workspace: Workspace) -> list[str]:
+    """The slugs of all targets, and parts of sets, that have a definition."""
+    return [str(slug) for slug in workspace.lake.read("targets", columns=["slug"])["slug"].to_pylist()]
+
+
+def _located(workspace: Workspace) -> set[str]:
+    """The slugs, without subsets, of all slices that were ever located; nothing but the log is read, where it tells."""
+    lake = workspace.lake
+    try:
+        found: set[str] = set()
+        for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
+            found.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
+    except DigestsUnknown:
+        found = {slice_.target for slice_ in LOCATE.here(lake)}
+    return {defined_slug(slug) for slug in found}
 
 
 def _ranges(workspace: Workspace) -> list[_Range]:

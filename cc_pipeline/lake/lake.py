@@ -350,6 +350,12 @@ class Lake:
     ) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
         ``but``; or those alone whose digest is ``only``. Raises ``DigestsUnknown`` where the log does not tell."""
+        return [name for names in self.batches_of_names(table, starting, but, only) for name in names.to_pylist()]
+
+    def batches_of_names(
+        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
+    ) -> Iterator[pa.Array]:
+        """As :meth:`digest_names`, batch by batch: they may be millions."""
         every = self._standings.every(table, None, starting)
         if every is UNKNOWN:
             raise DigestsUnknown(
@@ -357,15 +363,11 @@ class Lake:
                 "Look at it: cc-pipeline doctor",
             )
         try:
-            found: list[str] = []
             for names, numbers in every:
                 if only is not None:
-                    found += names.filter(pc.equal(numbers, digest_to_int(only))).to_pylist()
-                elif but is not None:
-                    found += names.filter(pc.not_equal(numbers, digest_to_int(but))).to_pylist()
+                    yield names.filter(pc.equal(numbers, digest_to_int(only)))
                 else:
-                    found += names.to_pylist()
-            return found
+                    yield names if but is None else names.filter(pc.not_equal(numbers, digest_to_int(but)))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 

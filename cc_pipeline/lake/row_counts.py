@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
-from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, stored_files
 
 #: The values of a table's slice columns, in their order.
@@ -113,7 +113,8 @@ def check_balance(
         return
     replaced = sum(count or 0 for count in said.values())
     if unknown and gone:
-        there = count_in_files(lake, spec, gone)
+        among = sorted(key[-1] for key in unknown) if clustered_by(spec) is not None else None
+        there = count_in_files(lake, spec, gone, among)
         replaced += sum(there[key] for key in unknown)
     if before - replaced + written == after:
         return
@@ -287,9 +288,15 @@ def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[Slice
 
 
 def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
-    """The slices of a crawl (default: all) of which a count was committed."""
+    """The slices of a crawl (default: all) of which a count was committed. Where the log does not tell, those that have
+    rows are looked at: whether they were counted is seen then."""
     only = len(spec.slice_columns) > 1
-    names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
+    try:
+        names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
+    except DigestsUnknown:
+        handle = lake.open(spec)
+        files = [] if handle is None else stored_files(spec, handle, _crawls(spec, [(crawl,)]) if crawl else None)
+        return [*count_in_files(lake, spec, _sound(lake, spec, files, footers=True)[0])]
     return [key for key in (key_of(spec, name) for name in names) if key is not None]
 
 

@@ -1,7 +1,7 @@
 """Slices that have other rows than they were committed with.
 
-Each home remembers up to which commit of each table it has looked, and what was wrong then, so that only slices that
-changed since are looked at.
+Each home remembers up to which commit of each table its last publication looked, and what was wrong then, so that only
+slices that changed since are looked at. A home that publishes nothing remembers each look.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class _Look:
 def find_changed_miscounts(
     settings: Settings, lake: Lake, pinned: Sequence[PinnedTable] = (), *, every: bool = False
 ) -> dict[str, Miscounted]:
-    """The slices with other rows than were committed, by table: of those that changed since the last call in this home,
+    """The slices with other rows than were committed, by table: of those that changed since the remembered look,
     and those that were wrong then. All slices are looked at where the log does not say what changed, and with
     ``every``.
 
-    ``pinned`` are the tables at the versions that count (default: all tables as they are now). Raises
-    ``EnvironmentFault`` where a table cannot be read.
+    ``pinned`` are the tables at the versions that a publication shows, which is remembered (default: all tables as they
+    are now). Raises ``EnvironmentFault`` where a table cannot be read.
     """
     before = {} if every else _read(settings)
     found: dict[str, Miscounted] = {}
@@ -69,7 +69,8 @@ def find_changed_miscounts(
         keys = _to_look_at(lake, table, before.get(name))
         found[name] = find_miscounted(lake, name, keys, table.version)
         looks[name] = _Look(table.version, table.commit_id, tuple(sorted(found[name].slices)))
-    _write(settings, looks)
+    if pinned or settings.publish == "none":
+        _write(settings, looks)
     return {name: one for name, one in found.items() if one.slices or one.broken}
 
 
@@ -81,11 +82,18 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
     Raises ``EnvironmentFault`` where a table cannot be read.
     """
     looks = _read(settings)
+    if settings.publish == "none" and not looks:
+        return find_changed_miscounts(settings, lake)
     are_wrong = any(one.wrong for one in looks.values())
     may_be = looks and "://" not in lake.root and any(_has_moved(lake, name, looks) for name in lake.specs)
     if not are_wrong and not may_be:
         return {}
     return find_changed_miscounts(settings, lake)
+
+
+def leaves_slices_out(settings: Settings) -> bool:
+    """Whether the last publication left out slices of any table."""
+    return any(look.wrong for look in _read(settings).values())
 
 
 def _has_moved(lake: Lake, table: str, looks: Mapping[str, _Look]) -> bool:

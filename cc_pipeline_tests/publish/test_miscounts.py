@@ -109,6 +109,25 @@ def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
     assert file.path in sentence and "records: 1 slices" in sentence
 
 
+def test_a_file_that_is_brought_back_is_published_again(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = made(bucket, tmp_path / "home")
+    publish(workspace)
+    before = shown(workspace)
+    handle = workspace.lake.open(workspace.lake.specs["records"])
+    assert handle is not None
+    path = Path(workspace.lake.address("records"), stored_files(workspace.lake.specs["records"], handle)[0].path)
+    path.rename(path.with_suffix(".away"))
+    workspace.settings.cache_path.joinpath("row_counts.json").unlink()
+    publish(workspace)
+    assert shown(workspace) != before
+    path.with_suffix(".away").rename(path)
+    verdict = publication_verdict(workspace)
+    assert (verdict.severity, "by now" in verdict.message) == ("error", True)
+    publish(workspace)
+    assert shown(workspace) == before
+    assert publication_verdict(workspace).passed
+
+
 def test_only_what_changed_is_looked_at(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = harvested(bucket[0], tmp_path / "home")
     extract(workspace, LOSES)
@@ -131,7 +150,8 @@ def test_only_what_changed_is_looked_at(bucket: Bucket, tmp_path: Path, monkeypa
     assert find_new_miscounts(again.settings, again.lake) == {}
     assert ("records", {(NEW, KEEPS)}) in looked
     assert all(keys is not None for _, keys in looked)
-    # nothing is opened where nothing was committed
+    # nothing is opened where nothing was committed since
+    publish(workspace)
     monkeypatch.setattr(Lake, "open", None)
     assert find_new_miscounts(again.settings, again.lake) == {}
 
@@ -139,9 +159,8 @@ def test_only_what_changed_is_looked_at(bucket: Bucket, tmp_path: Path, monkeypa
 def test_a_note_that_says_nothing_has_all_looked_at(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path / "home")
     extract(workspace, LOSES)
-    publish(workspace)
     lose(workspace.lake, "records", LOSES)
-    find_changed_miscounts(workspace.settings, workspace.lake)
+    publish(workspace)
     note = workspace.settings.cache_path / "row_counts.json"
     said = json.loads(note.read_text())
     for broken in ("", "{", "[]", json.dumps({**said, "records": {**said["records"], "commit_id": "another's"}})):

@@ -62,8 +62,8 @@ def doctor(
         bool,
         typer.Option(
             "--repair",
-            help="Take torn commits back, and fetch records again whose bytes are gone (and those that --verify finds "
-            "damaged).",
+            help="Take torn commits back, fetch records again whose bytes are gone (and those that --verify finds "
+            "damaged), and make again what does not balance.",
         ),
     ] = False,
     live: Annotated[
@@ -227,7 +227,9 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
     publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
     ``Incomplete`` at the end, where the source does not give everything."""
+    from cc_pipeline.checks.conservation import balance, to_make_again
     from cc_pipeline.checks.health import Finding, verified_finding
+    from cc_pipeline.checks.scope import key_of, some
     from cc_pipeline.upkeep import stored_files
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
@@ -247,18 +249,26 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
             findings.append(verified_finding(found))
         if repair:
-            lost = stored_files.lost_records(workspace)
+            lost, unbalanced = stored_files.lost_records(workspace), to_make_again(balance(workspace))
             again: dict[str, set[str]] = defaultdict(set)
             for one in lost:
                 again[one.crawl] |= one.targets.keys()
             for crawl, places in found.damaged.items():
                 again[crawl] |= {*stored_files.holders(lake, crawl, places)}
+            for stage, slices in unbalanced.items():
+                # no run knows that these rows are wrong
+                stage.forget(lake, slices)
+                for slice_ in slices:
+                    again[slice_.crawl].add(slice_.whole.target)
             count = sum(one.records for one in lost) + found.records
             miscounted = _have_miscounted_made_again(workspace, again)
             if again:
                 _repair(workspace, found, again)
                 text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
+                if unbalanced:
+                    keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
+                    findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were made again"))
                 findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
             elif mended:
                 _publish(workspace)
