@@ -78,7 +78,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
         # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
-        overlapping = {with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS}
+        overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
         read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
         if shared and not copied:
             pin(workspace.place, settings.home, pinned, and_before=True)
