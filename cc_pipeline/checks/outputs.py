@@ -11,7 +11,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault
@@ -22,7 +22,7 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.reading import open_settled, quoted_name
 from cc_pipeline.lake.slice import LIST, Figures
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.publish.publish import Behind, behind
+from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
 from cc_pipeline.publish.report import report_path
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
@@ -103,6 +103,25 @@ def refuse_unpublished(workspace: Workspace, before: Behind | None = None) -> No
     found = publication_verdict(workspace, before)
     if found.severity == "error":
         raise EnvironmentFault(found.message, found.advice)
+
+
+def held_back_verdict(workspace: Workspace) -> CheckResult:
+    """Which slices publications leave out, and what to run: an error where there are any."""
+    name = "held_back"
+    torn, repeating = interrupted_slices(workspace), repeating_slices(workspace)
+    if not torn and not repeating:
+        return CheckResult(name, "ok", "all slices are published")
+    said, advice = [], []
+    if repeating:
+        tables = dict.fromkeys(table for own in repeating.values() for table in own)
+        keys = {*map(key_of, repeating)}
+        said.append(f"captures of {some(keys)} are there twice, in {', '.join(tables)}")
+        advice.append("Make them again: cc-pipeline doctor --repair.")
+    if torn:
+        said.append(f"a parse of {some({*map(key_of, torn)})} ended between two commits, so its pages are of two runs")
+        advice.append("Parse them again: cc-pipeline run --crawl … --domain … (a file read whole: add-source).")
+    wrong = tuple(sorted({key_of(slice_) for slice_ in (*torn, *repeating)}))
+    return CheckResult(name, "error", f"not published: {'; '.join(said)}", wrong=wrong, advice=" ".join(advice))
 
 
 def _unreadable(settings: Settings) -> str:

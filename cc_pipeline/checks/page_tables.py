@@ -1,4 +1,4 @@
-"""Verdicts on the tables of parsed pages: complete, of one run, about pages that are there, and with texts."""
+"""Verdicts on the tables of parsed pages: of one run, about pages that are there, and with texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.checks.scope import CheckResult, Scope, key_of, some
-from cc_pipeline.extraction.plan import Wanted, options_of, plan
 from cc_pipeline.extraction.standing import stand
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.publish.publish import interrupted_slices
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
@@ -26,26 +25,6 @@ _PAGES_AT_ONCE: Final = 500_000
 #: HTML pages of a partition below which nothing is said about their texts, and the share that may have none.
 _FEW_PAGES: Final = 20
 _WITHOUT_TEXT: Final = 0.5
-
-
-def complete_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every partition that was parsed has a page for each record."""
-    parsed = PARSE.here(workspace.lake, scope.slices)
-    records, pages = (_counts(workspace, table, scope, parsed) for table in ("records", PARSE.main_table))
-    wrong = [slice_ for slice_ in parsed if records[slice_] != pages[slice_]]
-    stands = stand(workspace, wrong, (FETCH, PARSE), look_for_bytes=False)
-    due = plan(dict.fromkeys(wrong, Wanted("")), stands, {}, options_of(workspace.settings), (PARSE,))
-    behind = due.of(PARSE)
-    lost = {key_of(slice_) for slice_ in wrong if slice_ not in behind}
-    figures = {"pages": sum(pages[s] for s in parsed), "partitions": len(parsed), "behind": len(behind)}
-    if lost:
-        message = f"pages of {len(lost):,} partitions are not as many as their records ({some(lost)}): parse them again"
-        return CheckResult("a_page_per_record", "error", message, figures, (*lost, *map(key_of, behind)))
-    if behind:
-        keys = {*map(key_of, behind)}
-        message = f"{len(keys):,} partitions have records that were not parsed since ({some(keys)}): run parse_domain"
-        return CheckResult("a_page_per_record", "warn", message, figures, tuple(keys))
-    return CheckResult("a_page_per_record", "ok", f"all {figures['pages']:,} records have their page", figures)
 
 
 def one_run_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -116,15 +95,6 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return CheckResult(name, "warn", message, figures, tuple(odd))
     message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"
     return CheckResult(name, "ok", message, figures)
-
-
-def _counts(workspace: Workspace, table: str, scope: Scope, slices: Sequence[Slice]) -> Counter[Slice]:
-    found: Counter[Slice] = Counter()
-    wheres = [{}] if scope.slices is None else [{"crawl": c, "target": t} for c, t in targets_by_crawl(slices).items()]
-    for where in wheres:
-        for (crawl, target), count in count_rows(workspace.lake, table, where).items():
-            found[Slice(crawl, target)] = count
-    return found
 
 
 def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:

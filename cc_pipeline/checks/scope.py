@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.lake import row_counts
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, Stage
@@ -66,13 +67,16 @@ def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
 
 
 def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
-    """The slices of ``stages`` that were committed since ``note`` was written; ``UNKNOWN`` where nothing tells."""
+    """The slices of ``stages`` that were committed since ``note`` was written, and those whose rows were, whatever the
+    digests; ``UNKNOWN`` where nothing tells."""
     found: set[Slice] = set()
     for table, version in now.items():
         names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
         if names is UNKNOWN:
             return UNKNOWN
         found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
+        keys = (row_counts.key_of(lake.specs[table], name) for name in names)
+        found.update(Slice(*key) for key in keys if key)
     return found
 
 

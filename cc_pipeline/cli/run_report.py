@@ -29,12 +29,18 @@ _CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not d
 
 
 def say_what_was_done(
-    settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], forgotten: Collection[str] = ()
+    settings: Settings,
+    done: Mapping[Slice, Done],
+    targets: Sequence[Target],
+    forgotten: Collection[str] = (),
+    *,
+    is_held_back: bool = False,
 ) -> None:
     """Prints what this run did with its partitions: new ones, the same as before, captures, those that lack.
 
     It names targets and members of sets without captures: without that, they look like success. ``done`` is in the
-    order of the crawls; ``forgotten`` are new targets that were not kept.
+    order of the crawls; ``forgotten`` are new targets that were not kept. ``is_held_back``: some of it is not
+    published.
     """
     by_slug = {target.slug: target for target in targets}
     if len(done) <= _SHOWN_PAIRS:
@@ -52,7 +58,7 @@ def say_what_was_done(
     if not of_robots:
         # members are counted with all subsets: the run that found their pages said it
         _say_absent(settings, done, by_slug)
-    _say_shortfall(settings, done)
+    _say_shortfall(settings, done, is_held_back=is_held_back)
 
 
 def say_totals(settings: Settings) -> None:
@@ -204,7 +210,7 @@ def _once(settings: Settings, done: Mapping[Slice, Done]) -> _Figures:
     return _Figures(*row) if row[0] and bool(row[1]) == bool(summed.unsettled) else summed
 
 
-def _say_shortfall(settings: Settings, done: Mapping[Slice, Done]) -> None:
+def _say_shortfall(settings: Settings, done: Mapping[Slice, Done], *, is_held_back: bool) -> None:
     from cc_pipeline.extraction.fetch_counts import share
 
     found = _once(settings, done)
@@ -226,5 +232,5 @@ def _say_shortfall(settings: Settings, done: Mapping[Slice, Done]) -> None:
             f"{found.odd:,} of {planned:,} captures ({share(found.odd, planned)}) came with another payload than the "
             "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
-    if planned and not found.unsettled and not found.lost and not found.odd:
+    if planned and not found.unsettled and not found.lost and not found.odd and not is_held_back:
         console.print(f"all {planned:,} captures are here", style="green")

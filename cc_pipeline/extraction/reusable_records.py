@@ -20,10 +20,10 @@ from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_s
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.shortfall import SECOND_LOOK
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.predicates import Starting
-from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import GONE, LOCATE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.places import PLACE_NAME, Places
@@ -126,7 +126,7 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
 
     Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    known = _ranges(workspace)
+    known = _ranges(workspace.lake)
     found = set(slugs)
     for subset in {subset_of(slug) for slug in slugs}:
         # captures of two subsets are never the same
@@ -136,11 +136,18 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     return sorted(found)
 
 
-def sharing(workspace: Workspace) -> set[str]:
-    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``."""
+def sharing(lake: Lake) -> set[str]:
+    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
+
+    Where the tables have captures of a target without a definition, nobody knows whose they are too: all can.
+    """
+    ranges = _ranges(lake)
+    defined, located = set(_defined(lake)), _located(lake)
+    if located - defined:
+        return located | defined
     found: set[str] = set()
     last: tuple[bytes | None, str] | None = None
-    for start, end, slug in sorted(_ranges(workspace), key=lambda one: (one[0], one[2])):
+    for start, end, slug in sorted(ranges, key=lambda one: (one[0], one[2])):
         if last is not None and last[1] != slug and (last[0] is None or start < last[0]):
             found |= {slug, last[1]}
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
@@ -149,9 +156,25 @@ def sharing(workspace: Workspace) -> set[str]:
     return found
 
 
-def _ranges(workspace: Workspace) -> list[_Range]:
+def _defined(lake: Lake) -> list[str]:
+    """The slugs of all targets, and parts of sets, that have a definition."""
+    return [str(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()]
+
+
+def _located(lake: Lake) -> set[str]:
+    """The slugs, without subsets, of all slices that were ever located; nothing but the log is read, where it tells."""
+    try:
+        found: set[str] = set()
+        for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
+            found.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
+    except DigestsUnknown:
+        found = {slice_.target for slice_ in LOCATE.here(lake)}
+    return {defined_slug(slug) for slug in found}
+
+
+def _ranges(lake: Lake) -> list[_Range]:
     """The key ranges of all targets; those that were written down, or of older rows what the definition means."""
-    rows = workspace.lake.read("targets", columns=["slug", "ranges"])
+    rows = lake.read("targets", columns=["slug", "ranges"])
     noted = rows.filter(pc.is_valid(rows["ranges"])).combine_chunks()
     ranges = noted["ranges"].combine_chunks()
     slugs = noted["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
@@ -159,7 +182,7 @@ def _ranges(workspace: Workspace) -> list[_Range]:
     columns = (pc.struct_field(ends, "start"), pc.struct_field(ends, "end"), slugs)
     found: list[_Range] = list(zip(*(column.to_pylist() for column in columns), strict=True))
     if noted.num_rows < rows.num_rows:
-        before = workspace.lake.read("targets", columns=["slug", "definition", "ranges"])
+        before = lake.read("targets", columns=["slug", "definition", "ranges"])
         for row in before.filter(pc.is_null(before["ranges"])).to_pylist():
             found += [(one.start, one.end, row["slug"]) for one in _meant(row["definition"])]
     return found

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -19,14 +20,16 @@ from cc_pipeline.atomic import unfinished, write_whole
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.reading import s3_place
+from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
+from cc_pipeline.lake.torn import refuse_torn_rows
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
@@ -64,15 +67,18 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         clear_debris(settings)
         lake = workspace.lake
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
+        for table in pinned:
+            refuse_torn_rows(lake, table.spec.name)
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
-        held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
-        held_back += [one for one in _slices_being_purged(workspace) if one not in held_back]
+        torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        held_back = dict.fromkeys([*torn, *_slices_being_purged(workspace)], False)
+        held_back |= dict.fromkeys(repeating_slices(workspace), True)
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
         # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
-        overlapping = {with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS}
+        overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
         read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
         if shared and not copied:
             pin(workspace.place, settings.home, pinned, and_before=True)
@@ -80,7 +86,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             settings.published_path,
             pinned,
             publication_views(
-                [(slice_.crawl, slice_.target) for slice_ in held_back],
+                [(slice_.crawl, slice_.target, is_whole) for slice_, is_whole in held_back.items()],
                 Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole))),
             ),
             macros=MACROS,
@@ -129,6 +135,45 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
         mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
     return mixed + READ_FILES.torn(workspace.lake, files, at)
+
+
+def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
+    """Slices that have a capture more than once, with the tables in which they do. They are not published until they
+    were made again: ``cc-pipeline doctor --repair`` does that.
+
+    What was found is kept with the commits it was found at, so that only slices that were committed since are read.
+    Where a table's rows cannot be read, what was found before counts. Raises ``EnvironmentFault`` for a log.
+    """
+    lake, kept = workspace.lake, workspace.settings.cache_path / "repeating.json"
+    before: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        before = json.loads(kept.read_text("utf-8"))
+    after: dict[str, Any] = {}
+    found: dict[Slice, tuple[str, ...]] = {}
+    for table in PER_CAPTURE:
+        # before the look: what is committed meanwhile is looked at the next time
+        version, commit = lake.version(table), lake.commit_id(table)
+        if version < 0:
+            continue
+        slices: set[Slice] | None = None
+        own: set[Slice] = set()
+        with suppress(KeyError, ValueError, TypeError):
+            own = {Slice(*key) for key in before[table]["slices"]}
+            changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
+            slices = None if changed is None else changed | own
+        try:
+            own = repeating(lake, table, slices) if slices is None or slices else set()
+        except EnvironmentFault:
+            # a file that is not whole: its slices are left out anyway, and the next look begins where this one did
+            after |= {table: before[table]} if table in before else {}
+        else:
+            keys = sorted((slice_.crawl, slice_.target) for slice_ in own)
+            after[table] = {"version": version, "commit_id": commit, "slices": keys}
+        for slice_ in sorted(own):
+            found[slice_] = (*found.get(slice_, ()), table)
+    with suppress(OSError):
+        write_whole(kept, json.dumps(after))
+    return found
 
 
 def _slices_being_purged(workspace: Workspace) -> list[Slice]:

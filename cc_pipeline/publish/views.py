@@ -124,13 +124,13 @@ class Sharing:
         return f"({' OR '.join(parts)})" if parts else "false"
 
 
-def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) -> tuple[ViewSpec, ...]:
+def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Sharing) -> tuple[ViewSpec, ...]:
     """The published views, in an order in which each finds what it names.
 
     Captures that several targets have are looked for where ``sharing`` says that there can be any.
 
-    ``held_back`` names (crawl, target) slices whose page tables have different digests, because a run was killed
-    between two commits. The views leave out their rows until they are parsed again.
+    ``held_back`` names slices (crawl, target) of which the views leave out the pages, because a run was killed between
+    the commits of their tables; or all rows (the third value), because a capture of them is there twice.
 
     A view over millions of rows is as quick as its table only where it neither leaves out rows nor joins any. So each
     is written by what this publication found to leave out, and compares keys only in rows of targets that have some.
@@ -140,9 +140,13 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         _plain("crawls", "Crawls of the source.", order="crawl DESC"),
         ViewSpec(
             "targets",
-            f"SELECT * FROM lake.targets WHERE NOT {_is_part('slug')}",
+            # one row a target, also where the table has two by mistake
+            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {_is_part('slug')} ORDER BY slug, version",
             "Targets looked up: slug, definition, version.",
-            all_but=("targets", f"SELECT count(*) FROM lake.targets WHERE {_is_part('slug')}"),
+            all_but=(
+                "targets",
+                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {_is_part('slug')}) FROM lake.targets",
+            ),
         ),
         _plain("index_files", "Index files harvested, with their footer's facts."),
         _plain("row_groups", "Row groups of the columnar index with key ranges."),
@@ -156,7 +160,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ViewSpec(
             "set_members",
             f"SELECT crawl, {_WHOLE} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
-            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups) GROUP BY ALL",
+            f"(SELECT crawl, target, unnest(members) AS one FROM {_of_slices('lookups')}) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
         ),
         _held_back(held_back),
@@ -230,7 +234,12 @@ def _folded(table: str) -> str:
 def _of_targets(table: str, columns: Mapping[str, str]) -> str:
     """A table with a row for each slice, those of a target's parts and subsets as one."""
     summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {_WHOLE} AS target, {summed} FROM lake.{table} GROUP BY ALL"
+    return f"SELECT crawl, {_WHOLE} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
+
+
+def _of_slices(table: str) -> str:
+    """A table with a row for each slice, one also where it has two by mistake: their numbers are added up."""
+    return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
 
 
 def _repeats(table: str, order: str, among: str) -> ViewSpec:
@@ -282,8 +291,8 @@ def _not_shown(table: str) -> Callable[[Ask], str]:
         if hidden is not None:
             there = f"lake.{table}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
             parts.append(f"(SELECT count(*) FROM {_whole(table, ask)} SEMI JOIN {there})")
-        if table in _TOGETHER and (_holds_back(ask) or _rules_out(ask)):
-            parts.append(f"(SELECT count(*) FROM lake.{table}) - (SELECT count(*) FROM {_whole(table, ask)})")
+        if (whole := _whole(table, ask)) != f"lake.{table}":
+            parts.append(f"(SELECT count(*) FROM lake.{table}) - (SELECT count(*) FROM {whole})")
         return f"SELECT {' + '.join(parts)}"
 
     return sql
@@ -299,10 +308,10 @@ def _targets_with_repeats(table: str, ask: Ask) -> str | None:
 
 def _whole(table: str, ask: Ask) -> str:
     """A table without what is held back, and without pages that their target's condition rules out."""
-    if table not in _TOGETHER:
-        return f"lake.{table}"
-    but = " ANTI JOIN lake.parse_held_back USING (crawl, target)" if _holds_back(ask) else ""
-    but += f" WHERE {_NOT_RULED_OUT}" if _rules_out(ask) else ""
+    of_pages = table in _TOGETHER
+    held = "lake.held_back" if of_pages else "(FROM lake.held_back WHERE is_whole)"
+    but = f" ANTI JOIN {held} USING (crawl, target)" if ask(f"SELECT 1 FROM {held} LIMIT 1") else ""
+    but += f" WHERE {_NOT_RULED_OUT}" if of_pages and _rules_out(ask) else ""
     return f"(FROM lake.{table}{but})" if but else f"lake.{table}"
 
 
@@ -310,27 +319,23 @@ def _rules_out(ask: Ask) -> bool:
     return bool(ask("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
 
 
-def _holds_back(ask: Ask) -> bool:
-    return bool(ask("SELECT 1 FROM lake.parse_held_back LIMIT 1"))
-
-
-def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
-    values = ", ".join(f"({quoted(crawl)}, {quoted(target)})" for crawl, target in pairs)
-    rows = (
-        f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
-    )
-    comment = "Slices left out because a parse run was interrupted; run it again."
-    return ViewSpec("lake.parse_held_back", rows, comment, materialized=True)
+def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
+    values = ", ".join(f"({quoted(crawl)}, {quoted(target)}, {is_whole})" for crawl, target, is_whole in slices)
+    columns = "held(crawl, target, is_whole)"
+    rows = f"FROM (VALUES {values}) AS {columns}" if slices else f"FROM (VALUES ('', '', false)) AS {columns} LIMIT 0"
+    comment = "Slices that are left out: all of them where a capture is there twice, else the pages of a killed parse."
+    return ViewSpec("lake.held_back", rows, comment, materialized=True)
 
 
 def _targets_of_captures(ask: Ask) -> str:
     """Whether a capture is meant is said as its page settled it, where any page had to."""
-    said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM lake.captures"
-    plain = said.format(key=_KEY, whole=_WHOLE, meant="meant")
+    said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
+    captures = _whole("captures", ask)
+    plain = said.format(key=_KEY, whole=_WHOLE, meant="meant", captures=captures)
     if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
     pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
-    settled = said.format(key=_KEY, whole=_WHOLE, meant="coalesce(settled, meant) AS meant")
+    settled = said.format(key=_KEY, whole=_WHOLE, meant="coalesce(settled, meant) AS meant", captures=captures)
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 

@@ -40,13 +40,15 @@ _INDEX_FILES = 300
 @dataclass(frozen=True, slots=True)
 class Part:
     """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
-    targets that were found nowhere, so not kept. ``notes`` are lines for a person."""
+    targets that were found nowhere, so not kept. ``notes`` are lines for a person. ``is_held_back``: some of it was not
+    published."""
 
     settings: Settings
     targets: tuple[Target, ...]
     done: Mapping[Slice, Done]
     forgotten: frozenset[str]
     notes: tuple[str, ...]
+    is_held_back: bool = False
 
 
 def run_targets(
@@ -147,6 +149,7 @@ def _part(
     notes: list[str] = []
     done: dict[Slice, Done] = {}
     forgotten: set[str] = set()
+    held_back: list[EnvironmentFault] = []
 
     def note_what_was_done(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
@@ -155,6 +158,7 @@ def _part(
         from cc_pipeline.extraction.run import done_between
 
         done.update(done_between(before, after))
+        held_back.extend(_held_back(workspace, done))
         priced.update(workspace.priced)
         forgotten.update(gone)
         notes.extend(blocked(workspace).said(targets))
@@ -169,7 +173,20 @@ def _part(
     trouble = materialize(
         settings, crawls, targets, note_what_was_done, short_ways=True, yes=yes, priced=priced, unfound=unfound
     )
-    return Part(settings, tuple(targets), done, frozenset(forgotten), tuple(notes)), trouble
+    part = Part(settings, tuple(targets), done, frozenset(forgotten), tuple(notes), bool(held_back))
+    return part, trouble or next(iter(held_back), None)
+
+
+def _held_back(workspace: Workspace, done: Collection[Slice]) -> list[EnvironmentFault]:
+    """Why some of the partitions ``done`` were not published, if any were not."""
+    from cc_pipeline.checks.outputs import held_back_verdict
+    from cc_pipeline.checks.scope import key_of
+
+    if workspace.settings.publish == "none":
+        return []
+    found = held_back_verdict(workspace)
+    mine = {*map(key_of, done)} & {*found.wrong}
+    return [EnvironmentFault(found.message, found.advice)] if mine else []
 
 
 def materialize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.checks import outputs, page_tables
+from cc_pipeline.checks import health, outputs, page_tables
 from cc_pipeline.checks import tables as inputs
+from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
-from cc_pipeline.checks.tables import ledger_verdict, locators_verdict, stored_verdict
+from cc_pipeline.checks.tables import locators_verdict, stored_verdict
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.digests.log import UNKNOWN
@@ -81,10 +83,9 @@ def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...]
 
 def test_a_sound_home_is_sound(home: Workspace) -> None:
     for look in looks():
-        for verdict in (ledger_verdict, stored_verdict, locators_verdict, *map(page_tables.__dict__.get, (
-            "complete_verdict", "one_run_verdict", "texts_verdict",
-        ))):  # fmt: skip
-            found = verdict(home, look)
+        verdicts = (stored_verdict, locators_verdict, page_tables.one_run_verdict, page_tables.texts_verdict)
+        for verdict in (partial(conservation_verdict, name="ledger_balances"), *verdicts):
+            found = verdict(home, scope=look)
             assert found.passed, found
         for table in ("page_text", "page_links", "feed_items"):
             found = page_tables.places_verdict(home, table, look)
@@ -104,8 +105,8 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
 
 def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
     replaced(home, "captures", without_the_first(rows_of(home, "captures")))
-    found = broken(ledger_verdict(home, Scope()))
-    assert f"differ in 1 partitions ({KEY})" in found.message
+    found = broken(conservation_verdict(home, "ledger_balances", Scope()))
+    assert f"in 1 partitions ({KEY})" in found.message
     # what a look-up would find is no longer what is held
     broken(locators_verdict(home, Scope()))
 
@@ -149,16 +150,22 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
 def test_a_page_that_went_is_missed(home: Workspace) -> None:
     replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
     for look in looks():
-        broken(page_tables.complete_verdict(home, look))
-    assert page_tables.complete_verdict(home, Scope([Slice(NEW, OTHER)])).passed
+        broken(conservation_verdict(home, PAGES_CHECK, look))
+    assert conservation_verdict(home, PAGES_CHECK, Scope([Slice(NEW, OTHER)])).passed
 
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
     rows = rows_of(home, "records")
     digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
-    home.lake.commit("records", without_the_first(rows), [MINE.where], digests)
-    found = broken(page_tables.complete_verdict(home, Scope()), "warn")
-    assert "parse_domain" in found.message
+    for table in ("captures", "records"):
+        home.lake.commit(table, without_the_first(rows_of(home, table)), [MINE.where], digests)
+    note = {**home.lake.read("fetches", MINE.where).to_pylist()[0], "planned": rows.num_rows - 1}
+    note["made_from"] = home.lake.digest("records", FETCH.digest_name(MINE))
+    home.lake.commit("fetches", pa.Table.from_pylist([note], home.lake.specs["fetches"].schema), [MINE.where], {})
+    LOCATE.commit(home.lake, {MINE: "abc"}, {"captures": rows_of(home, "captures")})
+    for name in ("ledger_balances", PAGES_CHECK):
+        found = broken(conservation_verdict(home, name, Scope()), "warn")
+        assert "the next run" in found.message
 
 
 def test_rows_of_no_page_are_named(home: Workspace) -> None:
@@ -355,7 +362,7 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
 
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
-    assert page_tables.complete_verdict(home, Scope()).passed
+    assert conservation_verdict(home, PAGES_CHECK, Scope()).passed
 
 
 def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:
@@ -383,3 +390,31 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     assert whole_files_checks.faults_verdict(home, Scope()).severity == "warn"
     assert file.slug in whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)])).message
     assert verdict("page_links") == "error", "its tables come from two readings"
+
+
+def test_damage_that_one_request_may_have_shown_twice_is_named(tmp_path: Path) -> None:
+    lake = workspace_of(tmp_path, tmp_path / "home").lake
+    schema = lake.specs["records"].schema
+    whole = {field.name: 0 if pa.types.is_integer(field.type) else "x" for field in schema if not field.nullable}
+    web, lost = "https://data.example", {"outcome": "quarantined", "settled": True}
+    told = [
+        {**lost, "served_by": web},
+        lost,
+        # two requests, a folder, no damage, nothing settled
+        {**lost, "served_by": web, "rounds": 1},
+        {**lost, "served_by": "/a/folder"},
+        {"outcome": "missing", "settled": True, "served_by": web},
+        {**lost, "settled": False, "served_by": web},
+        {"outcome": "fetched", "served_by": web},
+    ]
+    rows = [{**whole, **MINE.where, "warc_record_offset": number, **row} for number, row in enumerate(told)]
+    lake.commit("records", pa.Table.from_pylist(rows, schema), [MINE.where], {})
+    counts = {"planned": 7, "fetched": 1, "unsettled": 1, "missing": 1, "quarantined": 5, "made_from": "x"}
+    zeros = dict.fromkeys(("given_up", "rounds", "silent_runs", "asked_at"), 0)
+    fetches = pa.Table.from_pylist([{**MINE.where, **counts, **zeros}], lake.specs["fetches"].schema)
+    lake.commit("fetches", fetches, [MINE.where], {})
+    [found] = health._unconfirmed(lake)
+    assert f"2 of {SITE} in {NEW}" in found.text
+    assert "cc-pipeline replay" in found.advice
+    lake.commit("records", pa.Table.from_pylist(rows[2:], schema), [MINE.where], {})
+    assert list(health._unconfirmed(lake)) == []

@@ -340,20 +340,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def ways(place: Place) -> dict[str, Asked]:
-    """All ways at once, when all is done that they ask for; and over crawls a backfill of a job, and a sensor."""
+    """All ways at once, when all is done that they ask for."""
     asked = {name: ask(place, name) for name in WAYS}
-    place.server.add_partition("crawl", NOWHERE)
-    backfill(place, [NOWHERE, *CRAWLS], **of_job("harvest_crawl"))
-    started = place.server.ask(
-        "mutation ($of: SensorSelector!) { startSensor(sensorSelector: $of) { __typename } }",
-        of={**LOCATION, "sensorName": "new_crawls"},
-    )
-    assert started["startSensor"]["__typename"] == "Sensor"
-    with instance_in(place.settings.dagster_home) as instance:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not instance.get_runs(dg.RunsFilter(tags={PARTITION_TAG: LATER})):
-            assert time.monotonic() < deadline
-            time.sleep(1)
     place.wait()
     return asked
 
@@ -401,14 +389,27 @@ def test_what_failed_is_made_when_it_is_asked_for_again(place: Place, mended: di
     judge(place, mended[name], None)
 
 
-def test_over_crawls_too(place: Place, ways: dict[str, Asked]) -> None:
-    assert ways
+def test_a_jobs_backfill_and_a_sensor_over_crawls(place: Place) -> None:
+    place.server.add_partition("crawl", NOWHERE)
+    backfill(place, [NOWHERE, *CRAWLS], **of_job("harvest_crawl"))
+    started = place.server.ask(
+        "mutation ($of: SensorSelector!) { startSensor(sensorSelector: $of) { __typename } }",
+        of={**LOCATION, "sensorName": "new_crawls"},
+    )
+    assert started["startSensor"]["__typename"] == "Sensor"
+    with instance_in(place.settings.dagster_home) as instance:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not instance.get_runs(dg.RunsFilter(tags={PARTITION_TAG: LATER})):
+            assert time.monotonic() < deadline
+            time.sleep(1)
+    place.wait()
     for asset in ("index_manifest", "index_footers", "row_groups"):
         shown = dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED") | {NOWHERE: "FAILED"}
         assert place.status(asset, [*shown], OURS.crawl) == shown
 
 
 def test_each_run_makes_what_dagster_shows_for_it(place: Place, mended: dict[str, Asked]) -> None:
+    """Of all that ran here, in whatever way."""
     bad = {NOWHERE, *(one.bad for one in mended.values())}
     with instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs():

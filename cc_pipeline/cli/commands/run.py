@@ -111,7 +111,7 @@ def run(
     done: dict[Slice, Done] = {}
 
     def say(part: Part) -> None:
-        say_what_was_done(part.settings, part.done, part.targets, part.forgotten)
+        say_what_was_done(part.settings, part.done, part.targets, part.forgotten, is_held_back=part.is_held_back)
         for each in part.notes:
             note(each)
         done.update(part.done)

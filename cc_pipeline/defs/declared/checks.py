@@ -23,6 +23,8 @@ Verdict = Callable[[Any, Any], Any]
 LEFT_FAILED: Final = "partitions_left_failed"
 _FILES: Final = "pagefiles.verdicts"
 _PAGES: Final = tuple(SCHEMAS)
+#: Tables whose rows are counted against each other.
+_COUNTED: Final = ("captures", "records", *_PAGES)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Chec
 def _rows_of_pages(table: str) -> Check:
     text, places = "Every row is about a page that is in page_metadata.", later("checks.page_tables.places_verdict")
     return _of_pages(table, "rows_of_pages", text, lambda of, scope: places(of, table, scope))
+
+
+def _conserved(name: str) -> Verdict:
+    call = later("checks.conservation.conservation_verdict")
+    return lambda workspace, scope: call(workspace, name, scope)
 
 
 def _of_files(asset: str, table: str) -> Check:
@@ -148,11 +155,11 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
         Check(
             "records",
             "ledger_balances",
-            "In every partition: planned captures = fetched + quarantined + missing.",
-            later("checks.tables.ledger_verdict"),
+            "In every partition: captures = records = planned, each once, and pages = records where they were parsed.",
+            _conserved("ledger_balances"),
             "partition",
-            ("captures", "records"),
-            ("LOCATE", "FETCH"),
+            (*_COUNTED, "lookups", "fetches"),
+            ("LOCATE", "FETCH", "PARSE"),
         ),
         Check(
             "records",
@@ -174,11 +181,11 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
         Check(
             "page_metadata",
             "a_page_per_record",
-            "Every partition that was parsed has a page for each record.",
-            later("checks.page_tables.complete_verdict"),
+            "The same, where pages were parsed: every partition that was has a page for each record.",
+            _conserved("a_page_per_record"),
             "partition",
-            ("records", "page_metadata"),
-            ("FETCH", "PARSE"),
+            _COUNTED,
+            ("LOCATE", "FETCH", "PARSE"),
         ),
         Check(
             "page_metadata", "none_left_failed", "No partition failed, of whoever's run, and was not made since.", None

@@ -1,0 +1,80 @@
+"""Captures that a slice has more than once in a table. Each is there once, in every table about captures: a slice in
+which one repeats would be counted and shown twice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.lake import row_counts
+from cc_pipeline.lake.digests.digest import numbers_of_texts, spread
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import PAGE_TABLES, Slice, targets_by_crawl
+from cc_pipeline.lake.streaming import crawls_of, stream_rows
+
+#: The tables about captures, in the order in which they are made.
+PER_CAPTURE: Final = ("captures", "records", *PAGE_TABLES)
+#: Of tables with several rows a page, the column that numbers them: the first of each stands for its page.
+_NUMBERED: Final = {"page_links": "link_index", "feed_items": "item_index"}
+
+
+def repeating(lake: Lake, table: str, slices: Collection[Slice] | None = None) -> set[Slice]:
+    """The slices of ``table`` (default: of all) that have a capture more than once. Pages of files that were read whole
+    are passed over.
+
+    Memory grows by 12 bytes a capture of one crawl: places are compared as numbers of 64 bits. Raises
+    ``EnvironmentFault`` when the lake cannot be read.
+    """
+    found: set[Slice] = set()
+    if slices is None:
+        wheres: Iterator[dict[str, str | list[str]]] = ({"crawl": crawl} for crawl in crawls_of(lake.pin(table)))
+    else:
+        wheres = ({"crawl": crawl, "target": targets} for crawl, targets in targets_by_crawl(slices).items())
+    for where in wheres:
+        found |= {Slice(str(where["crawl"]), target) for target in _repeating_targets(lake, table, where)}
+    return found
+
+
+def changed_slices(lake: Lake, table: str, before: int, commit_id: str) -> set[Slice] | None:
+    """The slices of a table whose rows were committed after the version ``before``, which was the commit ``commit_id``;
+    ``None`` where that is not known, also because the log is another. Raises ``EnvironmentFault``."""
+    now = lake.version(table)
+    if before > now or lake.commit_id(table, before) != commit_id:
+        return None
+    keys = row_counts.changed_slices(lake, table, before, now)
+    return None if keys is None else {Slice(*key) for key in keys}
+
+
+def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]) -> set[str]:
+    """The slugs of slices of one crawl in which a place comes twice."""
+    slugs: dict[str, int] = {}
+    targets, places = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
+    for batch in _rows(lake, table, where):
+        names = pc.dictionary_encode(batch.column("target"))
+        codes = np.array([slugs.setdefault(slug, len(slugs)) for slug in names.dictionary.to_pylist()], np.int32)
+        targets.append(codes[names.indices.to_numpy(zero_copy_only=False)])
+        offsets = batch.column("warc_record_offset").to_numpy(zero_copy_only=False).view(np.uint64)
+        places.append(spread(numbers_of_texts(batch.column("warc_filename")) ^ spread(offsets)))
+    target, place = np.concatenate(targets), np.concatenate(places)
+    order = np.lexsort((place, target))
+    target, place = target[order], place[order]
+    twice = (target[1:] == target[:-1]) & (place[1:] == place[:-1])
+    again = {*np.unique(target[1:][twice]).tolist()}
+    return {slug for slug, code in slugs.items() if code in again}
+
+
+def _rows(lake: Lake, table: str, where: dict[str, str | list[str]]) -> Iterator[pa.RecordBatch]:
+    """A row for each capture of a table, with its target and place."""
+    number, kind = _NUMBERED.get(table), "source_kind" if table in PAGE_TABLES else None
+    columns = ["target", "warc_filename", "warc_record_offset", *filter(None, (number, kind))]
+    for batch in stream_rows(lake, table, where, columns):
+        mine = pc.and_(pc.is_valid(batch.column("warc_filename")), pc.is_valid(batch.column("warc_record_offset")))
+        if number is not None:
+            mine = pc.and_(mine, pc.equal(batch.column(number), 0))
+        if kind is not None:
+            mine = pc.and_(mine, pc.equal(batch.column(kind), "records"))
+        yield batch.filter(mine)

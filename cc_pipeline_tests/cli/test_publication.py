@@ -1,0 +1,94 @@
+"""``run`` and ``doctor`` end with 0 only where SQL shows what the lake has."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.repeats import PER_CAPTURE
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.world import workspace_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+SITE, OTHER = "example.com", "example.org"
+
+
+@pytest.fixture
+def home(world: World, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(world.untouched, tmp_path / "home"))
+
+
+def shown(home: Path, domain: str) -> int:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        found = connection.execute("SELECT count(*) FROM page_metadata WHERE domain = ?", [domain]).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, world: World, home: Path) -> None:
+    run = ("run", "-c", NEW, "-d", SITE, "--home", home)
+    # its damaged record is good by now
+    assert cli("replay", "-c", NEW, "-d", SITE, "--home", home).status == 0
+    truth = len(world.truth.of(NEW, subset="warc", domain=SITE))
+    assert (cli(*run).status, shown(home, SITE)) == (0, truth)
+    assert cli("doctor", "--home", home).status == 0
+    lake, mine = workspace_of(world.bucket, home).lake, Slice(NEW, SITE)
+    for table in PER_CAPTURE:
+        rows = lake.read(table, mine.where)
+        lake.commit(table, pa.concat_tables([rows, rows]), [mine.where], {})
+    said = cli(*run)
+    assert said.status == 1
+    assert f"{NEW}|{SITE}" in said.told
+    assert "doctor --repair" in said.told
+    assert "captures are here" not in said.shown
+    assert shown(home, SITE) == 0
+    doctor = cli("doctor", "--home", home)
+    assert doctor.status == 1
+    assert f"captures of {NEW}|{SITE} are there twice" in doctor.shown
+    repaired = cli("doctor", "--repair", "--home", home)
+    assert repaired.status == 0, repaired.out + repaired.err
+    assert f"{NEW}|{SITE} did not balance" in repaired.shown
+    assert shown(home, SITE) == truth
+    again = cli(*run)
+    assert (again.status, "same" in again.out, f"all {truth} captures are here" in again.shown) == (0, True, True)
+
+
+def test_after_a_failed_publication_nothing_ends_well_until_the_next(
+    cli: Cli, home: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ("run", "-c", NEW, "-d", OTHER, "--home", home)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise EnvironmentFault("could not build it", "Check the disk.")
+
+        patch.setattr("cc_pipeline.upkeep.upkeep.publish_warehouse", fail)
+        assert cli(*run).status == 1
+    said = cli("doctor", "--home", home)
+    assert said.status == 1
+    assert "does not show the lake as it is" in said.shown
+    assert (cli(*run).status, shown(home, OTHER)) == (0, len(world.truth.of(NEW, subset="warc", domain=OTHER)))
+    # nothing is to be made, and the file is damaged in its place
+    path = home / "cc.duckdb"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert cli("doctor", "--home", home).status == 1
+    assert cli(*run).status == 0
+    assert cli("doctor", "--home", home).status == 0
+    # a publication that shows nothing of it is no success
+    with monkeypatch.context() as patch:
+        patch.setattr("cc_pipeline.defs.assets.warehouse.merge_and_publish", _publish_nothing(home))
+        path.unlink()
+        refused = cli(*run)
+    assert refused.status == 1
+    assert "cc.duckdb is not there" in refused.told
+
+
+def _publish_nothing(home: Path) -> object:
+    return lambda workspace: Publication(home / "cc.duckdb", {}, {}, 0)
