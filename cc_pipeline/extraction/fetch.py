@@ -162,8 +162,9 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
             )
 
 
-#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice.
-OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS)
+#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice, or most are
+#: stored.
+OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)
