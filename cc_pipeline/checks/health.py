@@ -24,16 +24,20 @@ from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
+from cc_pipeline.index.catalog.contents import torn_catalog_files
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
+from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
@@ -257,6 +261,12 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in TABLES:
         try:
+            torn = find_torn(lake, spec.name)
+            for one in torn:
+                level = "note" if one.kind == HINT else "bad"
+                yield Finding(level, spec.name, one.text, one.advice)
+            if not all(one.is_harmless for one in torn):
+                continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
             yield Finding("bad", spec.name, str(error))
@@ -268,14 +278,18 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
+    yield from _torn_slices(lake)
+    for path in torn_catalog_files(settings.catalog_path):
+        yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
     try:
         yield from _unconfirmed(lake)
     except CcPipelineError as error:
         yield Finding("bad", "records", str(error))
     # an older layout is as the version that made it left it; a question migrates nothing
-    if not pending(settings.home, MIGRATIONS):
-        yield from _balanced(workspace)
-        yield from _published(workspace)
+    with suppress(CcPipelineError):  # said above, of the layout
+        if not pending(settings.home, MIGRATIONS):
+            yield from _balanced(workspace)
+            yield from _published(workspace)
 
 
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
@@ -313,6 +327,21 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
         return
     for found in (shown, *(one for one in others if not one.passed)):
         yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+
+
+def _torn_slices(lake: Lake) -> Iterator[Finding]:
+    """Slices whose last commit was torn and taken back, until they are made again."""
+    try:
+        slices = torn_slices(lake)
+    except CcPipelineError:
+        return  # said above
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield Finding(
+            "bad",
+            "slices",
+            f"what was last written of {len(targets):,} slices of {crawl} was torn and taken back",
+            f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
+        )
 
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
