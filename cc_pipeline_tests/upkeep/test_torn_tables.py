@@ -17,6 +17,7 @@ from cc_pipeline.checks.health import Finding, examine
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.indexing.catalog import catalog_has
+from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.torn import TornTable
 from cc_pipeline.upkeep import torn_tables
@@ -58,6 +59,7 @@ def rows_of(workspace: Workspace) -> dict[str, int]:
 def world(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("torn") / "home"
     workspace = workspace_of(bucket[0], home)
+    commit_crawls(workspace)
     for crawl in (NEW, OLD):
         harvest(workspace, crawl)
     for target in TARGETS:
@@ -119,6 +121,7 @@ def mend(workspace: Workspace) -> list[Finding]:
 
 def run_again(workspace: Workspace, world: World) -> None:
     """One run brings all of it back, and fetches no record that is stored."""
+    commit_crawls(workspace)
     for crawl in (NEW, OLD):
         harvest(workspace, crawl)
     fetched = extract(workspace, *TARGETS)[1]
