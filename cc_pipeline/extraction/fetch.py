@@ -109,8 +109,7 @@ def _fetch_all(
     run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
     _refuse_blocked(workspace, todo, before)
     if todo:
-        # homes that judge digests otherwise would judge each other's records again and again
-        workspace.choose("digest_policy")
+        workspace.agree_on_digests()
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
