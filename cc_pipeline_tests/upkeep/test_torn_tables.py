@@ -17,6 +17,7 @@ from cc_pipeline.checks.health import Finding, examine
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.indexing.catalog import catalog_has
+from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.row_counts import committed_counts
@@ -60,6 +61,7 @@ def rows_of(workspace: Workspace) -> dict[str, int]:
 def world(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("torn") / "home"
     workspace = workspace_of(bucket[0], home)
+    commit_crawls(workspace)
     for crawl in (NEW, OLD):
         harvest(workspace, crawl)
     for target in TARGETS:
@@ -121,6 +123,7 @@ def mend(workspace: Workspace) -> list[Finding]:
 
 def run_again(workspace: Workspace, world: World) -> None:
     """One run brings all of it back, and fetches no record that is stored."""
+    commit_crawls(workspace)
     for crawl in (NEW, OLD):
         harvest(workspace, crawl)
     fetched = extract(workspace, *TARGETS)[1]
@@ -177,7 +180,7 @@ def test_one_repair_and_one_run_bring_back_what_a_torn_commit_held(
     path = torn_file(workspace, table, kind)
     cut(path, to)
     assert any(path.name in one.text and "doctor --repair" in one.advice for one in bad(workspace))
-    for crawl in (OLD, NEW):
+    for crawl in (OLD, NEW) if cell in FIRST else (OLD,):
         attempt(workspace, world, crawl=crawl)
     findings = mend(workspace)
     assert any(path.name in one.text for one in findings)
