@@ -39,7 +39,7 @@ class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
     ``mirrors`` are further places with the same objects, in the order in which they are asked. ``chosen`` are the
-    settings of ``CHOICES`` that its rows were made with, by name; empty until records were fetched.
+    settings of ``CHOICES`` that its rows were made with, by name; empty until pages were parsed.
     """
 
     source: str

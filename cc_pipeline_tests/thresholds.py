@@ -4,6 +4,7 @@ the ways of a million. ``shrunk()`` sets all of them until its block ends; the c
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -16,11 +17,11 @@ import cc_pipeline
 from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.records.range_plan import RecordOptions
 
-#: Rooms whose constants are all named here, in ``SMALL`` or in ``STAYS``.
+#: Rooms whose constants are all named here, in ``SHRUNK`` or in ``STAYS``.
 ROOMS: Final = ("lake", "records", "extraction", "upkeep")
 #: By module, below ``cc_pipeline``.
-SMALL: Final[dict[str, dict[str, Any]]] = {
-    "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 1_024)), "_MOST_IN_ONE": 8},
+SHRUNK: Final[dict[str, dict[str, Any]]] = {
+    "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 16)), "_MOST_IN_ONE": 8},
     "lake.predicates": {"MOST_NAMED": 3, "_LIST_USED": 2},
     "lake.lake": {"_GROWS_OLD": 2},
     "lake.row_counts": {"_NARROW_ROWS": 16, "_MOST_ENTRIES": 2},
@@ -33,7 +34,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
         "_BATCH_ROWS": 3, "_NARROW_ROWS": 16, "_BATCH_BYTES": 4 << 10, "_MOST_ROWS": 8, "_SMALL_BYTES": 1 << 10,
         "_MOST_SEEN": 5, "_SMALL_FILE": 1 << 10,
     },
-    "lake.digests.standings": {"_SUMS": 16, "_REMEMBERED": 1},
+    "lake.digests.standings": {"_REMEMBERED": 1},
     "lake.digests.log": {
         "_LONGEST_TAIL": 6, "_MOST_LOOKED_THROUGH": 10, "_REMEMBERED": 1, "_FEW": 4, "_LONG_TAIL": 6, "_BATCH_ROWS": 16,
     },
@@ -108,8 +109,8 @@ STAYS: Final = frozenset(
         ),
         *("_KEPT", "_LARGEST", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
         *("_MAX_BLOCK", "_MEMBERS", "_MEMBER_BYTES", "_MOST", "_NAMED", "_NONE_YET", "_NO_OFFSET", "_PARALLEL"),
-        *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL"),
-        *("_SWELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),
+        *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL", "_SUMS"),
+        *("_SWELLING", "_TELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),
     }
 )
 #: Groups of partitions as small.
@@ -120,7 +121,7 @@ SMALL_ENGINE: Final = LocalEngine(partitions=2, captures=40)
 def shrunk() -> Iterator[None]:
     """Sets every threshold small until the end of the block."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, values in SMALL.items():
+        for module, values in SHRUNK.items():
             for name, small in values.items():
                 for where in (module, *_importers(module, name)):
                     patch.setattr(f"cc_pipeline.{where}.{name}", small)
@@ -129,8 +130,8 @@ def shrunk() -> Iterator[None]:
 
 def thresholds(room: str) -> Iterator[tuple[str, str]]:
     """Module and name of each number that a room's modules hold in a constant."""
-    for module, tree in _modules():
-        for node in tree.body if module.split(".")[0] == room else ():
+    for module, text in _modules().items():
+        for node in ast.parse(text).body if module.split(".")[0] == room else ():
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
             value = getattr(node, "value", None)
             if isinstance(target, ast.Name) and target.id.isupper() and value is not None and _is_number(value):
@@ -139,22 +140,18 @@ def thresholds(room: str) -> Iterator[tuple[str, str]]:
 
 def _importers(module: str, name: str) -> list[str]:
     """The modules that have the constant by an import of their own."""
-    return [
-        other
-        for other, tree in _modules()
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module == f"cc_pipeline.{module}"
-        if name in {one.name for one in node.names}
-    ]
+    if name.startswith("_"):
+        return []
+    imported = re.compile(rf"^from cc_pipeline\.{re.escape(module)} import (?:\([^)]*|.*)\b{name}\b", re.MULTILINE)
+    return [other for other, text in _modules().items() if imported.search(text)]
 
 
 @cache
-def _modules() -> list[tuple[str, ast.Module]]:
+def _modules() -> dict[str, str]:
+    """The text of each module by its name below ``cc_pipeline``."""
     root = Path(cc_pipeline.__file__).parent
     paths = [path for path in sorted(root.rglob("*.py")) if "engines" not in path.parts]
-    return [
-        (".".join(path.relative_to(root).with_suffix("").parts), ast.parse(path.read_text("utf-8"))) for path in paths
-    ]
+    return {".".join(path.relative_to(root).with_suffix("").parts): path.read_text("utf-8") for path in paths}
 
 
 def _is_number(value: ast.expr) -> bool:

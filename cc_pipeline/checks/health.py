@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
+import pyarrow.compute as pc
 
 from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
@@ -22,15 +24,20 @@ from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
+from cc_pipeline.index.catalog.contents import torn_catalog_files
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
+from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
@@ -254,6 +261,12 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in TABLES:
         try:
+            torn = find_torn(lake, spec.name)
+            for one in torn:
+                level = "note" if one.kind == HINT else "bad"
+                yield Finding(level, spec.name, one.text, one.advice)
+            if not all(one.is_harmless for one in torn):
+                continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
             yield Finding("bad", spec.name, str(error))
@@ -265,10 +278,18 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
+    yield from _torn_slices(lake)
+    for path in torn_catalog_files(settings.catalog_path):
+        yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
+    try:
+        yield from _unconfirmed(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "records", str(error))
     # an older layout is as the version that made it left it; a question migrates nothing
-    if not pending(settings.home, MIGRATIONS):
-        yield from _balanced(workspace)
-        yield from _published(workspace)
+    with suppress(CcPipelineError):  # said above, of the layout
+        if not pending(settings.home, MIGRATIONS):
+            yield from _balanced(workspace)
+            yield from _published(workspace)
 
 
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
@@ -306,6 +327,21 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
         return
     for found in (shown, *(one for one in others if not one.passed)):
         yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+
+
+def _torn_slices(lake: Lake) -> Iterator[Finding]:
+    """Slices whose last commit was torn and taken back, until they are made again."""
+    try:
+        slices = torn_slices(lake)
+    except CcPipelineError:
+        return  # said above
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield Finding(
+            "bad",
+            "slices",
+            f"what was last written of {len(targets):,} slices of {crawl} was torn and taken back",
+            f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
+        )
 
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
@@ -349,6 +385,33 @@ def _clocks(workspace: Workspace) -> Iterator[Finding]:
             "notes",
             f"{workspace.settings.lake}/{key} {why}{more}: it counts from when it was written, or from now",
             "Nothing to do: upkeep removes it in time. Check the clocks of the machines that use this lake.",
+        )
+
+
+def _unconfirmed(lake: Lake) -> Iterator[Finding]:
+    """Damage that nobody knows to have been seen in two requests: versions of before could take one request for two,
+    and count a record as lost that was damaged on its way."""
+    counts = Counter[tuple[str, str]]()
+    fetches = lake.read("fetches", columns=["crawl", "target", "planned", "fetched", "unsettled"])
+    lost = pc.subtract(fetches["planned"], pc.add(fetches["fetched"], fetches["unsettled"]))
+    for row in fetches.filter(pc.greater(lost, 0)).to_pylist():
+        slice_ = {"crawl": row["crawl"], "target": row["target"]}
+        for batch in stream_rows(lake, "records", slice_, ["outcome", "settled", "rounds", "served_by"]):
+            aside = pc.and_(pc.equal(batch["outcome"], "quarantined"), pc.fill_null(batch["settled"], False))
+            # a folder was always read record by record
+            remote = pc.fill_null(pc.match_substring(batch["served_by"], "://"), True)
+            unknown = pc.sum(pc.and_(pc.and_(aside, remote), pc.is_null(batch["rounds"]))).as_py()
+            counts[row["crawl"], row["target"]] += unknown or 0
+    found = [(crawl, target, count) for (crawl, target), count in sorted(counts.items()) if count]
+    if found:
+        named = ", ".join(f"{count:,} of {target} in {crawl}" for crawl, target, count in found[:_NAMED])
+        more = f" and in {len(found) - _NAMED:,} more partitions" if len(found) > _NAMED else ""
+        yield Finding(
+            "note",
+            "records",
+            f"damaged records that may have been damaged on their way: {named}{more}. An earlier version put them into "
+            "quarantine, which could take one request for two",
+            "Ask for them again: cc-pipeline replay -c CRAWL -d TARGET, for each of these.",
         )
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.slice_slugs import is_given
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_given
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.extraction.fetch_counts import share
+from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import incomplete_slices, index_complete
+from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
@@ -24,6 +27,8 @@ from cc_pipeline.indexing.crawl_index import asked_subsets
 from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import LIST, Figures, Slice, targets_by_crawl
+from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -34,6 +39,10 @@ _TRIED = 50
 #: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
 #: so many keys are compared in memory.
 _MOST_COMPARED = 50_000
+#: What is summed of the notes of fetches.
+_COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
+#: How rows of a capture are ranked, as a number: what decides has the higher bits.
+_OPEN, _ODD, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
 #: Partitions that a verdict names.
 _NAMED = 5
 
@@ -163,13 +172,13 @@ def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
-    """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
-    of settled ones, which asking again will not bring, a warning from one in a hundred. What is doubted is an error."""
+    """How much of what was planned is not here, each capture counted once: a warning from one unsettled capture, an
+    error from one in a hundred; of settled ones, which asking again will not bring, a warning from one in a hundred.
+    What is doubted is an error."""
     # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
     doubts = ("losses_doubted", "mismatches_doubted")
-    rows = lake.read("fetches", columns=["planned", "fetched", "unsettled", "mismatched", *doubts])
-    counts = ("planned", "fetched", "unsettled", "mismatched")
-    planned, fetched, unsettled, mismatched = (pc.sum(rows[name]).as_py() or 0 for name in counts)
+    rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *doubts])
+    planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
     unlisted = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
     doubted = rows.filter(pc.or_(*(pc.fill_null(rows[name], False) for name in doubts))).num_rows
     settled = planned - fetched - unsettled
@@ -200,6 +209,56 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
         message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
     bad = doubted or unlisted or (unsettled and unsettled * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
+
+
+def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
+    """The sums of ``_COUNTS``, a capture that several targets have counted once: of targets that can share captures
+    their records are read. What a slice has no records of counts as its note says."""
+    shared = sharing(lake)
+    mine = pa.array([defined_slug(target) in shared for target in notes["target"].to_pylist()], pa.bool_())
+    totals = [pc.sum(notes.filter(pc.invert(mine))[name]).as_py() or 0 for name in _COUNTS]
+    by_crawl: dict[str, list[dict[str, Any]]] = {}
+    for row in notes.filter(mine).to_pylist():
+        by_crawl.setdefault(row["crawl"], []).append(row)
+    for crawl, own in by_crawl.items():
+        there = count_rows(lake, "records", {"crawl": crawl, "target": [row["target"] for row in own]}, ["target"])
+        whole = [row for row in own if there[(row["target"],)] == row["planned"]] if len(own) > 1 else []
+        for place, name in enumerate(_COUNTS):
+            totals[place] += sum(row[name] or 0 for row in own if row not in whole)
+        for place, count in enumerate(_of_records(lake, crawl, sorted(row["target"] for row in whole))):
+            totals[place] += count
+    return tuple(totals)
+
+
+def _of_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ...]:
+    """``_COUNTS`` of the distinct captures of some slices: of each the row that is published counts, a fetched one
+    first, then by the target's name. Holds 16 bytes a capture."""
+    if not targets:
+        return (0,) * len(_COUNTS)
+    where: dict[str, str | Sequence[str]] = {"crawl": crawl, "target": targets}
+    found = PlacesFound()
+    for batch in stream_rows(lake, "records", where, PLACE_NAME):
+        found.add(batch)
+    places = found.places()
+    best = np.full(len(places), -1, np.int64)
+    order = pa.array(targets)
+    columns = ["target", *PLACE_NAME, "outcome", "reason", "settled", "digest_check"]
+    for batch in stream_rows(lake, "records", where, columns):
+        rows = pa.Table.from_batches([batch])
+        fetched = pc.equal(rows["outcome"], "fetched")
+        odd = pc.and_(fetched, pc.fill_null(pc.equal(rows["digest_check"], "mismatch"), False))
+        last = pc.subtract(len(targets), pc.index_in(rows["target"], value_set=order))
+        flags = ((fetched, _FETCHED), (odd, _ODD), (is_unsettled(rows), _OPEN))
+        ranks = _numbers(last) * _BY_NAME
+        for flag, bit in flags:
+            ranks += _numbers(flag) * bit
+        np.maximum.at(best, places.positions(batch), ranks)
+    counted = (np.ones(len(best), bool), best & _FETCHED, best & _OPEN, best & _ODD)
+    return tuple(int(np.count_nonzero(one)) for one in counted)
+
+
+def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.asarray(values.to_numpy()).astype(np.int64)
 
 
 def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:

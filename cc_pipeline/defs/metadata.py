@@ -19,6 +19,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: How figures of several partitions together are named.
 GROUP: Final = "group "
+#: How the rows of a table are named where targets overlap: what Dagster calls the rows of a table would be too many.
+SHARED_ROWS: Final = "rows in the lake, for each target"
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 60

@@ -16,6 +16,7 @@ from cc_pipeline.defs.lineage import in_events
 from cc_pipeline.defs.metadata import (
     GROUP,
     PREVIEW_ROWS,
+    SHARED_ROWS,
     as_list,
     figures,
     partition_links,
@@ -28,6 +29,7 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
 from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.lake.streaming import first_rows_each
@@ -124,9 +126,11 @@ def _pair(key: str) -> tuple[str, str]:
     return crawl, domain
 
 
-def own_figures(report: StageReport, slug: str, table: str, table_rows: int) -> dict[str, dg.MetadataValue]:
+def own_figures(
+    report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
+) -> dict[str, dg.MetadataValue]:
     """Figures of one partition of ``table``, which has ``table_rows`` in all. What was spent on several together is
-    named so."""
+    named so, and rows of captures that several targets have (``is_shared``) too: each is published once."""
     own = report.per_target[slug]
     values: dict[str, int | float | str] = {}
     if f"written:{table}" in own:
@@ -139,7 +143,9 @@ def own_figures(report: StageReport, slug: str, table: str, table_rows: int) -> 
         values |= {f"{group}bytes read": report.bytes, f"{group}requests": report.requests}
     values[f"{group}seconds"] = round(report.seconds, 3)
     notes = {f"{group}notes": as_list(report.notes)}
-    rows = row_counts(int(own[f"rows:{table}"]), table_rows)
+    rows = row_counts(int(own[f"rows:{table}"]), None if is_shared else table_rows)
+    if is_shared:
+        values[SHARED_ROWS] = table_rows
     return {**rows, **figures(values), **(notes if report.notes else {})}
 
 
@@ -152,13 +158,14 @@ class _Previews:
         self._shown = shown
         self._told: set[str] = set()
         self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
-        self._counted: dict[str, tuple[StageReport, int]] = {}
+        self._counted: dict[str, tuple[StageReport, int, bool]] = {}
 
     def described(self, made: Made, table: str) -> Described:
         """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
         report = made.reports[table]
         own = report.per_target[made.slug]
-        metadata = own_figures(report, made.slug, table, self._table_rows(report, table)) | self._engine(table)
+        rows, is_shared = self._table_rows(report, table)
+        metadata = own_figures(report, made.slug, table, rows, is_shared=is_shared) | self._engine(table)
         if self._workspace.settings.column_events and table not in self._told:
             self._told.add(table)
             metadata |= in_events(table, EXTRACTED[table], self._at)
@@ -176,12 +183,13 @@ class _Previews:
             return {}
         return {"engine": dg.MetadataValue.text(f"{settings.engine}, {settings.spark_workers} workers")}
 
-    def _table_rows(self, report: StageReport, table: str) -> int:
-        before, count = self._counted.get(table, (None, 0))
+    def _table_rows(self, report: StageReport, table: str) -> tuple[int, bool]:
+        """The rows of a table, and whether targets can share captures, so that it may have some more than once."""
+        before, count, is_shared = self._counted.get(table, (None, 0, False))
         if before is not report:
-            count = self._workspace.lake.row_count(table)
-            self._counted[table] = report, count
-        return count
+            count, is_shared = self._workspace.lake.row_count(table), bool(sharing(self._workspace.lake))
+            self._counted[table] = report, count, is_shared
+        return count, is_shared
 
     def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
         before, rows = self._read.get(table, (None, {}))

@@ -175,8 +175,9 @@ x-ours: &ours
   security_opt: ["no-new-privileges:true"]
   restart: unless-stopped
   env_file: .env
-  # a .env in the current folder would win over what is said here
-  working_dir: /tmp
+  # Dagster runs modules of the current folder, and a .env there would win over what is said here: one that nobody here
+  # may write to
+  working_dir: /
   environment:
     HOME: /tmp
     CC_PIPELINE_HOME: ${inside}

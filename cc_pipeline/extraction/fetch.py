@@ -109,8 +109,7 @@ def _fetch_all(
     run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
     _refuse_blocked(workspace, todo, before)
     if todo:
-        # homes that judge digests otherwise would judge each other's records again and again
-        workspace.choose("digest_policy")
+        workspace.agree_on_digests()
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
@@ -163,8 +162,9 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
             )
 
 
-#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice.
-OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS)
+#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice, or most are
+#: stored.
+OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)

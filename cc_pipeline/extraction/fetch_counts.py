@@ -227,6 +227,11 @@ class Tally:
         return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
 
 
+def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
+    """For each of ``records`` whether it is to be asked for again."""
+    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_open(records), False))
+
+
 #: What names a capture among a target's, in a crawl.
 _NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
 

@@ -17,6 +17,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, with_subset
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
 from cc_pipeline.extraction.located import Answer, Located, Summed
@@ -28,15 +29,16 @@ from cc_pipeline.extraction.lookup_notes import (
     in_passes,
     index_complete,
     keep_rows,
+    keep_what_was_divided,
     keep_what_was_there,
     what_is_known,
 )
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
-from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals
+from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals, together_listed
 from cc_pipeline.extraction.run_inputs import planned_again
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, retire_others, wishes
+from cc_pipeline.extraction.target_slices import expand, left_over, retire_others, wishes
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
@@ -239,8 +241,16 @@ def _locate(
                 if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
             }
             keep_what_was_there(workspace, known, again, located)
+            then = noted_listings(workspace.lake, again)
+            new = [s for s, one in found.items() if standings[s].located is None and one.by != GIVEN]
+            for slug, own in _by_set(new).items():
+                every = [slice_ for slice_ in standings if slice_.whole.target == slug]
+                if left := left_over(workspace, LOCATE, slug, every):
+                    keep_what_was_divided(workspace, known, own, left, located)
+                    before = together_listed([*noted_listings(workspace.lake, left).values()])
+                    then |= dict.fromkeys(own, before)
             spent.notes |= dict.fromkeys(_members_went(kept, standings))
-            _commit(workspace, crawl, known, found, located, spent, others)
+            _commit(workspace, crawl, known, found, located, spent, others, then)
             spent.blocked += located.blocked
         done += len(some)
     if versions:
@@ -309,15 +319,16 @@ def _commit(
     located: Located,
     spent: _Spent,
     others: Mapping[Slice, tuple[int, Listing]],
+    then: Mapping[Slice, Listing],
 ) -> None:
     """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
-    to accept, stay. ``others`` are slices of the same targets that are not looked up."""
+    to accept, stay. ``others`` are slices of the same targets that are not looked up; ``then`` is what was noted of the
+    index of those that are, when they were looked up last."""
     made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
     targets = {s: known[s].target for s in made_from}
     # a target is judged as a whole, so nothing is committed until all of it is known
     commits = [(some, *located.of({s: found[s].answer for s in some}, targets)) for some in in_commits(made_from)]
     every = {slice_: one for _, _, summed in commits for slice_, one in summed.items()}
-    then = noted_listings(workspace.lake, [slice_ for slice_, one in every.items() if one.unlisted])
     stay = doubted(
         {s: _removal(found[s], one, then.get(s, Listing())) for s, one in every.items()},
         others,
@@ -326,7 +337,7 @@ def _commit(
     )
     spent.gone += sum(one.unlisted for slice_, one in every.items() if slice_ not in stay)
     # while it is doubted, the list that it is compared with is that of before
-    found = {s: replace(one, size=then[s].size) if s in stay else one for s, one in found.items()}
+    found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
     for some, rows, summed in commits:
         left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
         commit_lookups(workspace, some, found, summed)
@@ -335,6 +346,15 @@ def _commit(
         spent.outside += sum(one.outside for one in summed.values())
         for slice_, own in summed.items():
             spent.repeated.update({slice_.whole.target: own.repeated} if own.repeated else {})
+
+
+def _by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
+    """Those of the slices that are of named sets, by the sets' slugs."""
+    found: dict[str, list[Slice]] = {}
+    for slice_ in slices:
+        if slice_.target.startswith(SET_SLUG):
+            found.setdefault(slice_.whole.target, []).append(slice_)
+    return found
 
 
 def _removal(found: Found, summed: Summed, then: Listing) -> Removal:

@@ -207,6 +207,33 @@ def keep_what_was_there(
         located.add(slice_, before, before=True)
 
 
+def keep_what_was_divided(
+    workspace: Workspace,
+    known: Mapping[Slice, Known],
+    new: Collection[Slice],
+    left: Collection[Slice],
+    located: Located,
+) -> None:
+    """The same for ``new`` slices of one set that is divided otherwise than before: captures of the slices that are
+    ``left`` of then go to those that have their members now."""
+    for subset in {slice_.subset for slice_ in left}:
+        mine = [slice_ for slice_ in new if slice_.subset == subset]
+        before = [slice_ for slice_ in left if slice_.subset == subset]
+        pairs = [(slice_, member) for slice_ in mine for member in known[slice_].target.members]
+        index = MemberIndex([member for _, member in pairs])
+        targets = [slice_.target for slice_ in before]
+        came = came_by_old_keys(workspace.lake, before[0].crawl, targets)
+        where = {"crawl": before[0].crawl, "target": targets, "located_by": KINDS}
+        for batch in stream_rows(workspace.lake, "captures", where):
+            rows = _with_todays_keys(pa.Table.from_batches([batch]).drop_columns("target"), came)
+            taken: dict[Slice, list[int]] = {}
+            for row, (url, host) in enumerate(urls(rows)):
+                for slice_ in {pairs[number][0] for number in index.of(url or "", host)}:
+                    taken.setdefault(slice_, []).append(row)
+            for slice_, own in taken.items():
+                located.add(slice_, rows.take(pa.array(own)), before=True)
+
+
 def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
     """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
     own = {slice_.target: slice_ for slice_ in kept}

@@ -26,7 +26,7 @@ from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
 from cc_pipeline.index.locator import BOTH, GIVEN
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, TORN, Slice, Stage
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
@@ -292,6 +292,8 @@ def _why_fetch(stands: Standing, options: Options) -> Reason | None:
     if stands.located is None or stands.fetched is None:
         return Reason(Why.NEW)
     here, captures = stands.fetched.made_from, stands.located.says
+    if here == TORN or stands.fetch is None:
+        return Reason(Why.TORN)
     if here == with_open(fetched_from(captures, options.digest_policy)):
         note = stands.fetch
         return Reason(Why.OPEN, note.unsettled, note.asked_at) if note is not None else Reason(Why.TORN)

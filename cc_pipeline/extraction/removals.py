@@ -55,6 +55,13 @@ def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing
     return found
 
 
+def together_listed(listings: Collection[Listing]) -> Listing:
+    """What several notes say of the one index that they are of; nothing of several indexes."""
+    by = {one.located_by for one in listings}
+    sizes = [one.size for one in listings if one.size is not None]
+    return Listing(by.pop() if len(by) == 1 else "", max(sizes, default=None), sum(one.unlisted for one in listings))
+
+
 _NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
 
 

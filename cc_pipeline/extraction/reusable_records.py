@@ -126,7 +126,7 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
 
     Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    known = _ranges(workspace)
+    known = _ranges(workspace.lake)
     found = set(slugs)
     for subset in {subset_of(slug) for slug in slugs}:
         # captures of two subsets are never the same
@@ -136,13 +136,13 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     return sorted(found)
 
 
-def sharing(workspace: Workspace) -> set[str]:
+def sharing(lake: Lake) -> set[str]:
     """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
 
     Where the tables have captures of a target without a definition, nobody knows whose they are too: all can.
     """
-    ranges = _ranges(workspace)
-    defined, located = set(_defined(workspace)), _located(workspace)
+    ranges = _ranges(lake)
+    defined, located = set(_defined(lake)), _located(lake)
     if located - defined:
         return located | defined
     found: set[str] = set()
@@ -156,14 +156,13 @@ def sharing(workspace: Workspace) -> set[str]:
     return found
 
 
-def _defined(workspace: Workspace) -> list[str]:
+def _defined(lake: Lake) -> list[str]:
     """The slugs of all targets, and parts of sets, that have a definition."""
-    return [str(slug) for slug in workspace.lake.read("targets", columns=["slug"])["slug"].to_pylist()]
+    return [str(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()]
 
 
-def _located(workspace: Workspace) -> set[str]:
+def _located(lake: Lake) -> set[str]:
     """The slugs, without subsets, of all slices that were ever located; nothing but the log is read, where it tells."""
-    lake = workspace.lake
     try:
         found: set[str] = set()
         for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
@@ -173,9 +172,9 @@ def _located(workspace: Workspace) -> set[str]:
     return {defined_slug(slug) for slug in found}
 
 
-def _ranges(workspace: Workspace) -> list[_Range]:
+def _ranges(lake: Lake) -> list[_Range]:
     """The key ranges of all targets; those that were written down, or of older rows what the definition means."""
-    rows = workspace.lake.read("targets", columns=["slug", "ranges"])
+    rows = lake.read("targets", columns=["slug", "ranges"])
     noted = rows.filter(pc.is_valid(rows["ranges"])).combine_chunks()
     ranges = noted["ranges"].combine_chunks()
     slugs = noted["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
@@ -183,7 +182,7 @@ def _ranges(workspace: Workspace) -> list[_Range]:
     columns = (pc.struct_field(ends, "start"), pc.struct_field(ends, "end"), slugs)
     found: list[_Range] = list(zip(*(column.to_pylist() for column in columns), strict=True))
     if noted.num_rows < rows.num_rows:
-        before = workspace.lake.read("targets", columns=["slug", "definition", "ranges"])
+        before = lake.read("targets", columns=["slug", "definition", "ranges"])
         for row in before.filter(pc.is_null(before["ranges"])).to_pylist():
             found += [(one.start, one.end, row["slug"]) for one in _meant(row["definition"])]
     return found

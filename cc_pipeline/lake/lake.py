@@ -35,6 +35,7 @@ from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, set_properties
 from cc_pipeline.lake.layout import actions_of
 from cc_pipeline.lake.predicates import scan
+from cc_pipeline.lake.torn import IF_TORN, torn_in_log
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -312,16 +313,19 @@ class Lake:
         """Makes the entries and checkpoints of a log durable, from version ``before`` on: an entry that another process
         is still writing to disk must not be lacking below a later one."""
         log = Path(self.address(table)) / "_delta_log"
-        first = max(self._durable.get(table, before - 1) + 1, before - _FOLLOWED, 0)
-        version = max(first, before + 1)
+        # a log that was restored meanwhile ends earlier than this object has seen
+        first = max(min(self._durable.get(table, before - 1), before) + 1, before - _FOLLOWED, 0)
+        version = before + 1
         while (log / f"{version:020}.json").exists():
             version += 1
         due = [log / f"{one:020}.json" for one in range(first, version)]
         # a checkpoint may be one of the version before
         due += [log / f"{one:020}.checkpoint.parquet" for one in range(max(min(first, before), 0), version)]
         there = [path for path in due if path.exists()]
-        if any(path.suffix == ".parquet" for path in there):
-            there.append(log / "_last_checkpoint")
+        hint = log / "_last_checkpoint"
+        # a repair takes a torn hint away, and the log is listed then
+        if any(path.suffix == ".parquet" for path in there) and hint.exists():
+            there.append(hint)
         sync_files(there)
         self._durable[table] = version - 1
 
@@ -344,12 +348,16 @@ class Lake:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
         return {name: digest_from_int(found[name]) if name in found else None for name in names}
 
-    def digest_names(self, table: str, starting: str = "", but: str | None = None) -> list[str]:
+    def digest_names(
+        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
+    ) -> list[str]:
         """All names under which digests were committed that begin with ``starting``, without those whose digest is
-        ``but``. Raises ``DigestsUnknown`` where the log does not tell."""
-        return [name for names in self.batches_of_names(table, starting, but) for name in names.to_pylist()]
+        ``but``; or those alone whose digest is ``only``. Raises ``DigestsUnknown`` where the log does not tell."""
+        return [name for names in self.batches_of_names(table, starting, but, only) for name in names.to_pylist()]
 
-    def batches_of_names(self, table: str, starting: str = "", but: str | None = None) -> Iterator[pa.Array]:
+    def batches_of_names(
+        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
+    ) -> Iterator[pa.Array]:
         """As :meth:`digest_names`, batch by batch: they may be millions."""
         every = self._standings.every(table, None, starting)
         if every is UNKNOWN:
@@ -357,10 +365,12 @@ class Lake:
                 f"the log of {self.address(table)} does not tell which slices the table has",
                 "Look at it: cc-pipeline doctor",
             )
-        unwanted = None if but is None else digest_to_int(but)
         try:
             for names, numbers in every:
-                yield names if unwanted is None else names.filter(pc.not_equal(numbers, unwanted))
+                if only is not None:
+                    yield names.filter(pc.equal(numbers, digest_to_int(only)))
+                else:
+                    yield names if but is None else names.filter(pc.not_equal(numbers, digest_to_int(but)))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
@@ -488,6 +498,7 @@ class Lake:
                     self._seen[spec.name] = handle
                 return self._seen[spec.name]
         except (OSError, DeltaError) as error:
+            self._refuse_torn_log(spec.name)
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
 
     def _newest(self, table: str) -> DeltaTable | None:
@@ -500,7 +511,20 @@ class Lake:
             except TableNotFoundError:
                 return None
             self._handles[table] = handle.version(), handle
+        if self._is_silent(table, handle.version()):
+            self._refuse_torn_log(table)
         return handle
+
+    def _is_silent(self, table: str, version: int) -> bool:
+        """Whether an entry of a log in a folder is empty, which the library takes for a commit without changes."""
+        entry = Path(f"{self.address(table)}/_delta_log/{version:020}.json")
+        return "://" not in self.root and entry.exists() and not entry.stat().st_size
+
+    def _refuse_torn_log(self, table: str) -> None:
+        """Raises ``TornTable`` where a file of a table's log is not whole, so that nobody builds on it."""
+        for torn in torn_in_log(self.file_system(), self.address(table), table):
+            if not torn.is_harmless:
+                raise torn.fault()
 
     def _has_moved(self, table: str, handle: DeltaTable) -> bool:
         """Whether there may be commits that the handle does not know. In a folder that is one look for the next one;
@@ -571,4 +595,4 @@ def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = Env
         return PlaceFault(
             f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return family(f"{what}: {error}", "Check the place and its permissions, then run it again.")
+    return family(f"{what}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")

@@ -61,22 +61,27 @@ def key_of(spec: TableSpec, name: str) -> SliceKey | None:
 
 
 class RowsOutOfBalance(EnvironmentFault):
-    """A commit that would not leave the rows it should; nothing was committed.
+    """A commit to ``table`` that would not leave the rows it should; nothing was committed.
 
-    ``slices`` has, by key, the rows that a slice was committed with and those that are there.
+    ``slices`` has, by key, the rows that a slice was committed with (``None``: not known) and those that are there.
     """
 
-    def __init__(self, table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]) -> None:
-        named = [
-            f"{' '.join(key) or 'the table'}: {there:,} rows, committed with {'?' if said is None else f'{said:,}'}"
-            for key, (said, there) in sorted(slices.items())
-        ]
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        super().__init__(
-            f"{table}: {numbers} ({'; '.join(named[:_NAMED])}{more})",
-            "Nothing was committed. Have these slices made again: cc-pipeline doctor --repair",
-        )
-        self.table, self.slices = table, dict(slices)
+    table: str
+    slices: Mapping[SliceKey, tuple[int | None, int]]
+
+
+def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]) -> RowsOutOfBalance:
+    named = [
+        f"{' '.join(key) or 'the table'}: {there:,} rows, committed with {'?' if said is None else f'{said:,}'}"
+        for key, (said, there) in sorted(slices.items(), key=lambda item: item[0])
+    ]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    fault = RowsOutOfBalance(
+        f"{table}: {numbers} ({'; '.join(named[:_NAMED])}{more})",
+        "Nothing was committed. Have these slices made again: cc-pipeline doctor --repair",
+    )
+    fault.table, fault.slices = table, dict(slices)
+    return fault
 
 
 def committed_counts(
@@ -121,7 +126,7 @@ def check_balance(
     there = count_in_files(lake, spec, gone)
     differing = {key: (count, there[key]) for key, count in said.items() if count != there[key]}
     numbers = f"{before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {after:,}"
-    raise RowsOutOfBalance(spec.name, numbers, differing)
+    raise _out_of_balance(spec.name, numbers, differing)
 
 
 def _rows(files: Iterable[StoredFile]) -> int:

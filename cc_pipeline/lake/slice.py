@@ -26,6 +26,8 @@ PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
 
 #: The digest of slices that a set no longer has.
 GONE: Final = input_digest({"gone": True})
+#: The digest of slices whose last commit was torn and taken back: what is there of them is of before, or not all.
+TORN: Final = input_digest({"torn": True})
 
 Figures: TypeAlias = dict[str, int | float | str]
 #: A figure whose name begins with this, and goes on with a table's, is what the rows of a slice in it say, as a number.

@@ -23,6 +23,7 @@ from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import stored_files
 from cc_pipeline.lake.predicates import scan
+from cc_pipeline.lake.torn import IF_TORN
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
@@ -243,7 +244,8 @@ def _read_of(address: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
-            f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+            f"could not read {address}: {error}",
+            f"{IF_TORN} Else check the place and its permissions, then run it again.",
         ) from error
 
 

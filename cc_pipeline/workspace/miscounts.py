@@ -161,7 +161,7 @@ def sentences(found: Mapping[str, Miscounted]) -> Iterator[str]:
     for table, own in found.items():
         named = [
             f"{' '.join(key) or 'the table'} ({there:,} rows, {_committed(said)})"
-            for key, (said, there) in sorted(own.slices.items())[:_NAMED]
+            for key, (said, there) in sorted(own.slices.items(), key=lambda item: item[0])[:_NAMED]
         ]
         more = f" and {len(own.slices) - _NAMED:,} more" if len(own.slices) > _NAMED else ""
         files = f"; files that are not whole: {', '.join(own.broken[:_NAMED])}" if own.broken else ""

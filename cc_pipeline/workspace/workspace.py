@@ -88,13 +88,18 @@ class Workspace:
         if self.settings.lake_is_apart:
             claim_lake(self.place, self.settings.home, self.settings.source)
 
-    def choose(self, *names: str, anew: bool = False) -> None:
-        """Notes the settings that rows are made with (those with ``names``; default: all), in the home and a lake
-        outside it; ``anew``, whatever was noted.
+    def agree_on_digests(self) -> None:
+        """Notes how records are judged in a lake outside the home. Raises ``UserInputError`` where other homes of that
+        lake judge them otherwise: each would make the other's records due again and again."""
+        if self.settings.lake_is_apart:
+            agree(self.place, {"digest_policy": self.settings.digest_policy})
+
+    def choose(self, *, anew: bool = False) -> None:
+        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew``, whatever was noted.
 
         Raises ``UserInputError`` where other homes make the rows of that lake with others.
         """
-        chosen = {name: getattr(self.settings, name) for name in names or CHOICES}
+        chosen = {name: getattr(self.settings, name) for name in CHOICES}
         if self.settings.lake_is_apart:
             agree(self.place, chosen, anew=anew)
         choose(self.settings.home, chosen, anew=anew)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +16,8 @@ from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
 from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import held_back_verdict
 from cc_pipeline.checks.scope import CheckResult, Scope
+from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.repeats import PER_CAPTURE, repeating
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, empty_slices
@@ -71,7 +74,7 @@ def rows_of(workspace: Workspace, table: str) -> pa.Table:
     return workspace.lake.read(table, MINE.where)
 
 
-def published(workspace: Workspace, query: str) -> object:
+def published(workspace: Workspace, query: str) -> list[tuple[Any, ...]]:
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         return connection.execute(query).fetchall()
 
@@ -182,7 +185,7 @@ def _double(rows: pa.Table) -> pa.Table:
 def test_no_view_has_more_rows_for_a_definition_that_is_lost_or_there_twice(
     home: Workspace, harm: Callable[[pa.Table], pa.Table], target: str
 ) -> None:
-    views = [view for (view,) in published(home, "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main'")]  # type: ignore[attr-defined]
+    views = [view for (view,) in published(home, "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main'")]
     before = {view: published(home, f"SELECT count(*) FROM main.{view}") for view in views}
     rows = home.lake.read("targets")
     for row in rows.to_pylist():
@@ -210,3 +213,39 @@ def test_pages_that_are_gone_with_their_parse_are_an_error_only_where_they_were_
     extract(home, SITE)
     home.lake.commit("page_metadata", _lose(rows_of(home, "page_metadata")), [MINE.where], {})
     broken(home)
+
+
+def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
+    """Also where the targets say different things of one capture: a fetched record counts before another."""
+    counts = (
+        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome <> 'fetched' AND settled IS "
+        "NOT true), count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
+    )
+
+    def compare() -> tuple[object, ...]:
+        publish(home)
+        found = shortfall_verdict(home.lake).figures
+        [row] = published(home, counts)
+        names = ("planned", "unsettled", "payloads other than indexed")
+        assert tuple(found[name] for name in names) == (row[0], *row[2:])
+        assert int(found["planned"]) - int(found["unsettled"]) - int(found["settled"]) == row[1]
+        return tuple(row)
+
+    planned, fetched, *_ = compare()
+    assert home.lake.row_count("records") > planned == fetched
+    for number, slug in enumerate((parse_target(HOST).slug, SITE, parse_target(WHOLE).slug)):
+        where = Slice(NEW, slug).where
+        rows = home.lake.read("records", where).to_pylist()
+        for place, row in enumerate(rows):
+            if place % (number + 2) == 0:
+                row |= {"outcome": "missing", "reason": "not_found", "settled": place % 4 == 0}
+            elif place % 5 == 0:
+                row["digest_check"] = "mismatch"
+        changed = pa.Table.from_pylist(rows, home.lake.specs["records"].schema)
+        home.lake.commit("records", changed, [where], {})
+    told = compare()
+    assert told[0] == planned
+    assert 0 < told[1] < planned
+    assert told[2] and told[3]
+    [said] = [one for one in examine(home.settings) if one.topic == "records" and "not here" in one.text]
+    assert f"of {planned:,} captures" in said.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -60,3 +60,25 @@ def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: 
     said = cli("doctor", "--verify", "--all", "--home", home)
     assert said.status == 0
     assert "the digests are those of the index" in said.shown
+
+
+@pytest.mark.process
+def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: Path) -> None:
+    before = fetched(home)
+    entry = max((home / "lake" / "tables" / "records" / "_delta_log").glob("*.json"))
+    entry.write_bytes(b"")
+    run = ("run", "--home", home, "--domain", "example.com", "--crawl")
+    for command in ((*run, OLD), (*run, NEW), ("export", "--home", home, home / "out.parquet")):
+        said = cli(*command)
+        assert said.status != 0, command
+    said = cli("doctor", "--home", home)
+    assert said.status == 1
+    assert f"the last commit of records is torn: {entry} is empty" in said.shown
+    said = cli("doctor", "--repair", "--home", home)
+    assert "1 slices are to be made again" in said.shown
+    assert f"cc-pipeline run --crawl {NEW} --domain example.com" in said.shown
+    said = cli(*run, NEW)
+    assert said.status == 0, said.err
+    # what was damaged once has come whole meanwhile
+    assert {*before} <= {*fetched(home)}
+    assert cli("doctor", "--home", home).status == 0

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +18,8 @@ from cc_pipeline import processes
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import UNFINISHED, left_failed, recorded
 from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.recording import FailedPartition
+from cc_pipeline.defs.recording import said as said_of_failed
 from cc_pipeline.python.materializing import materialize
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
@@ -188,3 +191,9 @@ def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp
     assert status == 1
     assert re.search(r"bad source .*could not be read.*what to do: Check CC_PIPELINE_SOURCE", out)
     assert out.count("Check CC_PIPELINE_SOURCE") == 1, "what is so, and then what to do"
+
+
+def test_what_to_do_is_said_for_each_partition_that_needs_something_else() -> None:
+    one, two = (FailedPartition(f"C|{name}", "Doubted", f"it lost much\nadd --accept-losses {name}") for name in "ab")
+    assert said_of_failed([one, two], 2).endswith("C|a: add --accept-losses a\nC|b: add --accept-losses b")
+    assert said_of_failed([one, replace(two, reason=one.reason)], 2).endswith("it lost much\nadd --accept-losses a")

@@ -1,4 +1,5 @@
-"""Whatever commands come in whatever order, and wherever they are killed: no capture that was there is there no more.
+"""Whatever commands come in whatever order, and wherever they are killed: no capture that was there is there no more,
+and what is published is what a model says. Thresholds are small here, so that a few captures go the ways of a million.
 
 Rows go by a purge, also of one subset, when a member is taken out of a set, and where the index that named them changed
 and, whole, does not list them. Of these only the member of a set is among the steps here. A file of each columnar index
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.extraction.sequences import prepare, run_sequence
+from cc_pipeline_tests.thresholds import ROOMS, SHRUNK, STAYS, shrunk, thresholds
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, Killed, copy_of, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.matrix
@@ -125,6 +129,32 @@ def here(workspace: Workspace, table: str) -> dict[Capture, str]:
         for row in rows
         if row.get("outcome") in (None, "fetched")
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def thresholds_are_small() -> Iterator[None]:
+    with shrunk():
+        yield
+
+
+def test_every_threshold_is_named() -> None:
+    """A new one goes into ``SHRUNK`` with a small value, or into ``STAYS``."""
+    for room in ROOMS:
+        new = [(module, name) for module, name in thresholds(room) if name not in {*SHRUNK.get(module, ()), *STAYS}]
+        assert new == [], "not in thresholds.py"
+
+
+@pytest.fixture(scope="module")
+def two_homes(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sequences") / "all"
+    prepare(bucket[0], root)
+    return root
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_homes_on_a_lake_publish_what_the_model_says(bucket: Bucket, two_homes: Path, seed: int) -> None:
+    """More of them: ``python -m cc_pipeline_tests.extraction.sequences FIRST COUNT SECONDS``."""
+    run_sequence(bucket[0], two_homes, bucket[1], seed)
 
 
 @settings(max_examples=8, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -269,6 +269,32 @@ def test_members_go_while_an_index_is_doubted_and_no_others(bucket: Bucket, home
     assert not _of_domain(home, slug, one)
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_set_that_is_divided_anew_takes_what_is_doubted_along(
+    bucket: Bucket, home: Workspace, index: Index, grows: bool
+) -> None:
+    one, two = bucket[1].domains()[:2]
+    many = ", ".join(f"absent-{number}.example" for number in range(300))
+    small, large = f"set:some = {one}, {two}", f"set:some = {one}, {two}, {many}"
+    first, second = (small, large) if grows else (large, small)
+    extract(home, first)
+    every = _of_set(home)
+    index.hidden, index.sizes = {min(offset for _, offset in every)}, {"warc": 299}
+    for definition in (second, first, second):
+        with pytest.raises(NotGiven, match="no longer lists") as refusal:
+            extract(home, definition)
+        assert _of_set(home) == every
+    home.accepted_losses.add(number_in(refusal.value))
+    extract(home, second)
+    assert len(_of_set(home)) < len(every)
+    assert _of_set(home) == {place for place in every if place[1] not in index.hidden}
+
+
+def _of_set(workspace: Workspace) -> set[tuple[str, int]]:
+    rows = workspace.lake.read("captures", {"crawl": NEW}, ["warc_filename", "warc_record_offset"]).to_pylist()
+    return {(row["warc_filename"], row["warc_record_offset"]) for row in rows}
+
+
 def _of_domain(workspace: Workspace, slug: str, domain: str) -> set[tuple[str, int]]:
     columns = ["warc_filename", "warc_record_offset", "domain"]
     rows = workspace.lake.read("captures", {"crawl": NEW, "target": slug}, columns).to_pylist()

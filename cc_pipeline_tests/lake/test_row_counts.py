@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -142,6 +143,7 @@ def test_a_commit_that_would_not_leave_the_rows_it_should_is_refused(lake: Lake)
         commit(lake, ("a", 5), digest="2")
     assert refused.value.slices == {("A", "a"): (3, 2)}
     assert "doctor --repair" in refused.value.advice
+    assert pickle.loads(pickle.dumps(refused.value)).slices == refused.value.slices
     assert (lake.version("things"), there(lake)) == (before, {("A", "a"): 2, ("A", "d"): 2})
     # others go on
     commit(lake, ("d", 1), digest="2")

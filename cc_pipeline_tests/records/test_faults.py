@@ -459,3 +459,13 @@ def test_one_answer_seen_twice_settles_nothing_and_stores_nothing_twice(
     # damaged on the way once, and good when it was asked for again
     assert result.outcomes == {"fetched": 100}
     assert sum(data.count(b'"outcome":"fetched"') for data in journals) == 100
+
+
+def test_what_two_requests_gave_damaged_alike_says_so(bucket: tuple[Path, pa.Table], tmp_path: Path) -> None:
+    folder, captures = bucket
+    with FaultServer(folder, rules=[Rule("truncated_gzip", share=0.1, times=None)]) as server:
+        rows = fetch(server.url, captures.slice(0, 100), tmp_path, "c").table.to_pylist()
+    lost = [row for row in rows if row["settled"]]
+    assert lost
+    # as doctor asks, of homes that an earlier version filled
+    assert {(row["outcome"], row["rounds"]) for row in lost} == {("quarantined", 1)}

@@ -29,6 +29,7 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.checks.health import Finding
     from cc_pipeline.checks.live import Step
+    from cc_pipeline.lake.lake import Lake
     from cc_pipeline.upkeep.stored_files import Verified
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -61,8 +62,8 @@ def doctor(
         bool,
         typer.Option(
             "--repair",
-            help="Fetch records again whose bytes are gone (and those that --verify finds damaged), and make again "
-            "what does not balance.",
+            help="Take torn commits back, fetch records again whose bytes are gone (and those that --verify finds "
+            "damaged), and make again what does not balance.",
         ),
     ] = False,
     live: Annotated[
@@ -237,6 +238,12 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     findings: list[Finding] = []
     with open_workspace(settings) as workspace, progress_bars():
         lake, storage = open_lake(settings), workspace.storage
+        mended: list[Finding] = []
+        if repair:
+            mended, is_whole = _mend_tables(workspace, lake)
+            findings += mended
+            if not is_whole:
+                return findings
         found = stored_files.Verified(0, 0)
         if verify:
             found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
@@ -258,14 +265,62 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             if again:
                 _repair(workspace, found, again)
                 text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
-                findings = [Finding("ok", "repaired", text)] if count else []
+                findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
                     findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were made again"))
                 findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
+            elif mended:
+                _publish(workspace)
             else:
                 findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
     return findings
+
+
+def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]:
+    """Takes torn commits back; what was done, and whether all tables can be read then."""
+    from cc_pipeline.automation import watch_list
+    from cc_pipeline.checks.health import Finding
+    from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
+    from cc_pipeline.indexing.catalog import rebuild_catalog
+    from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+    from cc_pipeline.records.segments import adopt_again
+    from cc_pipeline.settings import is_home_of
+    from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_slices, torn_tables
+
+    if not is_home_of(workspace.settings):
+        return [], True
+    findings = []
+    for done in mend_tables(lake):
+        kept = "nothing is left of it" if done.kept is None else f"it is kept as {done.kept}"
+        commands = [
+            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(done.slices).items()
+        ]
+        again = f"{len(done.slices):,} slices are to be made again" if done.slices else ""
+        text = "; ".join(part for part in (done.torn.text, kept, again) if part)
+        findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
+    is_whole = all(torn.is_harmless for torn in torn_tables(lake))
+    if is_whole:
+        # what was fetched of them is stored, with journals that say which records these are
+        for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
+            adopt_again(workspace.storage, crawl)
+    if is_whole and (torn_files := torn_catalog_files(workspace.settings.catalog_path)):
+        for path, aside in set_catalog_files_aside(workspace.settings.catalog_path, torn_files).items():
+            text = f"{path} could not be read and was built anew; it is kept as {aside}"
+            findings.append(Finding("ok", "repaired", text))
+        rebuild_catalog(workspace)
+    if is_whole and findings:
+        for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
+            text = f"the definition of {slug} is lost"
+            findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run --domain …"))
+    return findings, is_whole
+
+
+def _publish(workspace: Workspace) -> None:
+    from cc_pipeline.defs.launch import Launcher
+
+    with Launcher(workspace) as launcher:
+        step("cc.duckdb", launcher.publish, aside=False)
 
 
 def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
@@ -310,8 +365,7 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
                 except Incomplete as error:
                     # what one crawl lacks keeps no other from its own
                     trouble = trouble or error
-    with Launcher(workspace) as launcher:
-        step("cc.duckdb", launcher.publish, aside=False)
+    _publish(workspace)
     if trouble is not None:
         raise trouble
 

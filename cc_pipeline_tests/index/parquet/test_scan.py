@@ -31,7 +31,7 @@ _ASKED = (
 )
 
 
-@pytest.mark.parametrize("options", [{}, {"write_page_index": True, "data_page_size": 40, "write_batch_size": 4}])
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True, "data_page_size": 40, "write_batch_size": 12}])
 def test_a_scan_gives_what_sql_finds(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / PATH
     path.parent.mkdir(parents=True)

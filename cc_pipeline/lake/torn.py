@@ -1,0 +1,275 @@
+"""Files of a table that are not whole: what a power cut, a full disk or a person leaves of a commit.
+
+A commit is an entry of the table's log and the files that it names. An empty entry says nothing, so that the library
+takes it for a commit without changes; half of one, or of a checkpoint, stops whoever opens the table. Which of these
+can be taken back: ``upkeep/torn_tables.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.layout import StoredFile, stored_files
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.lake import Lake
+
+#: Kinds of files of a table.
+ENTRY: Final = "entry"
+CHECKPOINT: Final = "checkpoint"
+HINT: Final = "hint"
+ROWS: Final = "rows"
+#: What a Parquet file ends with.
+_MAGIC: Final = b"PAR1"
+#: Files that are looked at at the same time.
+_AHEAD: Final = 8
+REPAIR: Final = "cc-pipeline doctor --repair"
+#: What an error of reading a table advises that may be of a torn file.
+IF_TORN: Final = "See whether a file of it is torn: cc-pipeline doctor."
+
+
+class TornTable(EnvironmentFault):
+    """A table of which a file is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """A file of a table that is ``missing``, ``empty``, ``cut`` or ``unreadable`` (``state``): its ``kind`` and
+    address. ``version`` is that of an entry or a checkpoint, and the table's where ``rows`` are gone. ``later`` is how
+    many later commits there are."""
+
+    table: str
+    kind: str
+    path: str
+    state: str
+    version: int
+    later: int = 0
+    file: StoredFile | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the file held what later commits were built on, so that nothing can be put in its place."""
+        return self.kind == ENTRY and bool(self.version) and self.state != "empty" and self.later > 0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the table is read all the same, as if the file were not there."""
+        return self.kind == HINT or (self.kind == ENTRY and bool(self.version) and not self.is_lost and self.later > 0)
+
+    @property
+    def text(self) -> str:
+        """What is so, for a person."""
+        if self.kind == CHECKPOINT:
+            return f"a checkpoint of {self.table} is torn: {self.path} is {self.state}"
+        if self.kind == HINT:
+            return f"{self.path} is {self.state}: the log of {self.table} is listed instead"
+        if self.kind == ROWS and self.later:
+            return f"a file of {self.table} is torn: {self.path} is {self.state}, and later commits name it"
+        built = f", and {self.later:,} later ones were built on it" if self.later else ""
+        what = "a commit" if self.later else "the last commit"
+        return f"{what} of {self.table} is torn: {self.path} is {self.state}{built}"
+
+    @property
+    def advice(self) -> str:
+        """What a person can do."""
+        if self.is_lost:
+            folder = self.path.partition("/_delta_log/")[0]
+            return (
+                "Put the file back from a backup. Without one, rename the folder "
+                f"{folder}: cc-pipeline run then makes all slices of the table again, from stored records"
+            )
+        if self.kind == ROWS and self.later:
+            return f"{REPAIR} has its slices made again"
+        return f"{REPAIR} takes it back"
+
+    def fault(self) -> TornTable:
+        """The error of whoever meets the file."""
+        return TornTable(self.text, f"{self.advice[0].upper()}{self.advice[1:]}.")
+
+
+def log_of(folder: str) -> str:
+    """The folder of a table's log."""
+    return f"{folder.removeprefix('s3://')}/_delta_log"
+
+
+def torn_in_log(files: FileSystem, folder: str, table: str, *, read: bool = True) -> list[Torn]:
+    """The files of a table's log that are not whole, the newest first: entries that the newest whole checkpoint does
+    not cover, checkpoints, and the hint that names one. Without ``read`` only their sizes count. Raises ``OSError``."""
+    entries: dict[int, FileInfo] = {}
+    checkpoints: dict[int, FileInfo] = {}
+    hint = None
+    for info in files.get_file_info(FileSelector(log_of(folder), allow_not_found=True)):
+        number, _, kind = info.base_name.partition(".")
+        if info.base_name == "_last_checkpoint":
+            hint = info
+        elif number.isdigit() and kind == "json":
+            entries[int(number)] = info
+        elif number.isdigit() and kind == "checkpoint.parquet":
+            checkpoints[int(number)] = info
+    newest = max([*entries, *checkpoints], default=-1)
+    found: list[Torn] = []
+    base = -1
+    for version in sorted(checkpoints, reverse=True):
+        state = _state_of_checkpoint(files, checkpoints[version], read=read)
+        if state is None:
+            base = version
+            break
+        found.append(Torn(table, CHECKPOINT, checkpoints[version].path, state, version, newest - version))
+    for version in range(newest, base, -1):
+        entry = entries.get(version)
+        state = "missing" if entry is None else _state_of_entry(files, entry, read=read)
+        if state is not None:
+            path = f"{log_of(folder)}/{version:020}.json"
+            found.append(Torn(table, ENTRY, path, state, version, newest - version))
+    if hint is not None and (state := _state_of_hint(files, hint)) is not None:
+        found.append(Torn(table, HINT, hint.path, state, newest))
+    return sorted(found, key=lambda one: (one.kind == HINT, -one.version))
+
+
+def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | None:
+    if not entry.size or not read:
+        return None if entry.size else "empty"
+    return "cut" if None in parsed_lines(read_whole(files, entry.path)) else None
+
+
+def parsed_lines(data: bytes) -> list[dict[str, object] | None]:
+    """The actions of a log's entry, ``None`` for what is none."""
+    found: list[dict[str, object] | None] = []
+    for line in data.splitlines():
+        try:
+            action = json.loads(line) if line.strip() else {}
+        except ValueError:
+            action = None
+        found.append(action if isinstance(action, dict) else None)
+    return found
+
+
+def read_whole(files: FileSystem, path: str) -> bytes:
+    """The bytes of a file."""
+    with files.open_input_file(path) as source:
+        return bytes(source.read())
+
+
+def _state_of_checkpoint(files: FileSystem, checkpoint: FileInfo, *, read: bool) -> str | None:
+    if not checkpoint.size or not read:
+        return None if checkpoint.size else "empty"
+    try:
+        with files.open_input_file(checkpoint.path) as source:
+            pq.ParquetFile(source, pre_buffer=False)
+    except (pa.ArrowException, ValueError):
+        return "cut"
+    return None
+
+
+def _state_of_hint(files: FileSystem, hint: FileInfo) -> str | None:
+    if not hint.size:
+        return "empty"
+    try:
+        int(json.loads(read_whole(files, hint.path))["version"])
+    except (ValueError, KeyError, TypeError):
+        return "cut"
+    return None
+
+
+def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
+    """The files that the newest version of a table names, and that are not there as it says. ``read_ends`` looks at the
+    last bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    if handle is None:
+        return []
+    folder = lake.address(table).removeprefix("s3://")
+    files = lake.file_system()
+    sizes = _sizes(lake, table)
+    named = stored_files(spec, handle)
+    broken = {file.path: state for file in named if (state := _state_of_size(sizes.get(file.path), file.size))}
+    if read_ends:
+        rest = [file for file in named if file.path not in broken]
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), rest)
+            broken |= {file.path: "unreadable" for file, end in zip(rest, ends, strict=True) if end != _MAGIC}
+    last = _named_by(files, folder, handle.version()) if broken else set()
+    return [
+        Torn(
+            table,
+            ROWS,
+            f"{folder}/{file.path}",
+            broken[file.path],
+            handle.version(),
+            0 if file.path in last else 1,
+            file,
+        )
+        for file in named
+        if file.path in broken
+    ]
+
+
+def refuse_torn_rows(lake: Lake, table: str) -> None:
+    """Raises ``TornTable`` where a file that a table in a folder names is not there as it says: one look a file."""
+    if "://" in lake.root:
+        return
+    for torn in torn_rows(lake, table, read_ends=False):
+        raise torn.fault()
+
+
+def _sizes(lake: Lake, table: str) -> dict[str, int]:
+    """The bytes of each file below a table's folder, by its path there."""
+    folder = lake.address(table).removeprefix("s3://")
+    found = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+    start = len(Path(folder).as_posix()) + 1
+    return {info.path[start:]: info.size for info in found if info.type == FileType.File}
+
+
+def _state_of_size(there: int | None, said: int) -> str | None:
+    if there is None:
+        return "missing"
+    if not there:
+        return "empty"
+    return None if there == said else "cut"
+
+
+def _last_bytes(files: FileSystem, path: str) -> bytes:
+    with files.open_input_file(path) as source:
+        source.seek(max(0, source.size() - len(_MAGIC)))
+        return bytes(source.read())
+
+
+def _named_by(files: FileSystem, folder: str, version: int) -> set[str]:
+    """The paths that the entry of a version adds."""
+    return set(_added(parsed_lines(read_whole(files, f"{log_of(folder)}/{version:020}.json"))))
+
+
+def _added(actions: list[dict[str, object] | None]) -> Iterator[str]:
+    for action in actions:
+        add = (action or {}).get("add")
+        if isinstance(add, dict):
+            yield unquote(str(add["path"]))
+
+
+def find_torn(lake: Lake, table: str) -> list[Torn]:
+    """The files of a table that are not whole: of its log, and where that can be read, of its rows.
+
+    Raises ``EnvironmentFault`` where the place does not say.
+    """
+    is_folder = "://" not in lake.root
+    try:
+        # an object of a bucket is there whole or not at all, so that reading each would be for nothing
+        found = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
+        if all(one.is_harmless for one in found):
+            found += torn_rows(lake, table, read_ends=is_folder)
+        return found
+    except OSError as error:
+        raise EnvironmentFault(
+            f"could not look at {lake.address(table)}: {error}", "Check the place and its permissions."
+        ) from error

@@ -1,0 +1,311 @@
+"""Takes a torn commit of a table back, and has its slices made again.
+
+Only the last commit is taken back. What others built on stays as it is; of a file of rows that is gone, the slices that
+it may have held are marked. Every torn file is kept in the table's folder ``_torn``. Each step is one commit of the
+table, or one file that takes another's place, so that a repair that was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from deltalake.exceptions import DeltaError
+
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.slice_slugs import PLAIN
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.lake import target_definitions as definitions
+from cc_pipeline.lake.digests.digest import NOTHING, digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.standings import ANCHOR
+from cc_pipeline.lake.lake import Lake, lake_fault
+from cc_pipeline.lake.layout import StoredFile, stored_files
+from cc_pipeline.lake.replacing import opened_apart, replace_files
+from cc_pipeline.lake.row_counts import NOT_COUNTED, count_in_files, key_of
+from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
+from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
+from cc_pipeline.workspace.tables import TABLES
+
+#: Below a table's folder: torn files, with when they were taken out. Readers pass over what begins so.
+ASIDE: Final = "_torn"
+#: Steps that mend one table at most; each mends a file.
+_MOST_STEPS: Final = 1_000
+#: Targets that a command names.
+_NAMED: Final = 20
+#: Beginnings of names under which no digest of a stage is committed.
+_NUMBERS: Final = ("content:", "rows:")
+_PAGE_STAGES: Final = (PARSE, READ_FILES, HARVEST)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A torn file that was taken out, where it is kept (``None`` where there was none), and the names under which the
+    digests of slices to be made again are committed."""
+
+    torn: Torn
+    kept: str | None
+    names: tuple[str, ...] = ()
+
+    @property
+    def slices(self) -> list[Slice]:
+        """What is to be made again. Names in a table without crawls are of no slices."""
+        if self.torn.table not in {spec.name for spec in TABLES if "crawl" in spec.slice_columns}:
+            return []
+        return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
+
+
+def slice_named(name: str) -> Slice | None:
+    """The slice whose digest, of whatever stage, is committed under ``name``."""
+    label, _, rest = name.partition(":")
+    if label == READ_FILES.names_begin.rstrip(":"):
+        return None
+    crawl, _, target = rest.partition(":")
+    return Slice(crawl, target) if crawl else None
+
+
+def torn_tables(lake: Lake) -> list[Torn]:
+    """Every file of a table that is not whole. Raises ``EnvironmentFault``."""
+    return [torn for spec in TABLES for torn in find_torn(lake, spec.name)]
+
+
+def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
+    """The slices whose last commit to any of ``tables`` (default: all) was taken back, and that were not made again
+    since."""
+    found: set[Slice] = set()
+    for table in tables or lake.specs:
+        if lake.specs[table].slice_columns[:1] == ("crawl",):
+            names = lake.digest_names(table, only=TORN)
+            found |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
+    return sorted(found)
+
+
+def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
+    """The command that makes slices of one crawl again."""
+    crawl = shlex.quote(slices[0].crawl)
+    wholes = sorted({slice_.whole.target for slice_ in slices if slice_.target})
+    if not wholes:
+        return f"cc-pipeline harvest --crawl {crawl}"
+    with suppress(CcPipelineError):
+        texts = definitions.definitions(lake, wholes)
+        wholes = [texts.get(slug, slug) for slug in wholes]
+    domains = "".join(f" --domain {shlex.quote(text)}" for text in wholes[:_NAMED])
+    subsets = sorted({slice_.subset for slice_ in slices if slice_.target} - {PLAIN})
+    named = "".join(f" --subset {subset}" for subset in (PLAIN, *subsets)) if subsets else ""
+    more = f" (and {len(wholes) - _NAMED:,} more)" if len(wholes) > _NAMED else ""
+    return f"cc-pipeline run --crawl {crawl}{domains}{named}{more}"
+
+
+def mend_tables(lake: Lake) -> list[TakenBack]:
+    """Takes back what is torn and was not built on, and gives it; see :func:`torn_tables` for what is left then.
+
+    Raises ``EnvironmentFault`` where the lake cannot be read or written.
+    """
+    done: list[TakenBack] = []
+    for spec in TABLES:
+        for _ in range(_MOST_STEPS):
+            found = find_torn(lake, spec.name)
+            # without its entries, a checkpoint is all that there is
+            if not found or any(torn.is_lost for torn in found):
+                break
+            done.append(_mend(lake, found[0]))
+            lake.look_again(spec.name)
+    return done
+
+
+def lost_definitions(lake: Lake, targets: Iterable[Target] = ()) -> list[str]:
+    """Defines the targets again that have slices and no definition any more, where their keys or ``targets`` tell it;
+    gives the others. Raises ``EnvironmentFault``."""
+    known = {*lake.read("targets", columns=["slug"]).column("slug").to_pylist()}
+    lacking = {slice_.defined for slice_ in LOCATE.here(lake)} - known
+    defined = {target.slug: target for target in targets}
+    definitions.register(lake, [defined[slug] for slug in sorted(lacking & defined.keys())])
+    left = []
+    for slug in sorted(lacking - defined.keys()):
+        try:
+            definitions.read(lake, [slug])
+        except UserInputError:
+            left.append(slug)
+    return left
+
+
+def _mend(lake: Lake, torn: Torn) -> TakenBack:
+    try:
+        if torn.kind == HINT:
+            return TakenBack(torn, _set_aside(lake, torn.table, torn.path, move=True))
+        if torn.kind == CHECKPOINT:
+            _set_aside(lake, torn.table, f"{log_of(lake.address(torn.table))}/_last_checkpoint", move=True)
+            return TakenBack(torn, _set_aside(lake, torn.table, torn.path, move=True))
+        return _mend_entry(lake, torn) if torn.kind == ENTRY else _mend_rows(lake, torn)
+    except (OSError, DeltaError) as error:
+        raise lake_fault(f"could not mend {lake.address(torn.table)}", error) from error
+
+
+def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
+    """Where the file is kept from now on, moved or copied there; ``None`` where there is none."""
+    files = lake.file_system()
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    folder = f"{lake.address(table).removeprefix('s3://')}/{ASIDE}"
+    kept = f"{folder}/{path.rpartition('/')[2]}.{stamp}"
+    try:
+        if "://" not in lake.root:
+            files.create_dir(folder)
+        files.copy_file(path, kept)
+        if move:
+            files.delete_file(path)
+    except FileNotFoundError:
+        return None
+    return kept
+
+
+def _mend_entry(lake: Lake, torn: Torn) -> TakenBack:
+    """Puts an entry without changes in the place of a torn one, which marks what the torn one is known to have made."""
+    files = lake.file_system()
+    kept = _set_aside(lake, torn.table, torn.path, move=False)
+    if not torn.version:
+        _write(lake, torn.path, _first_entry(lake, torn.table))
+        return TakenBack(torn, kept)
+    data = b"" if kept is None else read_whole(files, kept)
+    names = _named_in(action for action in parsed_lines(data) if action is not None)
+    with suppress(CcPipelineError):
+        # another table may be torn as well
+        names |= _names_by_others(lake, torn)
+    now = int(time.time() * 1_000)
+    info = {"timestamp": now, "operation": "TAKE BACK", "operationParameters": {"torn": torn.state}}
+    marks = [{"txn": {"appId": name, "version": digest_to_int(TORN), "lastUpdated": now}} for name in sorted(names)]
+    lines = [json.dumps(action) for action in ({"commitInfo": info}, *marks)]
+    _write(lake, torn.path, ("\n".join(lines) + "\n").encode())
+    return TakenBack(torn, kept, tuple(sorted(names)))
+
+
+def _first_entry(lake: Lake, table: str) -> bytes:
+    """The entry with which a table like this one begins."""
+    with TemporaryDirectory() as folder:
+        like = Lake(folder, [lake.specs[table]])
+        like.prepare(table)
+        return Path(f"{log_of(like.address(table))}/{0:020}.json").read_bytes()
+
+
+def _write(lake: Lake, path: str, data: bytes) -> None:
+    if "://" not in lake.root:
+        write_whole(Path(path), data, durable=True)
+        return
+    with lake.file_system().open_output_stream(path) as sink:
+        sink.write(data)
+
+
+def _named_in(actions: Iterable[Mapping[str, object]]) -> set[str]:
+    """The names of digests of slices among actions."""
+    named = (action.get("txn") for action in actions)
+    names = {str(txn.get("appId")) for txn in named if isinstance(txn, dict)}
+    return {name for name in names if name != ANCHOR and not name.startswith(_NUMBERS)}
+
+
+def _names_by_others(lake: Lake, torn: Torn) -> set[str]:
+    """The names of slices that other tables have, made from what this one lacks at the version before."""
+    table, version = torn.table, torn.version - 1
+    if table == "captures":
+        return _lacking(lake, LOCATE, version, {*FETCH.here(lake), *PARSE.here(lake)}, "lookups")
+    if table == "records":
+        return _lacking(lake, FETCH, version, PARSE.here(lake), "fetches")
+    names: set[str] = set()
+    for stage in _PAGE_STAGES:
+        for other in stage.tables if table in stage.tables else ():
+            if other != table:
+                own = lake.digest_names(other, stage.names_begin)
+                here, there = lake.digests(table, own, version), lake.digests(other, own)
+                names |= {name for name in own if here[name] != there[name]}
+    return names
+
+
+def _lacking(lake: Lake, stage: Stage, version: int, made: Collection[Slice], notes: str) -> set[str]:
+    """The names of the slices that a later stage ``made``, or that were noted, without this one's digest."""
+    names = {stage.digest_name(slice_) for slice_ in made}
+    noted = {
+        stage.digest_name(Slice(row["crawl"], row["target"])): row["made_from"]
+        for row in lake.read(notes, columns=["crawl", "target", "made_from"]).to_pylist()
+    }
+    here = lake.digests(stage.main_table, [*{*names, *noted}], version)
+    found = {name for name in names if here[name] in (None, GONE)}
+    return found | {name for name, digest in noted.items() if here[name] != digest}
+
+
+def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
+    """Takes the last commit back, or where the file is of an earlier one, the file out of the table."""
+    assert torn.file is not None
+    handle = opened_apart(lake, torn.table)
+    assert handle is not None
+    spec = lake.specs[torn.table]
+    files = stored_files(spec, handle)
+    if handle.version() != torn.version or torn.file.path not in {file.path for file in files}:
+        raise EnvironmentFault(f"{torn.table} was written meanwhile", "Run it again.")
+    before = None if torn.later else _files_before(lake, torn)
+    if before is None:
+        gone, back = [torn.file], []
+        names, numbers = _names_in_file(lake, torn.table, torn.file)
+    else:
+        paths, here = {file.path for file in before}, {file.path for file in files}
+        gone = [file for file in files if file.path not in paths]
+        back = [file for file in before if file.path not in here]
+        names, numbers = _names_of_last(lake, torn, before)
+    digests = {**dict.fromkeys(names, TORN), **numbers}
+    replace_files(lake, spec, handle, gone, back, digests, is_balanced=False)
+    kept = _set_aside(lake, torn.table, torn.path, move=True)
+    return TakenBack(torn, kept, tuple(sorted(names)))
+
+
+def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
+    """The files of the version before the last one; ``None`` where they are not all there."""
+    handle = lake.open(lake.specs[torn.table], torn.version - 1) if torn.version else None
+    if handle is None:
+        return None
+    before = stored_files(lake.specs[torn.table], handle)
+    folder = lake.address(torn.table).removeprefix("s3://")
+    sizes = lake.file_system().get_file_info([f"{folder}/{file.path}" for file in before])
+    return before if all(info.size == file.size for info, file in zip(sizes, before, strict=True)) else None
+
+
+def _names_of_last(lake: Lake, torn: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
+    """The names of the slices that the last commit made, and what its numbers were before it, when the table had
+    ``files``: rows of which no count was committed are counted."""
+    entry = f"{log_of(lake.address(torn.table))}/{torn.version:020}.json"
+    actions = [action for action in parsed_lines(read_whole(lake.file_system(), entry)) if action is not None]
+    txns = [action["txn"] for action in actions if isinstance(action.get("txn"), dict)]
+    numbers = [str(txn["appId"]) for txn in txns if isinstance(txn, dict) and str(txn["appId"]).startswith(_NUMBERS)]
+    before = lake.digests(torn.table, numbers, torn.version - 1)
+    spec = lake.specs[torn.table]
+    uncounted = {name: key for name in numbers if before[name] is None and (key := key_of(spec, name)) is not None}
+    if uncounted:
+        crawls = {key[0] for key in uncounted.values()} if "crawl" in spec.slice_columns else {None}
+        there = count_in_files(lake, spec, (file for file in files if file.partition.get("crawl") in crawls))
+        before |= {name: digest_from_int(there[key]) for name, key in uncounted.items()}
+    return _named_in(actions), {name: before[name] or NOTHING for name in numbers}
+
+
+def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], dict[str, str]]:
+    """The names of the slices that a file may hold rows of, by its bounds, and that their row counts are not known."""
+    names: set[str] = set()
+    counts: dict[str, str] = {}
+    crawl = file.partition.get("crawl")
+    for name in lake.digest_names(table):
+        key = key_of(lake.specs[table], name)
+        slice_ = slice_named(name) if key is None else None
+        target = key[-1] if key else name.partition(":")[2] if slice_ is None else slice_.target
+        is_near = file.first is None or file.last is None or file.first <= target <= file.last
+        own = key[0] if key else None if slice_ is None else slice_.crawl
+        is_other = crawl is not None and own is not None and own != crawl
+        if not is_near or is_other or name == ANCHOR:
+            continue
+        if key is not None:
+            counts[name] = NOT_COUNTED
+        elif not name.startswith(_NUMBERS):
+            names.add(name)
+    return names, counts
