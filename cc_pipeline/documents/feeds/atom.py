@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
 from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
-from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
+from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits
 
@@ -36,7 +36,7 @@ def absolutize(markup: str | None, base: str) -> str | None:
 def _resolved(resolve: Callable[[str], Resolved], found: re.Match[str]) -> str:
     quote = '"' if found.group(2) is not None else "'"
     value = found.group(2) if found.group(2) is not None else found.group(3)
-    url, _ = resolve(unescape(value))
+    url, _ = resolve(attribute_value(value))
     if url is None or value.startswith("#") or "://" in value:
         return found.group(0)
     return f"{found.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
