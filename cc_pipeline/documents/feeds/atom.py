@@ -135,16 +135,21 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
 
 
 def construct(element: Element, base: str) -> str | None:
-    """A text construct: plain text, markup unescaped (``html``) or markup inside (``xhtml``)."""
+    """A text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside (``xhtml``), or
+    base64. That is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or what Atom 0.3's ``mode``
+    says."""
     return absolutize(_construct(element), base_of(element, base))
 
 
 def _construct(element: Element) -> str | None:
-    kind = (element.get("type") or "text").lower()
+    kind = (element.get("type") or "text").partition(";")[0].strip().lower()
     mode = (element.get("mode") or "").lower()
-    if mode == "base64" or (kind.count("/") == 1 and not mode and not kind.startswith("text/") and not len(element)):
+    binary = "/" in kind and not kind.startswith("text/") and not kind.endswith(("+xml", "/xml"))
+    in_content = local_name(element)[1] == "content"
+    if mode == "base64" or (in_content and binary and not mode and not len(element)):
         try:
-            return base64.b64decode(element_text(element) or "").decode("utf-8", "replace").strip() or None
+            written = "".join((element_text(element) or "").split())
+            return base64.b64decode(written, validate=True).decode("utf-8", "replace").strip() or None
         except (binascii.Error, ValueError):
             return None if mode else element_text(element)
     if mode == "escaped":
