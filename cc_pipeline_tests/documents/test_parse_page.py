@@ -212,3 +212,13 @@ def test_byte_order_mark_is_no_text(codec: str, kind: str) -> None:
     marked = parse_page(page(f"\ufeff{body}".encode(codec), f"{kind}; charset=utf-8")).text
     assert plain is not None
     assert marked == plain
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/ld+json; charset=UTF-8", " Application/LD+JSON ;profile='x'", "application/ld+json"]
+)
+def test_json_ld_is_known_whatever_parameters_its_type_has(kind: str) -> None:
+    script = f'<script type="{kind}">{{"@type": "Article", "headline": "x"}}</script>'
+    text = parse_page(page(f"<html><head>{script}</head><body>word</body></html>")).text
+    assert text is not None
+    assert text["json_ld_types"] == ["Article"]
