@@ -168,7 +168,9 @@ def test_a_parser_process_knows_no_secret_and_not_the_folder(monkeypatch: pytest
     secrets = ("AWS_SECRET_ACCESS_KEY", "CC_PIPELINE_WEBHOOK", "PGPASSWORD", "HTTPS_PROXY", "MY_TOKEN")
     for name in secrets:
         monkeypatch.setenv(name, "secret")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path)]))
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path), str(libraries), "libraries"]))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (found,) = parse_batches([[page("a")]], replace(OPTIONS, limits=Limits(seconds=29)), 1, told_its_environment)
@@ -179,6 +181,7 @@ def test_a_parser_process_knows_no_secret_and_not_the_folder(monkeypatch: pytest
     assert "secret" not in known.values()
     path = known["sys.path"].split(os.pathsep)
     assert str(tmp_path) not in path and "" not in path
+    assert path[-1] == str(libraries)
     assert known["cwd"] != str(tmp_path)
 
 
@@ -307,6 +310,9 @@ def test_a_page_that_takes_too_much_memory_is_a_row_without_the_system_s_bound(
         lambda program, limit, *rest, **more: plain(program, 1 << 40, *rest, **more),
     )
     monkeypatch.setattr(pool, "_WATCH_SECONDS", 0.05)
+    readable = pool._readable
+    # as if others answered all the time
+    monkeypatch.setattr(pool, "_readable", lambda busy: {*readable(busy), None})
     options = replace(OPTIONS, limits=Limits(memory_bytes=256 << 20))
     (found,) = parse_batches([[page("<title>a</title>"), page("grow")]], options, 1, grows)
     first, second = found["page_metadata"].to_pylist()
