@@ -27,7 +27,10 @@ _NEUTRAL: Final = (
     *("PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONFAULTHANDLER", "PYTHONWARNINGS"),
 )
 #: Begins of names that a process needs that opens the lake or a source.
-REMOTE: Final = ("AWS_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_")
+REMOTE: Final = (
+    *("AWS_", "SSL_CERT_", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
 
 #: Runs ``main()`` of a module of ours. The package is loaded from the folder where the parent has it. That folder is on
 #: the path only where the interpreter would not find the package by itself, and then behind all others.
@@ -51,9 +54,15 @@ def python_command(program: str, *arguments: object, beside: Sequence[str] = ())
     """The words that run ``main()`` of ``program``, a module of this package, in a new interpreter.
 
     Its ``sys.path`` is the interpreter's own, and behind that the folders of the packages of modules ``beside`` that
-    are not ours. The current folder is not on it. Raises ``ValueError`` for a module ``beside`` without a package.
+    are not ours, and of ``PYTHONPATH``, where libraries may lie that this process has. The current folder is not on it.
+    Raises ``ValueError`` for a module ``beside`` without a package.
     """
     others = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
+    others |= dict.fromkeys(
+        entry
+        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if os.path.isabs(entry) and os.path.exists(entry) and not os.path.samefile(entry, os.curdir)
+    )
     words = (program, _folder_of(__name__), os.pathsep.join(others))
     return [sys.executable, "-P", "-c", _BOOT, *words, *map(str, arguments)]
 

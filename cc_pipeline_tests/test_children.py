@@ -168,7 +168,9 @@ def test_a_parser_process_knows_no_secret_and_not_the_folder(monkeypatch: pytest
     secrets = ("AWS_SECRET_ACCESS_KEY", "CC_PIPELINE_WEBHOOK", "PGPASSWORD", "HTTPS_PROXY", "MY_TOKEN")
     for name in secrets:
         monkeypatch.setenv(name, "secret")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path)]))
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path), str(libraries), "libraries"]))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (found,) = parse_batches([[page("a")]], replace(OPTIONS, limits=Limits(seconds=29)), 1, told_its_environment)
@@ -179,6 +181,7 @@ def test_a_parser_process_knows_no_secret_and_not_the_folder(monkeypatch: pytest
     assert "secret" not in known.values()
     path = known["sys.path"].split(os.pathsep)
     assert str(tmp_path) not in path and "" not in path
+    assert path[-1] == str(libraries)
     assert known["cwd"] != str(tmp_path)
 
 
@@ -188,6 +191,14 @@ def test_other_children_keep_what_is_set_but_the_current_folder(monkeypatch: pyt
     assert (whole["PYTHONPATH"], whole["PYTHONSAFEPATH"], whole["NAME"]) == ("/srv/modules", "1", "value")
     monkeypatch.setenv("PYTHONPATH", os.pathsep)
     assert "PYTHONPATH" not in children.whole_environment()
+
+
+def test_a_process_that_opens_a_remote_lake_knows_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = ("AWS_PROFILE", "SSL_CERT_FILE", "ALL_PROXY", "all_proxy", "https_proxy", "NO_PROXY")
+    for name in ways:
+        monkeypatch.setenv(name, "way")
+    assert {*ways} <= children.neutral_environment(*children.REMOTE).keys()
+    assert not {*ways} & children.neutral_environment().keys()
 
 
 def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -307,6 +318,9 @@ def test_a_page_that_takes_too_much_memory_is_a_row_without_the_system_s_bound(
         lambda program, limit, *rest, **more: plain(program, 1 << 40, *rest, **more),
     )
     monkeypatch.setattr(pool, "_WATCH_SECONDS", 0.05)
+    readable = pool._readable
+    # as if others answered all the time
+    monkeypatch.setattr(pool, "_readable", lambda busy: {*readable(busy), None})
     options = replace(OPTIONS, limits=Limits(memory_bytes=256 << 20))
     (found,) = parse_batches([[page("<title>a</title>"), page("grow")]], options, 1, grows)
     first, second = found["page_metadata"].to_pylist()

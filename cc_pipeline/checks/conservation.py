@@ -125,9 +125,9 @@ _REPAIR: Final = "Make them again: cc-pipeline doctor --repair"
 _RUN: Final = "What changed since is made by the next run: extract_domain, or cc-pipeline run"
 
 
-def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, list[str] | None]]:
+def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
     if slices is not None:
-        yield from targets_by_crawl(slices).items()
+        yield from ((crawl, frozenset(targets)) for crawl, targets in targets_by_crawl(slices).items())
         return
     tables = (*PER_CAPTURE, *_NOTES)
     for crawl in sorted({crawl for table in tables for crawl in crawls_of(lake.pin(table))}):

@@ -222,10 +222,10 @@ def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
         by_crawl.setdefault(row["crawl"], []).append(row)
     for crawl, own in by_crawl.items():
         there = count_rows(lake, "records", {"crawl": crawl, "target": [row["target"] for row in own]}, ["target"])
-        whole = [row for row in own if there[(row["target"],)] == row["planned"]] if len(own) > 1 else []
+        whole = {row["target"] for row in own if len(own) > 1 and there[(row["target"],)] == row["planned"]}
         for place, name in enumerate(_COUNTS):
-            totals[place] += sum(row[name] or 0 for row in own if row not in whole)
-        for place, count in enumerate(_of_records(lake, crawl, sorted(row["target"] for row in whole))):
+            totals[place] += sum(row[name] or 0 for row in own if row["target"] not in whole)
+        for place, count in enumerate(_of_records(lake, crawl, sorted(whole))):
             totals[place] += count
     return tuple(totals)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import dagster as dg
 import pyarrow as pa
@@ -158,14 +159,14 @@ class _Previews:
         self._shown = shown
         self._told: set[str] = set()
         self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
-        self._counted: dict[str, tuple[StageReport, int, bool]] = {}
+        self._counted: dict[str, tuple[StageReport, int]] = {}
 
     def described(self, made: Made, table: str) -> Described:
         """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
         report = made.reports[table]
         own = report.per_target[made.slug]
-        rows, is_shared = self._table_rows(report, table)
-        metadata = own_figures(report, made.slug, table, rows, is_shared=is_shared) | self._engine(table)
+        rows = self._table_rows(report, table)
+        metadata = own_figures(report, made.slug, table, rows, is_shared=self._is_shared) | self._engine(table)
         if self._workspace.settings.column_events and table not in self._told:
             self._told.add(table)
             metadata |= in_events(table, EXTRACTED[table], self._at)
@@ -183,13 +184,18 @@ class _Previews:
             return {}
         return {"engine": dg.MetadataValue.text(f"{settings.engine}, {settings.spark_workers} workers")}
 
-    def _table_rows(self, report: StageReport, table: str) -> tuple[int, bool]:
-        """The rows of a table, and whether targets can share captures, so that it may have some more than once."""
-        before, count, is_shared = self._counted.get(table, (None, 0, False))
+    def _table_rows(self, report: StageReport, table: str) -> int:
+        before, count = self._counted.get(table, (None, 0))
         if before is not report:
-            count, is_shared = self._workspace.lake.row_count(table), bool(sharing(self._workspace.lake))
-            self._counted[table] = report, count, is_shared
-        return count, is_shared
+            count = self._workspace.lake.row_count(table)
+            self._counted[table] = report, count
+        return count
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether targets can share captures, so that a table may have some more than once. All targets of the lake are
+        looked at, so it is asked once a step."""
+        return bool(sharing(self._workspace.lake))
 
     def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
         before, rows = self._read.get(table, (None, {}))

@@ -313,16 +313,19 @@ class Lake:
         """Makes the entries and checkpoints of a log durable, from version ``before`` on: an entry that another process
         is still writing to disk must not be lacking below a later one."""
         log = Path(self.address(table)) / "_delta_log"
-        first = max(self._durable.get(table, before - 1) + 1, before - _FOLLOWED, 0)
-        version = max(first, before + 1)
+        # a log that was restored meanwhile ends earlier than this object has seen
+        first = max(min(self._durable.get(table, before - 1), before) + 1, before - _FOLLOWED, 0)
+        version = before + 1
         while (log / f"{version:020}.json").exists():
             version += 1
         due = [log / f"{one:020}.json" for one in range(first, version)]
         # a checkpoint may be one of the version before
         due += [log / f"{one:020}.checkpoint.parquet" for one in range(max(min(first, before), 0), version)]
         there = [path for path in due if path.exists()]
-        if any(path.suffix == ".parquet" for path in there):
-            there.append(log / "_last_checkpoint")
+        hint = log / "_last_checkpoint"
+        # a repair takes a torn hint away, and the log is listed then
+        if any(path.suffix == ".parquet" for path in there) and hint.exists():
+            there.append(hint)
         sync_files(there)
         self._durable[table] = version - 1
 

@@ -25,7 +25,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
-from cc_pipeline.lake.row_counts import COUNT_NAMES, SliceKey, check_balance, count_name
+from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name
 
 #: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
 _ROW_GROUP_BYTES: Final = 8 << 20
@@ -73,6 +73,8 @@ def replace_files(
     added: Sequence[StoredFile],
     digests: Mapping[str, str] | None = None,
     counts: Mapping[SliceKey, int] | None = None,
+    *,
+    is_balanced: bool = True,
 ) -> None:
     """Commits that ``added`` stand in the place of ``gone``, with ``digests`` by name and the row counts of the slices
     that have other rows afterwards.
@@ -80,10 +82,10 @@ def replace_files(
     ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError`` where another process
     took out one of them meanwhile, or committed a digest of one of these names; then nothing was changed. Raises
     ``RowsOutOfBalance``, and nothing was changed, where the table would not have the rows that it had, without those
-    of the slices, and with ``counts``. Who takes back what is broken says by ``digests`` what is not known any more.
+    of the slices, and with ``counts``; not where ``is_balanced`` is false, for who takes out a file that is broken.
     """
     new = counts or {}
-    if new or not any(name.startswith(COUNT_NAMES) for name in digests or ()):
+    if is_balanced:
         check_balance(lake, spec, handle, gone, added, new)
     now = int(time.time() * 1_000)
     # as changes of data, which merges are not: otherwise two merges of the same files both get through

@@ -25,12 +25,12 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.digests.digest import NOTHING, digest_to_int
+from cc_pipeline.lake.digests.digest import NOTHING, digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.standings import ANCHOR
 from cc_pipeline.lake.lake import Lake, lake_fault
 from cc_pipeline.lake.layout import StoredFile, stored_files
 from cc_pipeline.lake.replacing import opened_apart, replace_files
-from cc_pipeline.lake.row_counts import NOT_COUNTED, key_of
+from cc_pipeline.lake.row_counts import NOT_COUNTED, count_in_files, key_of
 from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
 from cc_pipeline.workspace.tables import TABLES
@@ -57,7 +57,9 @@ class TakenBack:
 
     @property
     def slices(self) -> list[Slice]:
-        """What is to be made again."""
+        """What is to be made again. Names in a table without crawls are of no slices."""
+        if self.torn.table not in {spec.name for spec in TABLES if "crawl" in spec.slice_columns}:
+            return []
         return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
 
 
@@ -253,9 +255,9 @@ def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
         paths, here = {file.path for file in before}, {file.path for file in files}
         gone = [file for file in files if file.path not in paths]
         back = [file for file in before if file.path not in here]
-        names, numbers = _names_of_last(lake, torn)
+        names, numbers = _names_of_last(lake, torn, before)
     digests = {**dict.fromkeys(names, TORN), **numbers}
-    replace_files(lake, spec, handle, gone, back, digests)
+    replace_files(lake, spec, handle, gone, back, digests, is_balanced=False)
     kept = _set_aside(lake, torn.table, torn.path, move=True)
     return TakenBack(torn, kept, tuple(sorted(names)))
 
@@ -271,13 +273,20 @@ def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
     return before if all(info.size == file.size for info, file in zip(sizes, before, strict=True)) else None
 
 
-def _names_of_last(lake: Lake, torn: Torn) -> tuple[set[str], dict[str, str]]:
-    """The names of the slices that the last commit made, and what its numbers were before it."""
+def _names_of_last(lake: Lake, torn: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
+    """The names of the slices that the last commit made, and what its numbers were before it, when the table had
+    ``files``: rows of which no count was committed are counted."""
     entry = f"{log_of(lake.address(torn.table))}/{torn.version:020}.json"
     actions = [action for action in parsed_lines(read_whole(lake.file_system(), entry)) if action is not None]
     txns = [action["txn"] for action in actions if isinstance(action.get("txn"), dict)]
     numbers = [str(txn["appId"]) for txn in txns if isinstance(txn, dict) and str(txn["appId"]).startswith(_NUMBERS)]
     before = lake.digests(torn.table, numbers, torn.version - 1)
+    spec = lake.specs[torn.table]
+    uncounted = {name: key for name in numbers if before[name] is None and (key := key_of(spec, name)) is not None}
+    if uncounted:
+        crawls = {key[0] for key in uncounted.values()} if "crawl" in spec.slice_columns else {None}
+        there = count_in_files(lake, spec, (file for file in files if file.partition.get("crawl") in crawls))
+        before |= {name: digest_from_int(there[key]) for name, key in uncounted.items()}
     return _named_in(actions), {name: before[name] or NOTHING for name in numbers}
 
 

@@ -170,10 +170,14 @@ def rows(settings: object, table: str, crawl: str = "", slug: str = "") -> int:
 
 
 def test_the_same_rows_have_the_same_version_and_a_single_partition_has_its_own_costs(
-    bucket: Bucket, home: Path, instance: dg.DagsterInstance
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_of(bucket[0], home)
+    looks, plain = [], slices.sharing
+    monkeypatch.setattr(slices, "sharing", lambda lake: looks.append(lake) or plain(lake))
     assert execute(instance, settings, "extract_domain", key=GOOD[0]).success
+    # it looks at all targets of the lake
+    assert len(looks) == 1
     before = recorded(instance, "records")[GOOD[0]]
     assert before.metadata["requests"].value > 0
     assert execute(instance, settings, "extract_domain", tags=range_tags(GOOD[0], GOOD[0])).success

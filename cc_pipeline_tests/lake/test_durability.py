@@ -219,6 +219,35 @@ def test_a_commit_whose_entry_cannot_be_made_durable_fails(lake: Lake, monkeypat
         new_slice(lake, 1)
 
 
+def test_a_commit_behind_a_checkpoint_without_its_hint_is_made(lake: Lake) -> None:
+    replaced_slice(lake, 0)
+    handle = lake.open(SPEC)
+    assert handle is not None
+    handle.create_checkpoint()
+    Path(lake.address("things"), "_delta_log", "_last_checkpoint").unlink()
+    new_slice(Lake(lake.root, [SPEC, FLAT]), 1)
+    assert lake.row_count("things") == 2
+
+
+def test_a_commit_to_a_log_that_was_restored_is_on_disk(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced_slice(lake, 0)
+    backup = shutil.copytree(lake.address("things"), tmp_path / "backup")
+    for number in range(3):
+        new_slice(lake, number)
+    shutil.rmtree(lake.address("things"))
+    shutil.copytree(backup, lake.address("things"))
+    shutil.rmtree(backup)
+    lake._handles.clear()
+    disk = Disk(tmp_path)
+    before = disk.entries()
+    monkeypatch.setattr(atomic, "sync", disk.sync)
+    new_slice(lake, 4)
+    [new] = disk.entries() - before
+    disk.check(new)
+
+
 @pytest.fixture(scope="module")
 def near_a_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake whose tables are at version 97, with entries of two months ago."""

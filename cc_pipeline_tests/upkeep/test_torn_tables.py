@@ -18,10 +18,12 @@ from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.indexing.catalog import catalog_has
 from cc_pipeline.indexing.crawls import commit_crawls
+from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.row_counts import committed_counts
 from cc_pipeline.lake.torn import TornTable
 from cc_pipeline.upkeep import torn_tables
-from cc_pipeline.upkeep.torn_tables import torn_slices
+from cc_pipeline.upkeep.torn_tables import mend_tables, torn_slices
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -220,6 +222,47 @@ def test_what_others_built_on_is_not_taken_back(world: World, workspace: Workspa
         publish(workspace)
     before.write_bytes(half)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
+
+
+def take_counts_out(workspace: Workspace, table: str) -> None:
+    """Leaves a table's log as it was before commits counted rows."""
+    for entry in (workspace.settings.home / "lake" / "tables" / table / "_delta_log").glob("*.json"):
+        lines = [line for line in entry.read_text().splitlines(keepends=True) if '"rows:' not in line]
+        entry.unlink()
+        entry.write_text("".join(lines))
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_torn_file_whose_rows_were_not_counted_is_taken_out(
+    world: World, workspace: Workspace, is_last: bool
+) -> None:
+    take_counts_out(workspace, "records")
+    lake = open_lake(workspace.settings)
+    cut(last_file(workspace, "records") if is_last else Path(lake.pin("records", 1).files[0]), "empty")
+    mend(workspace)
+    run_again(workspace_of(world.bucket, workspace.settings.home), world)
+
+
+def test_a_commit_that_is_taken_back_leaves_the_count_of_rows_that_were_not_counted(workspace: Workspace) -> None:
+    take_counts_out(workspace, "records")
+    lake = open_lake(workspace.settings)
+    where = {"crawl": NEW, "target": "example.org"}
+    rows = lake.read("records", where)
+    lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "1"})
+    cut(last_file(workspace, "records"), "empty")
+    lake = open_lake(workspace.settings)
+    mend_tables(lake)
+    key = (NEW, "example.org")
+    assert committed_counts(lake, "records", [key]) == {key: rows.num_rows}
+    lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "2"})
+
+
+def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
+    lake = open_lake(workspace.settings)
+    target_definitions.note_purge(lake, TARGETS)
+    cut(last_file(workspace, "targets"), "empty")
+    [done] = mend_tables(open_lake(workspace.settings))
+    assert done.slices == []
 
 
 @pytest.mark.parametrize(

@@ -269,11 +269,11 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
                     findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were made again"))
-                findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
-            elif mended:
+            elif mended or miscounted:
                 _publish(workspace)
             else:
                 findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
+            findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
     return findings
 
 
@@ -324,16 +324,22 @@ def _publish(workspace: Workspace) -> None:
 
 
 def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
-    """Has slices with other rows than were committed made again: adds their targets to those that are made ``again`` in
-    each crawl, and gives what was wrong. What was stored of their records is taken over."""
+    """Has slices with other rows than were committed made again, and gives what was wrong. Targets are added to those
+    that are made ``again`` in each crawl, and take their stored records over. Index tables are made here.
+    """
+    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
 
     found = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
-    for slice_ in make_again(workspace.lake, found):
+    slices = make_again(workspace.lake, found)
+    for slice_ in slices:
         adopt_again(workspace.storage, slice_.crawl)
         if slice_.target:
             again[slice_.crawl].add(slice_.whole.target)
+    if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
+        with Launcher(workspace) as launcher:
+            step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), aside=False)
     return [*sentences(found)]
 
 

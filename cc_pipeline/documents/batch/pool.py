@@ -145,6 +145,7 @@ class _Pool:
         self._workers: list[Worker] = kept + [Worker(options, read) for _ in range(workers - len(kept))]
         self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
         self._done: dict[int, RecordBatches] = {}
+        self._looked = time.monotonic()
 
     def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
         source = enumerate(batches)
@@ -179,7 +180,10 @@ class _Pool:
     def _wait(self) -> None:
         busy = [worker for worker, tasks in self._tasks.items() if tasks]
         ready = _readable(busy)
-        limits = self._options.limits
+        limits, now = self._options.limits, time.monotonic()
+        looks = now - self._looked >= _WATCH_SECONDS
+        if looks:
+            self._looked = now
         for worker in busy:
             if worker in ready:
                 answer = worker.receive()
@@ -187,9 +191,9 @@ class _Pool:
                     self._replace(worker, worker.cause_of_death())
                 else:
                     self._done[self._tasks[worker].popleft().number] = answer
-            elif worker.stuck_for(time.monotonic()) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
+            elif worker.stuck_for(now) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
                 self._replace(worker, f"no end after {limits.seconds:g} s")
-            elif not ready and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
+            elif looks and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
                 self._replace(worker, f"more than {limits.memory_bytes:,} bytes of memory")
 
     def _replace(self, worker: Worker, cause: str) -> None:

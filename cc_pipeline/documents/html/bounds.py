@@ -18,7 +18,8 @@ from typing import NamedTuple
 from cc_pipeline import compiled
 from cc_pipeline.documents.page import Limits
 
-#: Bytes to take out, from and to, and whether a space takes their place so that no two words become one.
+#: Bytes to take out, from and to, and what is in their place: 0 nothing, 1 a space so that no two words become one, 2
+#: the same bytes without tags.
 Cut = tuple[int, int, int]
 Scanned = tuple[list[Cut], int, int]
 
@@ -37,6 +38,18 @@ _FOREIGN = frozenset((b"svg", b"math"))
 #: Elements of which there is one; attributes of further tags go to it.
 _MERGED = frozenset((b"body", b"html"))
 _OPTIONS = frozenset((b"option", b"optgroup"))
+#: Tags that end foreign content, or may.
+_BREAKOUT = frozenset(
+    b"b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i img li listing menu "
+    b"meta nobr ol p pre ruby s small span strike strong sub sup table tt u ul var".split()
+)
+#: Foreign elements with HTML inside.
+_INTEGRATION = frozenset(b"annotation-xml desc foreignobject mi mn mo ms mtext title".split())
+_COLUMNS = frozenset((b"col", b"colgroup"))
+#: Tags whose absence changes how the parser reads what follows.
+_SWITCHES = frozenset((b"math", b"select", b"svg", b"template"))
+#: Foreign elements whose names are kept; bytes that may be looked at again where the parser's state is in doubt.
+_MOST_FOREIGN, _MOST_AGAIN = 64, 1 << 26
 #: Readings of a ruby that may be open. The next ends one within a ruby alone. Elsewhere they nest, and for each the
 #: builder looks through all that are open for a ruby: 400 KB of them took 20 s.
 _READINGS, _MOST_READINGS = frozenset((b"rt", b"rp")), 256
@@ -58,7 +71,14 @@ _ATTRIBUTE = re.compile(
     rb"[%(w)s/]*+([^%(w)s/>][^%(w)s/>=]*+)(?:[%(w)s]*+=[%(w)s]*+(?:\"[^\"]*+\"|'[^']*+'|[^%(w)s>\"'][^%(w)s>]*+|(?=>)))?+"
     % {b"w": _WHITE}
 )
-_COMMENT_END = re.compile(rb"--!?>")
+_COMMENT_END = re.compile(rb"-->")
+#: No dash of the begin counts here.
+_COMMENT_BANG = re.compile(rb"--!>")
+_SCRIPT = re.compile(rb"</script(?=[%(w)s/>])|<script(?=[%(w)s/>])|<!(?=--)|-->" % {b"w": _WHITE}, re.IGNORECASE)
+#: A tag or a declaration, up to its end if it has one.
+_MARKUP = re.compile(rb"<[a-zA-Z/!?][^>]*+>?")
+#: Ends a tag whatever value it is in.
+_TAG_ENDED = b"\"'>\"'>"
 
 
 class Bounded(NamedTuple):
@@ -80,11 +100,18 @@ def bounded(markup: bytes, limits: Limits, flags: set[str]) -> Bounded:
     at = 0
     for start, stop, spaced in cuts:
         parts.append(markup[at:start])
-        if spaced:
+        if spaced == 1:
             parts.append(b" ")
+        elif spaced:
+            parts += (_TAG_ENDED, without_tags(markup[start:stop]))
         at = stop
     parts.append(markup[at:])
     return Bounded(b"".join(parts), work)
+
+
+def without_tags(markup: bytes) -> bytes:
+    """Markup with a space for each tag and declaration, whatever the state is in which it would be read."""
+    return _MARKUP.sub(b" ", markup)
 
 
 class _Kept(NamedTuple):
@@ -98,7 +125,9 @@ class _Open:
     """What the tags so far have left open."""
 
     def __init__(self) -> None:
-        self.depth = self.over = self.foreign = self.options = self.readings = 0
+        self.depth = self.over = self.options = self.readings = self.again = 0
+        self.foreign: list[bytes] = []
+        self.in_doubt = self.in_select = self.templates = False
         self.names: dict[bytes, int] = {}
         self.formats: list[_Kept] = []
         self.merged = dict.fromkeys(_MERGED, 0)
@@ -112,6 +141,38 @@ class _Open:
                 counted += len(self.distinct) // _NAMES_A_TAG
                 self.distinct.add(name)
         return counted
+
+    def doubtful(self, name: bytes, *, closing: bool, empty: bool) -> bool:
+        """Takes a tag into account; whether it is no longer sure from here on in which state the parser reads."""
+        if self.foreign:
+            return self._leaves_foreign(name, closing=closing, empty=empty)
+        if name == b"select":
+            self.in_select = not closing
+        if closing:
+            return False
+        if name == b"template":
+            self.templates = True
+        if name == b"frameset" or (name in _COLUMNS and self.templates):
+            return True
+        if self.in_select and (name in _RAW or name in _FOREIGN or name == b"template"):
+            return name != b"script"
+        if name in _FOREIGN and not empty:
+            self.foreign.append(name)
+        return False
+
+    def _leaves_foreign(self, name: bytes, *, closing: bool, empty: bool) -> bool:
+        """Takes a tag of foreign content into account; whether the parser may leave that, or read HTML in it."""
+        if closing:
+            if name in (b"p", b"br") or name not in self.foreign:
+                return True
+            while self.foreign.pop() != name:
+                pass
+            return False
+        if name in _BREAKOUT or self.foreign[-1] in _INTEGRATION or len(self.foreign) == _MOST_FOREIGN:
+            return True
+        if not empty:
+            self.foreign.append(name)
+        return False
 
     def forget(self, name: bytes) -> None:
         for place in range(len(self.formats) - 1, -1, -1):
@@ -140,16 +201,20 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
     while 0 <= at < length - 1:
         found = _TAG.match(markup, at) if markup[at + 1 : at + 2] == b"/" or markup[at + 1 : at + 2].isalpha() else None
         if found is None:
-            following = _after_other(markup, at, state.foreign)
+            following = _after_other(markup, at, state)
             if following is None:
                 break
-            if following > at + 1:
+            if following > at + 1 or (state.in_doubt and _is_counted(markup, at)):
                 spent += 1
                 if spent > elements:
                     cuts.append((at, length, 0))
                     kinds |= _ELEMENTS
                     break
-            at = markup.find(b"<", following)
+            if state.again > _MOST_AGAIN:
+                cuts.append((at, length, 2))
+                kinds |= _ELEMENTS
+                break
+            at = markup.find(b"<", at + 1 if state.in_doubt else following)
             continue
         name, closing, stop = found.group(1).lower(), markup[at + 1] == ord("/"), found.end()
         room = attributes - state.merged.get(name, 0)
@@ -165,20 +230,47 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
             cuts.append((at, length, 0))
             kinds |= _ELEMENTS
             break
+        # A slash ends an element only outside of a value.
+        empty = markup[stop - 2] == ord("/") and not (places and places[-1].end() == stop - 1)
+        if state.in_doubt:
+            option = name in _OPTIONS and not closing
+            if kind := _in_doubt(state, stop - at, options, option=option, many=extra is not None):
+                cuts.append((at, length, 2))
+                kinds |= kind
+                break
+            at = markup.find(b"<", at + 1)
+            continue
+        state.in_doubt = state.doubtful(name, closing=closing, empty=empty)
         whole = markup[found.start(1) : stop - 1].lower()
-        kind = _verdict(
-            state, name, whole, closing=closing, empty=markup[stop - 2] == ord("/"), depth=depth, options=options
-        )
+        kind = 0
+        if not state.in_doubt:
+            kind = _verdict(state, name, whole, closing=closing, empty=empty, depth=depth, options=options)
         if kind:
             kinds |= kind
             cuts.append((at, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
+            state.in_doubt = bool(state.foreign) or state.in_select or name in _SWITCHES
         elif extra is not None:
             kinds |= _ATTRIBUTES
-            cuts.append((extra, stop - 1, 0))
-        if name in _RAW and not closing and not state.foreign:
+            cuts.append((extra, stop - 1 - empty, 0))
+        if not kind and name in _RAW and not closing and not state.foreign and not state.in_doubt:
             stop = length if name == b"plaintext" else _raw_end(markup, stop, name)
         at = markup.find(b"<", stop)
     return cuts, kinds, work
+
+
+def _is_counted(markup: bytes, at: int) -> bool:
+    """Whether what stands at a ``<`` is more than text."""
+    first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
+    return first.isalpha() or first in (b"!", b"?") or (first == b"/" and second != b">")
+
+
+def _in_doubt(state: _Open, size: int, options: int, *, option: bool, many: bool) -> int:
+    """Takes into account what may be a tag; the bound that it goes beyond, 0 for none."""
+    state.again += size
+    state.options += option
+    if (option and state.options > options) or state.again > _MOST_AGAIN:
+        return _ELEMENTS
+    return _ATTRIBUTES if many else 0
 
 
 def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
@@ -197,8 +289,6 @@ def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: b
     if closing:
         if name in _FORMATTING:
             state.forget(name)
-        if name in _FOREIGN and state.foreign:
-            state.foreign -= 1
         if nests and state.names.get(name):
             state.names[name] -= 1
             if state.over:
@@ -217,20 +307,22 @@ def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: b
         state.names[name] = state.names.get(name, 0) + 1
         if not wanted:
             return _NESTING
-        state.foreign += name in _FOREIGN
     return 0
 
 
-def _after_other(markup: bytes, at: int, foreign: int) -> int | None:
+def _after_other(markup: bytes, at: int, state: _Open) -> int | None:
     """Where comments, declarations and ends without a name end; the next byte for a plain ``<``; ``None`` where a tag
     is not ended."""
     first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
     if first.isalpha() or (first == b"/" and second.isalpha()):
-        return None
+        if not state.in_doubt:
+            return None
+        state.again += len(markup) - at
+        return at + 1
     if markup.startswith(b"<!--", at):
-        found = _COMMENT_END.search(markup, at + 2)
-        return found.end() if found else len(markup)
-    if foreign and markup.startswith(b"<![CDATA[", at):
+        ends = (_COMMENT_END.search(markup, at + 2), _COMMENT_BANG.search(markup, at + 4))
+        return min((found.end() for found in ends if found), default=len(markup))
+    if state.foreign and markup.startswith(b"<![CDATA[", at):
         end = markup.find(b"]]>", at + 9)
         return end + 3 if end >= 0 else len(markup)
     if first in (b"!", b"?") or (first == b"/" and second != b">"):
@@ -240,8 +332,28 @@ def _after_other(markup: bytes, at: int, foreign: int) -> int | None:
 
 
 def _raw_end(markup: bytes, start: int, name: bytes) -> int:
+    if name == b"script":
+        return _script_end(markup, start)
     found = re.compile(rb"</%s[%s/>]" % (name, _WHITE), re.IGNORECASE).search(markup, start)
     return found.start() if found else len(markup)
+
+
+def _script_end(markup: bytes, start: int) -> int:
+    """Where the text of a script ends: its own comments hide an end tag behind the begin of a script."""
+    escaped = 0
+    for found in _SCRIPT.finditer(markup, start):
+        token = found.group().lower()
+        if token == b"-->":
+            escaped = 0
+        elif token == b"<!":
+            escaped = escaped or 1
+        elif token == b"<script":
+            escaped = escaped and 2
+        elif escaped < 2:
+            return found.start()
+        else:
+            escaped = 1
+    return len(markup)
 
 
 #: The places to cut, the bounds that were reached, and open elements summed over tags; for markup, attributes a tag,

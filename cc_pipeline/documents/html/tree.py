@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
+from cc_pipeline.documents.html.building import build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
 from cc_pipeline.documents.html.scan_py import Collected, Most, Place
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
@@ -120,9 +121,10 @@ def parse_html(
     document = HtmlDocument()
     whole = text.encode("utf-8", "replace") if utf8 is None else utf8
     markup, document.work = bounded(whole, limits, document.flags)
+    tree, markup, work = build_tree(markup, limits, document.flags)
+    document.work = max(document.work, work)
     if markup is not whole:
         document.cut = markup
-    tree = LexborHTMLParser(markup)
     most = Most(
         limits.links if links else 0,
         limits.meta_tags,

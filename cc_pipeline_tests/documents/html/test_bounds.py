@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import bounds
 from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
+from cc_pipeline.documents.html.building import build_tree
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
@@ -111,6 +112,46 @@ def test_the_site_s_name_is_not_looked_for_in_a_title_as_long_as_a_page() -> Non
     assert parse_page(page("<title>" + "a - b " * 100_000 + "|</title>")).text["title"].endswith("a - b |")
 
 
+#: What puts the parser in a state that tokens alone do not tell.
+PREFIXES = (
+    "<svg><p><![CDATA[>",
+    "<math><b><![CDATA[>",
+    "<svg><font color=a><![CDATA[>",
+    "<svg><p><textarea><![CDATA[</textarea>",
+    "<script><!--<script></script><textarea></script>",
+    "<template><col><title></template>",
+    "<!--!><a title='--><a title=''>",
+)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_no_prefix_turns_the_bounds_off(prefix: str) -> None:
+    for bomb, flag in (
+        ("<div>" * 3_000 + "deep", "nesting_cut"),
+        (HOSTILE["attributes of one tag"](), "attributes_cut"),
+    ):
+        parsed = parse_page(page(f"<title>T</title><p>some text {prefix}{bomb}"))
+        assert flag in parsed.metadata["flags"]
+        assert parsed.text["text"].startswith("T some text")
+        assert flag == "attributes_cut" or "deep" in parsed.text["text"]
+
+
+@pytest.mark.parametrize("unit", ["<span><p></span></p>", "<div><object></div></object>", "<svg><a>", "<optgroup>"])
+def test_the_tree_itself_bounds_what_ends_do_not_close(unit: str) -> None:
+    flags: set[str] = set()
+    markup = bounded((unit * 3_000 + "x").encode(), LIMITS, flags).markup
+    built = build_tree(markup, LIMITS, flags)
+    assert flags == {"nesting_cut"}
+    assert 500 < _deepest(built.tree) <= 2 * LIMITS.depth + 4
+
+
+def _deepest(tree: LexborHTMLParser) -> int:
+    depth, node = 0, tree.root
+    while node is not None:
+        depth, node = depth + 1, node.last_child
+    return depth
+
+
 @pytest.mark.parametrize(
     ("shape", "flag"),
     [
@@ -136,6 +177,9 @@ TOKENS = (
     "<body a=1 b=2>", "<html c=1>", "<i x=1>", "<i x=2>", "</i>", "<font", " ", "/", ">", "=", '"', "'", "<?x", "</",
     "</>", "<1", "<g/>", "<svg/>", "x", "a=b", "<plaintext>", "<textarea>", "</textarea", "\x00", "\xe9", "<B/>",
     "\x0b", "<td>", "<x", "<TITLE>", "</TITLE\n>", "<ruby>", "<rt>" * 150, "</rp>",
+    "<select>", "</select>", "<template>", "<col>", "<frameset>", "<g>", "</g>", "<math>", "</math>", "<mi>", "<desc>",
+    "<script>", "<!--!>", "<!---", "--", "<annotation-xml>", "</svg>", "<foreignObject>",
+    "<svg a=1/>", "<g a b c d e/>", "<svg a b=c/ d/ />",
 )
 # fmt: on
 

@@ -1,0 +1,209 @@
+"""A page's tree, built in pieces so that the builder itself says how deep it is.
+
+Tokens alone do not tell what is open: the tokenizer's state depends on foreign content, selects, templates and on end
+tags that are ignored. So markup is fed piece by piece to Lexbor's own parser, into the document of a selectolax tree.
+Between pieces its stack of open elements is read. A page that opens more than it may is built again from what was fed
+until then, and from the rest without tags.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import selectolax.lexbor
+from selectolax.lexbor import LexborHTMLParser
+
+from cc_pipeline.documents.html.bounds import bounded, without_tags
+from cc_pipeline.documents.page import Limits
+
+#: Formatting elements that may be open at no cost. Each is opened again in each block, and counts as an element then.
+_FREE_FORMATTING = 24
+#: Bytes of the shortest tag, and of the smallest piece.
+_TAG_BYTES, _MIN_PIECE = 3, 96
+_SAMPLE = b"<b><i><div><div><div>x"
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+#: Words at the begin of Lexbor's struct of a tree builder that are looked at.
+_WORDS = 8
+
+
+class Built(NamedTuple):
+    """A tree, the markup that it was made of, and the open elements at each tag, summed (0 for a small page)."""
+
+    tree: LexborHTMLParser
+    markup: bytes
+    work: int
+
+
+class _Parser:
+    """One of Lexbor's parsers, whose stacks can be read. It is freed by :meth:`close`."""
+
+    def __init__(self, lexbor: ctypes.CDLL) -> None:
+        self._lexbor = lexbor
+        self._address = lexbor.lxb_html_parser_create()
+        if not self._address or lexbor.lxb_html_parser_init(self._address):
+            raise MemoryError("no room for a parser")
+        self.builder: int = lexbor.lxb_html_parser_tree_noi(self._address)
+        self._marker = lexbor.lxb_html_tree_active_formatting_marker()
+
+    def begin(self, tree: LexborHTMLParser) -> None:
+        """Empties the tree. Nodes of it that are still held are gone."""
+        document = _document(self._lexbor, tree)
+        self._lexbor.lxb_html_document_clean(document)
+        self._check(self._lexbor.lxb_html_parse_chunk_prepare(self._address, document))
+
+    def feed(self, data: bytes) -> None:
+        self._check(self._lexbor.lxb_html_parse_chunk_process(self._address, data, len(data)))
+
+    def count_open(self) -> int:
+        """Elements that are open."""
+        return _word(_word(self.builder + _OPEN_AT) + 2 * _WORD)
+
+    def count_formatting(self) -> int:
+        """Formatting elements that the next block opens again: those behind the last marker."""
+        array = _word(self.builder + _FORMATS_AT)
+        length = _word(array + 2 * _WORD)
+        if length <= _FREE_FORMATTING:
+            return length
+        items = (ctypes.c_size_t * length).from_address(_word(array))
+        return next((behind for behind in range(length) if items[length - 1 - behind] == self._marker), length)
+
+    def end(self) -> None:
+        self._check(self._lexbor.lxb_html_parse_chunk_end(self._address))
+
+    def close(self) -> None:
+        self._lexbor.lxb_html_parser_destroy(self._address)
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(f"the page cannot be parsed: Lexbor's status {status}")
+
+
+def _document(lexbor: ctypes.CDLL, tree: LexborHTMLParser) -> int:
+    root = tree.root
+    if root is None:
+        raise RuntimeError("a tree has no root")
+    return int(lexbor.lxb_dom_node_parent_noi(root.mem_id))
+
+
+def _open_library() -> ctypes.CDLL:
+    """Lexbor as it lies in selectolax's module; raises AttributeError where that does not show its functions."""
+    lexbor = ctypes.CDLL(selectolax.lexbor.__file__)
+    pointer, status = ctypes.c_void_p, ctypes.c_uint
+    signatures = {
+        "lxb_dom_node_parent_noi": (pointer, [pointer]),
+        "lxb_html_parser_create": (pointer, []),
+        "lxb_html_parser_init": (status, [pointer]),
+        "lxb_html_parser_tree_noi": (pointer, [pointer]),
+        "lxb_html_tree_active_formatting_marker": (pointer, []),
+        "lxb_html_document_clean": (None, [pointer]),
+        "lxb_html_parse_chunk_prepare": (status, [pointer, pointer]),
+        "lxb_html_parse_chunk_process": (status, [pointer, ctypes.c_char_p, ctypes.c_size_t]),
+        "lxb_html_parse_chunk_end": (status, [pointer]),
+        "lxb_html_parser_destroy": (pointer, [pointer]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(lexbor, name)
+        function.restype, function.argtypes = result, arguments
+    return lexbor
+
+
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
+
+
+def _find_stacks(lexbor: ctypes.CDLL) -> tuple[int, int]:
+    """Where a tree builder has its stacks of open elements and of formatting elements. They have no accessor, so they
+    are looked for while a known page is open: an array is its items, its room and its length."""
+    tree, parser = LexborHTMLParser(""), _Parser(lexbor)
+    document = _document(lexbor, tree)
+    parser.begin(tree)
+    parser.feed(_SAMPLE)
+    found: list[int] = []
+    root = tree.root
+    for place in range(_WORD, _WORDS * _WORD, _WORD):
+        array = _word(parser.builder + place)
+        if array in (0, document):
+            continue
+        expected = 2 if found else 7
+        if _word(array + 2 * _WORD) != expected:
+            raise ImportError("selectolax is another than is known here: open elements")
+        if not found and (root is None or _word(_word(array)) != root.mem_id):
+            raise ImportError("selectolax is another than is known here: the root of open elements")
+        found.append(place)
+        if len(found) == 2:
+            break
+    parser.end()
+    parser.close()
+    return found[0], found[1]
+
+
+try:
+    _library = _open_library()
+    _OPEN_AT, _FORMATS_AT = _find_stacks(_library)
+    _lexbor: ctypes.CDLL | None = _library
+except (AttributeError, OSError, ImportError):
+    _lexbor = None
+
+#: Whether Lexbor's stacks can be read. Where not, :mod:`.bounds` alone holds a page within its bounds.
+READABLE = _lexbor is not None
+
+
+def build_tree(markup: bytes, limits: Limits, flags: set[str]) -> Built:
+    """The tree of UTF-8 markup with at most about twice ``limits.depth`` open elements, and the markup that it was
+    made of: the same object where the page is within its bounds. What was reached is added to ``flags``."""
+    if _lexbor is None or len(markup) <= _TAG_BYTES * limits.depth:
+        return Built(LexborHTMLParser(markup), markup, 0)
+    tree = LexborHTMLParser("")
+    at, reached, work = _feed(_lexbor, tree, markup, limits, None)
+    if reached is None:
+        return Built(tree, markup, work)
+    flags.add(reached)
+    kept = markup[:at]
+    if reached == "nesting_cut":
+        # Tag by tag behind what is within the bounds, to keep all that is.
+        at, _, _ = _feed(_lexbor, tree, markup, limits, at)
+        kept = markup[:at] + without_tags(markup[at:])
+    # The cut may be within a value: its words would be attributes.
+    kept = bounded(kept, limits, flags).markup
+    return Built(LexborHTMLParser(kept), kept, work)
+
+
+def _feed(
+    lexbor: ctypes.CDLL, tree: LexborHTMLParser, markup: bytes, limits: Limits, sure: int | None
+) -> tuple[int, str | None, int]:
+    """Builds the tree until a bound is reached: the bytes within it, the flag of the bound (``None`` at the end of the
+    page), and open elements summed over tags. Where ``sure`` bytes are known to be within, the rest is fed by tag."""
+    max_open = 2 * limits.depth
+    parser = _Parser(lexbor)
+    at = opened = formats = reopened = work = 0
+    reached = None
+    try:
+        parser.begin(tree)
+        while at < len(markup):
+            single = sure is not None or formats > _FREE_FORMATTING
+            end = sure if sure and at < sure else _piece_end(markup, at, max_open - opened, single=single)
+            piece = markup[at:end]
+            parser.feed(piece)
+            opened, formats, tags = parser.count_open(), parser.count_formatting(), piece.count(b"<")
+            work += opened * tags
+            if sure is None and formats > _FREE_FORMATTING:
+                reopened += formats * tags
+            if opened > max_open or reopened > limits.elements:
+                reached = "nesting_cut" if opened > max_open else "elements_cut"
+                break
+            at = end
+        parser.end()
+    finally:
+        parser.close()
+    return at, reached, work
+
+
+def _piece_end(markup: bytes, at: int, room: int, *, single: bool) -> int:
+    """Where a piece ends that opens at most ``room`` elements: before a tag, so that no reference or line end is
+    parted."""
+    if single:
+        following = markup.find(b"<", at + 1)
+        return following if following >= 0 else len(markup)
+    end = at + max(_TAG_BYTES * room, _MIN_PIECE)
+    return end if end >= len(markup) else max(markup.rfind(b"<", at + 1, end), 0) or end

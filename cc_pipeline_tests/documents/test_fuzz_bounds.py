@@ -1,0 +1,130 @@
+"""Markup of a grammar of what changes a parser's state: no tree is deeper than it may be, and none has more elements
+and attributes than were counted. For ``CC_PIPELINE_FUZZ_SECONDS``, or some hundreds of pages."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.html import building
+from cc_pipeline.documents.html.bounds import bounded, scanned
+from cc_pipeline.documents.html.building import build_tree
+from cc_pipeline.documents.page import Limits
+from cc_pipeline_tests import fuzzing
+
+#: Elements of every kind that the tokenizer or the tree builder treats in a way of its own.
+NAMES = (
+    "a b i font nobr div p li dd dt h1 h2 span x-y form button table caption colgroup col tbody tr td th select option "
+    "optgroup textarea input title script style xmp iframe noembed noframes noscript plaintext template frameset frame "
+    "html head body object applet marquee svg math foreignObject desc mi mo mn ms mtext annotation-xml mglyph "
+    "g path image img br hr ruby rb rt rp rtc pre listing ul ol center details summary meta link base area keygen nav"
+).split()
+OTHERS = (
+    *("<!--", "-->", "--!>", "<!-->", "<!--->", "<!--!>", "<![CDATA[", "]]>", "<!", "<?x", "?>", "</>", "</ x>"),
+    *("<!DOCTYPE html>", "<script><!--<script></script>", "<script><!--<script>--></script>", "<input type=hidden>"),
+    *("<font color=a>", "<font size=1 face=b>", "<annotation-xml encoding=text/html>", "<div title='", '<a title="'),
+    *("'", '"', ">", "<", "/>", "x", " ", "&amp;", "\n", "\x00", "<svg><p><![CDATA[>", "<math><b><![CDATA[>"),
+    *("<svg><font color=a><![CDATA[>", "<select><title>", "</select>", "<svg><p><textarea><![CDATA[</textarea>"),
+    *("<svg><title><![CDATA[>", "<template><col><title></template>", "<b id=1>", "<b id=2>"),
+)
+#: Elements that the builder opens again in each block, with all of their attributes.
+REOPENED = frozenset("a b i font nobr".split())
+
+
+def _token(chance: random.Random, *, reopened: bool) -> str:
+    if chance.random() < 0.3:
+        other = chance.choice(OTHERS)
+        return other if reopened or not other.startswith(("<a ", "<b ", "<font", "<math><b>", "<svg><font")) else "x"
+    name = chance.choice(NAMES)
+    if name in REOPENED and not reopened:
+        name = "x-z"
+    if chance.random() < 0.35:
+        return f"</{name}>"
+    more = "".join(f" a{number}=1" for number in range(chance.choice((0, 0, 0, 1, 6))))
+    return f"<{name}{more}{chance.choice(('', '', '', '/', ' /'))}>"
+
+
+def generate_markup(chance: random.Random, *, reopened: bool = True) -> str:
+    """A prefix that changes the state, then a few tokens many times."""
+
+    def tokens(fewest: int, most: int) -> str:
+        return "".join(_token(chance, reopened=reopened) for _ in range(chance.randint(fewest, most)))
+
+    prefix = tokens(0, 6)
+    repeated = chance.choice((tokens(1, 5), "<div>", "<x>", "<hr>", "<p b=1 c=2 d=3 e=4 f=5 g=6>"))
+    return prefix + repeated * chance.choice((1, 5, 60, 200)) + tokens(0, 4)
+
+
+class Seen(NamedTuple):
+    """What a tree holds: its depth, elements and their attributes, and the most attributes of one that are not the
+    page's own (``html`` and ``body`` collect those of all their tags)."""
+
+    depth: int
+    attributes: int
+    widest: int
+
+
+def _measure(tree: LexborHTMLParser) -> Seen:
+    depth = attributes = widest = 0
+    waiting: list[tuple[LexborNode, int]] = [(tree.root, 1)] if tree.root else []
+    while waiting:
+        node, level = waiting.pop()
+        if node.is_element_node:
+            depth, own = max(depth, level), len(node.attributes)
+            attributes, widest = attributes + own, max(widest, own)
+        if node.tag == "template":
+            waiting += [(each, level) for each in node.template_fragments()]
+        child = node.child
+        while child is not None:
+            waiting.append((child, level + 1))
+            child = child.next
+    return Seen(depth, attributes, widest)
+
+
+def _seeds() -> Iterator[int]:
+    end, start = time.monotonic() + fuzzing.SECONDS, int(os.environ.get("CC_PIPELINE_FUZZ_START", "0"))
+    number = start
+    while number < start + 400 or time.monotonic() < end:
+        yield number
+        number += 1
+
+
+def test_no_tree_is_deeper_or_wider_than_was_allowed() -> None:
+    limits = Limits(depth=12, attributes=4, elements=5_000)
+    for number in _seeds():
+        markup = generate_markup(random.Random(number)).encode()
+        flags: set[str] = set()
+        within = bounded(markup, limits, flags).markup
+        seen = _measure(build_tree(within, limits, flags).tree)
+        assert seen.depth <= 2 * limits.depth + 4, (number, markup, seen)
+        assert seen.widest <= limits.attributes, (number, markup, seen)
+
+
+def test_no_tag_of_a_tree_was_left_out_of_the_count() -> None:
+    """A bound on elements just below what a tree has is reached by the scan too."""
+    for number in _seeds():
+        markup = generate_markup(random.Random(number), reopened=False).encode()
+        tree = _measure(LexborHTMLParser(markup))
+        cuts, _, _ = scanned(markup, 256, 10_000, max(0, tree.attributes - 1), 4_000)
+        assert not tree.attributes or cuts, (number, markup, tree)
+
+
+def test_a_page_fed_in_pieces_has_the_tree_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert building.READABLE, "selectolax shows Lexbor's functions on every machine that runs the tests"
+    monkeypatch.setattr(building, "_MIN_PIECE", 5)
+    limits = Limits(depth=30)
+    compared = 0
+    for number in _seeds():
+        markup = generate_markup(random.Random(number)).encode()
+        flags: set[str] = set()
+        built = build_tree(markup, limits, flags)
+        if not flags:
+            compared += 1
+            assert built.tree.html == LexborHTMLParser(markup).html, (number, markup)
+    assert compared > 50
