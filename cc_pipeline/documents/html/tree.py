@@ -12,6 +12,7 @@ from functools import partial
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser
 
+from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.building import build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
@@ -168,7 +169,7 @@ def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> No
     if found.metas_cut:
         document.flags.add("meta_cut")
     document.html_attributes = next(filter(None, found.roots), {})
-    document.json_ld = [text for kind, text in found.scripts if kind.strip().lower() == _JSON_LD]
+    document.json_ld = [text for kind, text in found.scripts if split_content_type(kind)[0] == _JSON_LD]
 
 
 def _of_srcset(value: str, most: int) -> list[str]:
