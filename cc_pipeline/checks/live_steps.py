@@ -291,7 +291,7 @@ def _get(look: Look) -> str:
 
 def _missing(look: Look) -> str:
     key = _NO_SUCH_KEY.format(crawl=look.crawl or "CC-MAIN-2024-22")
-    if look.workspace.transport.head(key, tries=1) is not None:
+    if look.workspace.transport.head(key) is not None:
         raise DataFault(DataKind.MISMATCH, key, None, "it is there")
     return "404"
 

@@ -12,12 +12,13 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperOption
@@ -26,6 +27,7 @@ from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:
     from click import Parameter
@@ -38,8 +40,6 @@ _UNBROKEN = 100_000
 
 #: A line of pieces, plain ones or (text, style).
 coloured = Text.assemble
-#: Characters that would end a line or a column of a table, or give orders to a terminal.
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
 #: Rows from which the widths of the columns of plain text are taken; those behind them are written as they come.
 _MEASURED = 1_000
 #: Characters for a column, below which each row of a wide result stands alone.
@@ -51,13 +51,25 @@ _left = [0]
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
+class _EscapingConsole(Console):
+    """A console that shows control characters as escapes, on standard error always and on a terminal. Rich's own
+    colours stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or not (self.stderr or self.is_terminal):
+                yield segment
+            else:
+                yield Segment(escape_controls(segment.text), segment.style)
+
+
 def _console(*, stderr: bool = False) -> Console:
     """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither.
 
     What it prints comes out as it is: addresses, names of files and words of servers hold ``[…]`` and ``:x:`` that are
     no markup of ours. What we print in a colour is said by :func:`coloured`.
     """
-    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    made = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _UNBROKEN
     return made
@@ -76,13 +88,13 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in materialized:
         # what pages say is no markup
-        table.add_row(*(Text(_shown_cell(value).translate(_ESCAPED)) for value in row))
+        table.add_row(*(Text(escape_controls(_shown_cell(value), one_line=True)) for value in row))
     console.print(table)
 
 
 def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows on a terminal, each cell cut to what fits: as a table, or one value a line where there are many columns."""
-    texts = [[_cell(value).translate(_ESCAPED) for value in row] for row in rows]
+    texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
     if len(columns) * (_NARROWEST + _BETWEEN) <= console.width:
         table = Table(header_style="bold", show_edge=False, pad_edge=False)
         widths = [max(cell_len(row[place]) for row in [columns, *texts]) for place in range(len(columns))]
@@ -166,6 +178,7 @@ def usable_streams() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="backslashreplace")
+            sys.stdout = cast(TextIO, EscapingTerminal(sys.stdout))
         else:
             sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
@@ -262,7 +275,7 @@ class Spoken:
 
 def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes rows as plain text in columns: as wide as the first thousand rows need, so that memory stays flat."""
-    texts = ([_cell(value).translate(_ESCAPED) for value in row] for row in rows)
+    texts = ([escape_controls(_cell(value), one_line=True) for value in row] for row in rows)
     first = [list(columns), *islice(texts, _MEASURED)]
     widths = [max(len(row[place]) for row in first) for place in range(len(columns))]
     for row in chain(first, texts):

@@ -97,9 +97,7 @@ def _asked(
     lengths = {place: row["warc_record_length"] for place, row in wanted.items()}
     sizes = {place: length or FIRST_READ for place, length in lengths.items()}
     while sizes:
-        asks = [
-            ByteRange(*place, size, tag=place, tries=1, or_less=not lengths[place]) for place, size in sizes.items()
-        ]
+        asks = [ByteRange(*place, size, tag=place, or_less=not lengths[place]) for place, size in sizes.items()]
         read, sizes = sizes, {}
         for got in archives.read_many(asks):
             assert isinstance(got.tag, tuple)

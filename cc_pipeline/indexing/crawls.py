@@ -169,7 +169,7 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     if known is not None and known.state in believe:
         return known
     try:
-        found = Probe(crawl, "there" if workspace.transport.exists(key, tries=1) else "absent", datetime.now(UTC))
+        found = Probe(crawl, "there" if workspace.transport.exists(key) else "absent", datetime.now(UTC))
     except RangeFault as fault:
         why, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
         found = Probe(crawl, "unknown", datetime.now(UTC), why, not_now=not_now)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
-from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.python.running import (
     agreed_builds,
     all_runs,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
 _INDEX_FILES = 300
+#: After so many crawls in a row that could not be run the rest is not asked: the trouble is of none of them.
+_FAILED_IN_A_ROW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ def run_targets(
 
     Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
     harvested. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
-    when it is done. Gives why partitions failed; the others are published all the same. Raises as ``materialize``, and
-    ``UserInputError`` for a price that nobody agreed to.
+    when it is done. Gives why partitions failed; the others are published all the same. A crawl of several that cannot
+    be run at all is left, with a note, and the next one is run; the first fault given then names all that were left.
+    Raises as ``materialize``, and ``UserInputError`` for a price that nobody agreed to.
     """
     chosen, one_by_one = _meant(settings, crawls, targets)
     asked = [(chosen, targets)] if narrowed is None else narrowed(chosen)
@@ -81,12 +84,40 @@ def run_targets(
         for crawls, some in asked
         for subsets, mine in by_subsets(some, settings.subsets).items()
     ]
-    troubles = []
+    troubles: list[EnvironmentFault] = []
+    left: dict[str, EnvironmentFault] = {}
+    failed_in_a_row = 0
     for number, (crawls, own, mine) in enumerate(each, start=1):
-        part, trouble = _part(own, crawls, mine, priced, (unfound, number == len(each)), yes=yes)
+        # a target of which a crawl was not asked may be there
+        is_last = number == len(each) and not left
+        try:
+            part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), yes=yes)
+        except EnvironmentFault as fault:
+            if not one_by_one or len(each) == 1 or isinstance(fault, PlaceFault):
+                raise
+            left |= dict.fromkeys(crawls, fault)
+            failed_in_a_row += 1
+            voice().note(f"{', '.join(crawls)} could not be run and is left: {fault.what}")
+            if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
+                left |= {crawl: left.get(crawl, fault) for some, _, _ in each[number:] for crawl in some}
+                break
+            continue
+        failed_in_a_row = 0
         told(part)
         troubles += [trouble] if trouble else []
-    return troubles
+    return [_crawls_left(left, {crawl for some, _, _ in each for crawl in some}), *troubles] if left else troubles
+
+
+def _crawls_left(left: Mapping[str, EnvironmentFault], asked: Collection[str]) -> EnvironmentFault:
+    """The fault of a run that left crawls: incomplete where that is all that each of them was."""
+    first = next(iter(left.values()))
+    faults = left.values()
+    family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
+    family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
+    return family(
+        f"{len(left):,} of {len(asked):,} crawls were left: {', '.join(left)}. The first: {first.what}",
+        f"The others are published. Run it again for these: -c {' -c '.join(left)}. {first.advice}",
+    )
 
 
 def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
@@ -319,14 +350,14 @@ def _answer_all_the_same(
 
 @contextmanager
 def room_in(home: Path) -> Iterator[None]:
-    """Turns errors of the disk and of Dagster's databases inside the block into an ``EnvironmentFault``."""
+    """Turns errors of the disk and of Dagster's databases inside the block into a ``PlaceFault``."""
     from sqlalchemy.exc import DBAPIError
 
     try:
         yield
     except (OSError, DBAPIError) as error:
         what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
-        raise EnvironmentFault(
+        raise PlaceFault(
             f"the state in {home} cannot be written: {what}",
             "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, NotNow, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, NotNow, PlaceFault, UserInputError
 from cc_pipeline.python.voice import voice
 
 if TYPE_CHECKING:
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 #: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
 _NEWEST = 10
-#: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
-_INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {
-    **{one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow)},
+#: So many of several crawls may be unknown to be published; a source that answers of no more of them answers nothing.
+_UNKNOWN = 2
+#: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer, or for a disk
+#: or lake that takes nothing.
+_FAMILIES: dict[str | None, type[EnvironmentFault]] = {
+    **{one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow, PlaceFault)},
     # a range of it that was asked for outside of a harvest
     "RangeNotNow": NotNow,
 }
@@ -36,7 +39,7 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
     try:
         work()
     except RunFailed as failed:
-        family = _INCOMPLETE.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
+        family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
         what, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (make dev)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
@@ -124,14 +127,21 @@ def _not_there(crawl: str, source: str) -> str:
 
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
-    asked for: that would be a request for each."""
+    asked for: that would be a request for each. One of which the source does not say it stays, for whoever runs it."""
     from cc_pipeline.indexing.crawl_index import is_published
 
+    unknown: list[str] = []
     for place, crawl in enumerate(crawls):
-        if is_published(workspace, crawl):
-            return crawls[place:]
+        try:
+            if is_published(workspace, crawl):
+                return (*unknown, *crawls[place:])
+        except EnvironmentFault as fault:
+            if isinstance(fault, NotNow) or len(unknown) == _UNKNOWN or crawl == crawls[-1]:
+                raise
+            unknown.append(crawl)
+            continue
         voice().note(f"{crawl} is announced and not published yet; it is left out")
-    return ()
+    return unknown
 
 
 def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: int | None = None) -> list[str]:

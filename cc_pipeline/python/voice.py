@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+from cc_pipeline.terminal import escape_controls
+
 
 class Voice(Protocol):
     """Who hears of the work. Lines are whole sentences without an end of line."""
@@ -37,12 +39,12 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Always told."""
-        print(f"note: {text}", file=sys.stderr)  # noqa: T201  # a cell shows it
+        print(f"note: {escape_controls(text)}", file=sys.stderr)  # noqa: T201  # a cell shows it
 
     def notice(self, text: str) -> None:
         """Told, unless quiet."""
         if not self._quiet:
-            print(text, file=sys.stderr)  # noqa: T201
+            print(escape_controls(text), file=sys.stderr)  # noqa: T201
 
     def answer(self, text: str) -> None:
         """Told, unless quiet."""

@@ -117,15 +117,14 @@ class Transport:
                 if not self.doubt(key):
                     raise
 
-    def head(self, key: str, tries: int | None = None) -> ObjectInfo | None:
-        """Size and ETag of an object, ``None`` when there is none, asked for at most ``tries`` times (``None``: as the
-        retry policy says). Raises ``RangeFault`` for any other refusal."""
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
             found = judge_head(answer)
             attempts, place = 1, self._place
         else:
-            answered = self._thread.run(self._head(key, tries))
+            answered = self._thread.run(self._head(key))
             found, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
         if isinstance(found, Finding):
             if found.kind is FaultKind.NOT_FOUND:
@@ -133,9 +132,9 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return ObjectInfo(key, size_in(answer), place.etag(found))
 
-    def exists(self, key: str, tries: int | None = None) -> bool:
+    def exists(self, key: str) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
-        return self.head(key, tries) is not None
+        return self.head(key) is not None
 
     def doubt(self, key: str) -> bool:
         """What came of an object is not what it should be: other places are asked for it from now on, if there are
@@ -269,10 +268,10 @@ class Transport:
             return await self._mirrored.whole(key, limit)
         return Answered(*await self._place.whole(key, limit), self._place)
 
-    async def _head(self, key: str, tries: int | None) -> Answered:
+    async def _head(self, key: str) -> Answered:
         if self._mirrored is not None:
-            return await self._mirrored.head(key, tries)
-        return Answered(*await self._place.head(key, tries), self._place)
+            return await self._mirrored.head(key)
+        return Answered(*await self._place.head(key), self._place)
 
     async def _close(self) -> None:
         await (self._place if self._mirrored is None else self._mirrored).close()

@@ -216,12 +216,14 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says. ``final``:
-    whoever judges it knows that the same request would get the same answer."""
+    whoever judges it knows that the same request would get the same answer. ``may_be_chance``: a 503 without a
+    ``Retry-After``, which S3 also answers by chance, whatever the rate."""
 
     kind: FaultKind
     detail: str
     retry_after: float | None = None
     final: bool = False
+    may_be_chance: bool = False
 
 
 def judge_range(
@@ -336,7 +338,8 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     detail = f"status {status}" + (f", {code[1].decode()}" if code else "")
     wait = retry_after(headers)
     if status in (429, 503) or (code is not None and code[1] in _THROTTLE_CODES):
-        return Finding(FaultKind.THROTTLED, detail, wait)
+        by_chance = status == 503 and wait is None
+        return Finding(FaultKind.THROTTLED, detail, wait, may_be_chance=by_chance)
     if status in (404, 410):
         return Finding(FaultKind.NOT_FOUND, detail)
     if status == 416:

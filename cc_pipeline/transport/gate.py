@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
@@ -30,6 +30,36 @@ _RENEWAL = 1.0
 
 #: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
 _LOOK_AGAIN = 1.0
+
+
+class RecentRefusals:
+    """The last answers of a host, and whether its 503s among them come by chance.
+
+    S3 behind Common Crawl's front answers 503 by chance, up to one request in five on a bad day, whatever the rate. A
+    503 that follows the rate comes in a row, or in a larger share. No I/O.
+    """
+
+    #: Answers that are looked at. A wave after many successes reaches the share after a quarter of them.
+    WINDOW: Final = 40
+    #: The share of refusals from which on they follow the rate.
+    SHARE: Final = 0.25
+    #: So many in a row follow the rate: by chance, at one in five, that is one row in 600.
+    ROW: Final = 4
+
+    def __init__(self) -> None:
+        self._were_refused: deque[bool] = deque(maxlen=self.WINDOW)
+        self._in_a_row = 0
+
+    def succeeded(self) -> None:
+        self._were_refused.append(False)
+        self._in_a_row = 0
+
+    def refused(self) -> bool:
+        """Notes a 503; whether it is taken for chance. The first one always is: one answer is no share."""
+        self._were_refused.append(True)
+        self._in_a_row += 1
+        refusals = sum(self._were_refused)
+        return self._in_a_row < self.ROW and (refusals == 1 or refusals < self.SHARE * len(self._were_refused))
 
 
 class GateClosed(Exception):
@@ -92,6 +122,7 @@ class Gate:
         # until when it was said to refuse, and when that was said first
         self._closed_until = self._seen_at = 0.0
         self._asked_for_less = False
+        self._recent = RecentRefusals()
         self._earns = False
         self._good = 0
         self._good_since = 0.0
@@ -129,6 +160,7 @@ class Gate:
         """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
         for."""
         self._answers(sent)
+        self._recent.succeeded()
         self.sample = key or self.sample
         self.denied.discard(key)
         if key and not self._told_sample:
@@ -154,6 +186,8 @@ class Gate:
             at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
             self._report(partial(told, sent=sent, at_once=at_once))
+        elif finding.may_be_chance and self._recent.refused():
+            pass  # the request alone is sent again, with jitter
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.monotonic() + wait)

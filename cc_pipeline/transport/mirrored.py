@@ -251,9 +251,9 @@ class Mirrored:
             self._doubts.gave(key, got.found.total, got.place.source)
         return got
 
-    async def head(self, key: str, tries: int | None = None) -> Answered:
+    async def head(self, key: str) -> Answered:
         """What the first place that has the object says of it."""
-        return await self._ask(key, lambda place: place.head(key, 1), tries)
+        return await self._ask(key, lambda place: place.head(key, 1))
 
     async def close(self) -> None:
         """Ends the connections to all places."""

@@ -8,7 +8,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.indexing.crawl_index import commit_manifest, is_published
-from cc_pipeline.indexing.crawls import commit_crawls, find_crawl, known_crawls
+from cc_pipeline.indexing.crawls import commit_crawls, find_crawl, known_crawls, probe
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
@@ -81,3 +81,11 @@ def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_tim
         with pytest.raises(EnvironmentFault, match=f"could not be read.*{kind}"):
             known_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
         assert len(server.hits) == asked
+
+
+@pytest.mark.parametrize("kind", ["500", "503"])
+def test_one_refusal_of_the_first_request_is_asked_again(bucket: Bucket, tmp_path: Path, kind: str) -> None:
+    with FaultServer(bucket[0], rules=[Rule(kind, f"*{NEW}*", times=1, by_key=True)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        assert probe(workspace, NEW).state == "there"
+        assert [hit.status for hit in server.hits if hit.method == "HEAD"] == [int(kind), 200]

@@ -19,6 +19,7 @@ from cc_pipeline.indexing.crawl_index import is_published
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
 from cc_pipeline.settings import load_settings, places
 from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import budget_state
 from cc_pipeline.workspace import crawl_list as collinfo
 from cc_pipeline.workspace import workspace as workspaces
@@ -117,7 +118,7 @@ def test_a_refusal_is_unknown_and_never_absent(bucket: Bucket, tmp_path: Path) -
             ) as unsure:
                 find_crawl(workspace, NEW)
         assert "asked again after" in str(unsure.value)
-    assert len(heads(server)) == 1, "a source that refuses is left in peace"
+    assert len(heads(server)) == RetryPolicy().attempts, "what was found out is remembered"
 
 
 def test_a_network_that_fails_is_asked_again_at_once(bucket: Bucket, tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cc_pipeline.errors import NotNow
 from cc_pipeline.transport import budget
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.gate import RecentRefusals
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
@@ -287,3 +289,38 @@ def test_a_pause_that_a_place_of_ones_own_asks_for_is_waited_out(folder: Path, m
         assert transport.read("f1", 0, 4).attempts == 2
         first, second = server.hits
         assert second.at >= first.at + 0.9
+
+
+def test_a_share_of_503_tells_chance_from_the_rate() -> None:
+    recent = RecentRefusals()
+    assert recent.refused(), "one answer is no share"
+    for _ in range(9):
+        recent.succeeded()
+    assert recent.refused(), "two of eleven"
+    assert not recent.refused(), "three of twelve are a quarter"
+    recent = RecentRefusals()
+    for _ in range(100):
+        recent.succeeded()
+    # a wave after many successes follows the rate from its fourth on, and where others come between, from its tenth
+    assert [recent.refused() for _ in range(4)] == [True, True, True, False]
+    recent = RecentRefusals()
+    verdicts = []
+    for _ in range(100):
+        recent.succeeded()
+    for _ in range(12):
+        verdicts.append(recent.refused())
+        recent.succeeded()
+    assert verdicts.index(False) == 9
+
+
+@pytest.mark.parametrize(("kind", "refusal"), [("503", None), ("429", "status 429, SlowDown")])
+def test_a_lone_503_keeps_the_rate(folder: Path, tmp_path: Path, kind: str, refusal: str | None) -> None:
+    path = tmp_path / "budget.sqlite"
+    with FaultServer(folder, rules=[Rule(kind, "f0", times=1, ranges=("bytes=0-3",))]) as server:
+        with over(server.url, rate=500.0, budget_path=path) as transport:
+            for number in range(5):
+                transport.read("f0", number, 4)
+        assert [hit.status for hit in server.hits] == [int(kind), 206, 206, 206, 206, 206]
+    with closing(sqlite3.connect(path)) as db:
+        [(noted,), [slowed]] = db.execute("select last_refusal from hosts union all select slowed_at > 0 from rates")
+    assert (noted, bool(slowed)) == (refusal, refusal is not None)
