@@ -28,7 +28,7 @@ Kind = Literal["html", "feed", "xml", "text", "other"]
 DEFAULT_MIME = "text/html"
 
 _TYPE = re.compile(r"[^a-z0-9]*([a-z0-9/.+-]+)", re.IGNORECASE)
-_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';,]+)""", re.IGNORECASE)
+_CHARSET = re.compile(r"""charset\s*=\s*(?:["']\s*)?([^\s"';,]+)""", re.IGNORECASE)
 _SUBTYPE = re.compile(r"[.+-]*(?:x-|vnd\.)*([^+]*)\+*([a-z]*)")
 
 _BINARY = ("binary", "octet", "file", "image", "audio", "video", "font", "true-type", "x-epoc", "chemical", "plugin")
