@@ -23,7 +23,9 @@ from cc_pipeline.documents.page import Limits, Link
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
 #: What the two ways to read differ in.
 _DIFFERENT = re.compile(rf"<(?!(?:{_VOID})\b)[a-zA-Z][\w.:-]*(?:\s[^<>]*)?/>|<!\[CDATA\[")
-_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\]\s*+)?>", re.IGNORECASE)
+_DOCTYPE_START = re.compile("<!DOCTYPE", re.IGNORECASE)
+#: Behind its start. It is matched once: searched for, each start of a type that nothing ends would be read to the end.
+_DOCTYPE_REST = re.compile(r"[^>\[]*+(?:\[[^\]]*+\]\s*+)?>")
 _ENTITY = re.compile(r"&([a-zA-Z][a-zA-Z0-9]{1,31};)")
 _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 #: Elements that end themselves and whose text HTML would look for up to an end tag.
@@ -59,13 +61,19 @@ def as_html(text: str) -> str | None:
         return _not_swallowing(text)
     if not _DIFFERENT.search(text):
         return None
-    plain = _ENTITY.sub(_character, _DOCTYPE.sub("", text, count=1))
+    plain = _ENTITY.sub(_character, _without_doctype(text))
     parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         root = etree.fromstring(plain.encode("utf-8", "replace"), parser)
         return str(etree.tostring(root, method="html", encoding="unicode"))
     except (etree.XMLSyntaxError, etree.SerialisationError, ValueError):
         return _not_swallowing(text)
+
+
+def _without_doctype(text: str) -> str:
+    start = _DOCTYPE_START.search(text)
+    rest = start and _DOCTYPE_REST.match(text, start.end())
+    return text[: start.start()] + text[rest.end() :] if start and rest else text
 
 
 def _not_swallowing(text: str) -> str | None:
