@@ -81,7 +81,9 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     if payload is not page.payload:
         page = replace(page, payload=payload)
     mime, label = split_content_type(header(page.http_headers, "content-type"))
-    kind = choose_kind(mime, page.mime_detected, payload)
+    kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
+    if is_other:
+        flags.add("type_mismatch")
     if kind != "other" and is_binary(payload, page.mime_detected):
         kind = "other"
         flags.add("binary_content")

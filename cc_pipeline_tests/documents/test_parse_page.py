@@ -232,3 +232,50 @@ def test_redirects_and_sitemaps_lead_where_links_do() -> None:
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>{address}</loc></url></urlset>'
     for body, kind in ((sitemap, "text/xml"), (f"<a href='{address}'>x</a>", "text/html; charset=utf-8")):
         assert [(link.url, link.host) for link in parse_page(page(body, kind)).links] == [(url, "other.example")]
+
+
+SAY_NOTHING = ("", ";charset=utf-8", "*/*", "unknown/unknown", "application/unknown", "charset=utf-8", "utf-8", "None")
+BODIES = {
+    "<!DOCTYPE html><title>t</title><p>word": "html",
+    "\ufeff <HTML><title>t</title><p>word</html>": "html",
+    "<title>t</title><p>word": "html",
+    "<!-- note --><title>t</title>word": "html",
+    "<?xml version='1.0'?><a><t>t</t>word</a>": "xml",
+    "<rss version='2.0'><channel><title>t</title><item><title>word</title></item></channel></rss>": "feed",
+    "t word": "text",
+}
+
+
+@pytest.mark.parametrize("mime", [None, *SAY_NOTHING, "Content-Type: text/html"])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("detected", [None, "application/octet-stream"])
+def test_a_type_that_says_nothing_leaves_it_to_the_bytes(mime: str | None, body: str, detected: str | None) -> None:
+    parsed = parse_page(page(body, mime, mime_detected=detected))
+    assert parsed.text is not None
+    assert parsed.text["text_type"] == BODIES[body]
+    assert "word" in parsed.text["text"]
+    assert (parsed.metadata["type_from"], parsed.metadata["flags"]) == ("bytes", None)
+
+
+@pytest.mark.parametrize("mime", [None, *SAY_NOTHING])
+def test_a_type_that_says_nothing_leaves_it_to_the_archive(mime: str | None) -> None:
+    parsed = parse_page(page("word <b>t</b>", mime, mime_detected="text/html"))
+    assert parsed.text is not None
+    assert (parsed.text["text_type"], parsed.metadata["type_from"]) == ("html", "archive")
+    assert parsed.metadata["flags"] is None
+
+
+@pytest.mark.parametrize(
+    "mime", ["text/plain", "application/octet-stream", "application/x-httpd-php", "content/unknown"]
+)
+def test_html_that_the_archive_found_is_read_and_flagged(mime: str) -> None:
+    parsed = parse_page(page("<html><title>t</title>word</html>", mime, mime_detected="text/html"))
+    assert parsed.text is not None
+    assert (parsed.text["title"], parsed.metadata["mime_type"]) == ("t", mime)
+    assert (parsed.metadata["type_from"], parsed.metadata["flags"]) == ("archive", ["type_mismatch"])
+
+
+@pytest.mark.parametrize("mime", ["text/css", "application/javascript", "text/csv", "application/pdf"])
+def test_other_types_keep_their_word_without_the_archive(mime: str) -> None:
+    parsed = parse_page(page("<html><title>t</title>word</html>", mime, mime_detected=None))
+    assert (parsed.metadata.get("parsed_as"), parsed.metadata["type_from"]) == (None, "header")
