@@ -12,7 +12,9 @@ import pytest
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, IndexIncomplete, UserInputError
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
@@ -45,13 +47,17 @@ def _line(key: str, **said: Any) -> bytes:
 
 
 def _bucket(root: Path, members: list[list[bytes]]) -> None:
+    _raw_bucket(root, [b"".join(line + b"\n" for line in lines) for lines in members])
+
+
+def _raw_bucket(root: Path, members: list[bytes]) -> None:
     key = cluster_key(CRAWL)
     folder = (root / key).parent
     folder.mkdir(parents=True)
     shard, cluster = b"", b""
-    for lines in members:
-        member = gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
-        head = lines[0].split(b" ")[0] if lines else b"com,example)/"
+    for text in members:
+        member = gzip.compress(text, mtime=0)
+        head = text.split(b" ")[0] if text else b"com,example)/"
         cluster += b"%s 20240518010203\tcdx-00000.gz\t%d\t%d\t1\n" % (head, len(shard), len(member))
         shard += member
     (folder / "cdx-00000.gz").write_bytes(shard)
@@ -119,6 +125,70 @@ def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
         shard.write_bytes(half)
     with Transport(str(tmp_path)) as transport, pytest.raises(DataFault):
         ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
+
+
+def _locate(root: Path, *, may_lack: bool = False) -> LookupResult:
+    with Transport(str(root)) as transport:
+        locator = ZipNumLocator(transport, CRAWL, may_lack=may_lack)
+        return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+def test_old_members_have_no_last_line_end_and_joined_records(tmp_path: Path, end: bytes) -> None:
+    lines = [_line(f"com,example)/{n}", url=f"https://example.com/{n}?}}{{", offset=str(n)) for n in range(6)]
+    text = lines[0] + b"\n" + lines[1] + lines[2] + lines[3] + b"\n" + lines[4] + b"\n" + lines[5] + end
+    _raw_bucket(tmp_path, [text])
+    found = _locate(tmp_path)
+    assert found.captures["example.com"]["warc_record_offset"].to_pylist() == list(range(6))
+    assert (found.notes, found.gaps) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        _line("com,example)/b", length="-1"),
+        _line("com,example)/b", offset="x"),
+        _line("com,example)/b")[:-4],
+        b"com,example)/b 20240518010203",
+        b"\0\xff",
+    ],
+)
+def test_a_bad_line_costs_itself_and_is_named(tmp_path: Path, bad: bytes) -> None:
+    _bucket(tmp_path, [[_line("com,example)/a"), bad, _line("com,example)/c"), bad, _line("com,example)/d")]])
+    if bad.startswith(b"com,example)/b"):
+        _bucket(tmp_path / "sorted", [[_line("com,example)/a"), bad, _line("com,example)/c")]])
+        tmp_path, count = tmp_path / "sorted", 1
+    else:
+        count = 2
+    found = _locate(tmp_path)
+    assert found.captures["example.com"].num_rows == 2 + (count - 1)
+    [note] = found.notes
+    assert note.startswith(f"{count} lines of the index name no record")
+    assert "cdx-00000.gz at byte 0" in note
+
+
+def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
+    _bucket(tmp_path, [[_line(f"com,example)/{m}{n}") for n in range(9)] for m in range(3)])
+    key = cluster_key(CRAWL)
+    _, second, _ = (tmp_path / key).read_bytes().splitlines()
+    offset = int(second.split(b"\t")[2])
+    shard = tmp_path / key.replace("cluster.idx", "cdx-00000.gz")
+    content = shard.read_bytes()
+    shard.write_bytes(content[:offset] + b"\0" + content[offset + 1 :])
+    with pytest.raises(DataFault, match=f"at byte {offset}: a member cannot be inflated"):
+        _locate(tmp_path)
+    found = _locate(tmp_path, may_lack=True)
+    assert found.captures["example.com"].num_rows == 18
+    assert found.gaps is not None
+    assert found.gaps.what == f"1 of 3 members of the URL index of {CRAWL} warc"
+    assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.named
+    with Transport(str(tmp_path)) as transport:
+        targets = [parse_target("example.com")]
+        with pytest.raises(IndexIncomplete, match=f"1 of 3 members .* at byte {offset}") as lacking:
+            look_up(CRAWL, ["warc"], targets, IndexSources(transport))
+        assert "--via parquet" in lacking.value.advice
+        answer = look_up(CRAWL, ["warc"], targets, IndexSources(transport, max_gaps=0.5))
+    assert answer.gaps == found.gaps
 
 
 def test_what_it_says_it_read_is_what_the_server_counted(tmp_path: Path) -> None:
