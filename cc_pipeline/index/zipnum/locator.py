@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,9 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     moment = _moment(stamp)
     if moment is None:
         extra["timestamp"] = stamp.decode("utf-8", "backslashreplace")
+    record_id = _record_id(said.get("recordid"))
+    if record_id is not None:
+        del extra["recordid"]
     return {
         **columns,
         **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
@@ -76,12 +80,13 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
         "url_surtkey": key.decode("utf-8", "backslashreplace"),
         "url": url,
         "fetch_time": moment,
-        "fetch_status": _status(said.get("status"), None if arc else -1),
+        "fetch_status": _status(said.get("status")),
         "content_digest": _digest(said.get("digest")),
         "warc_filename": file,
         "warc_record_offset": _number(said, "offset", key, source, offset),
         "warc_record_length": _number(said, "length", key, source, offset),
         "warc_segment": segment_of(file),
+        "warc_record_id": record_id,
         "domain": columns["url_host_registered_domain"] or columns["url_host_name"] or None,
         "archive_format": "arc" if arc else "warc",
         "extra_columns": [(name, _text(value)) for name, value in extra.items()] or None,
@@ -98,10 +103,18 @@ def _digest(value: object) -> str | None:
     return _text(value.removeprefix("sha1:")) if isinstance(value, str) else None
 
 
-def _status(value: object, unknown: int | None) -> int | None:
-    """The status; ``unknown`` where there is none: -1 as in the columnar index, or none, which an ARC record tells."""
+def _status(value: object) -> int | None:
+    """The status; none where the line says none, as in crawls of 2015 and of the ARC years: the record tells it."""
     text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else unknown
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def _record_id(value: object) -> bytes | None:
+    """The record's id as the columnar index has it; none where it is no UUID, and stays as it is written."""
+    try:
+        return uuid.UUID(value.strip("<>")).bytes if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _moment(stamp: bytes) -> datetime | None:

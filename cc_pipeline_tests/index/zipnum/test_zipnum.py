@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,20 @@ def test_unknown_keys_of_a_line_are_kept_and_odd_values_survive() -> None:
     )
     row = capture_of(line, "shard", 3)
     assert row["extra_columns"] == [("mood", '{"a": 1}'), ("vari", "ä")]
-    assert (row["fetch_status"], row["content_digest"], row["content_truncated"]) == (-1, "ABC", "length")
+    assert (row["fetch_status"], row["content_digest"], row["content_truncated"]) == (None, "ABC", "length")
     assert (row["subset"], row["warc_segment"], row["warc_record_offset"]) == ("warc", "1.2", 5)
     odd_time = capture_of(line.replace(b"20240518010203", b"2024"), "shard", 3)
     assert odd_time["fetch_time"] is None
     assert ("timestamp", "2024") in odd_time["extra_columns"]
+
+
+@pytest.mark.parametrize("written", ["{}", "<urn:uuid:{}>", "urn:uuid:{}"])
+def test_the_id_of_a_record_is_as_in_the_columnar_index(written: str) -> None:
+    record_id = uuid.UUID("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b")
+    row = capture_of(_line("com,example)/", recordid=written.format(record_id)), "shard", 3)
+    assert (row["warc_record_id"], row["extra_columns"]) == (record_id.bytes, None)
+    odd = capture_of(_line("com,example)/", recordid="12"), "shard", 3)
+    assert (odd["warc_record_id"], odd["extra_columns"]) == (None, [("recordid", "12")])
 
 
 @pytest.mark.parametrize(
