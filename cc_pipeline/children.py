@@ -27,7 +27,10 @@ _NEUTRAL: Final = (
     *("PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONFAULTHANDLER", "PYTHONWARNINGS"),
 )
 #: Begins of names that a process needs that opens the lake or a source.
-REMOTE: Final = ("AWS_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_")
+REMOTE: Final = (
+    *("AWS_", "SSL_CERT_", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
 
 #: Runs ``main()`` of a module of ours. The package is loaded from the folder where the parent has it. That folder is on
 #: the path only where the interpreter would not find the package by itself, and then behind all others.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -68,6 +69,14 @@ def waits_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "WAIT", 0.25)
     monkeypatch.setattr(workspaces, "RetryPolicy", partial(RetryPolicy, base=0.01, longest=0.05))
     monkeypatch.setattr(workspaces, "_LIST_RETRY", replace(workspaces._LIST_RETRY, base=0.01, longest=0.05))
+
+
+@pytest.fixture(autouse=True)
+def processes_find_the_tests() -> Iterator[None]:
+    """A command that ran in this process isolates its children; processes that a later test starts import the tests."""
+    os.environ.pop("PYTHONSAFEPATH", None)
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
 
 
 @pytest.fixture(autouse=True)

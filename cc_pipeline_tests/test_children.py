@@ -193,6 +193,14 @@ def test_other_children_keep_what_is_set_but_the_current_folder(monkeypatch: pyt
     assert "PYTHONPATH" not in children.whole_environment()
 
 
+def test_a_process_that_opens_a_remote_lake_knows_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = ("AWS_PROFILE", "SSL_CERT_FILE", "ALL_PROXY", "all_proxy", "https_proxy", "NO_PROXY")
+    for name in ways:
+        monkeypatch.setenv(name, "way")
+    assert {*ways} <= children.neutral_environment(*children.REMOTE).keys()
+    assert not {*ways} & children.neutral_environment().keys()
+
+
 def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/srv/modules"]))

@@ -23,6 +23,8 @@ _PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 
 _STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
 _STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
+#: Interim responses before a final one: more than servers send, few enough to search the message for each.
+_MOST_INTERIM = 16
 _REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
 _FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
 
@@ -175,16 +177,31 @@ class HttpMessage(NamedTuple):
 
 
 def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
-    """Read the response at ``data[start:stop]``. Without a status line and fields it is all body (HTTP/0.9)."""
+    """Read the response at ``data[start:stop]``. Without a status line and fields it is all body (HTTP/0.9).
+
+    Interim responses (status 1xx) before the final one are passed over and flagged.
+    """
     stop = len(data) if stop is None else stop
     status = _STATUS.match(data, start, min(stop, start + 256))
     if status is not None:
-        return _parse(data, start, stop, int(status[1]), ())
+        odd: tuple[str, ...] = ()
+        for _ in range(_MOST_INTERIM):
+            following = _behind_interim(data, start, stop) if status[1].startswith(b"1") else None
+            if following is None:
+                break
+            start, status, odd = following.start(), following, (flag.INTERIM,)
+        return _parse(data, start, stop, int(status[1]), odd)
     if _STATUS_START.match(data, start, min(stop, start + 256)) is not None:
         return _parse(data, start, stop, None, (flag.NO_STATUS_LINE,))
     if _FIELD_START.match(data, start, min(stop, start + 4096)) is not None:
         return _parse(b"\r\n" + data[start:stop], 0, stop - start + 2, None, (flag.NO_STATUS_LINE,))
     return HttpMessage(None, None, (), data[start:stop], (flag.NO_STATUS_LINE,))
+
+
+def _behind_interim(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
+    """The status line of the response behind an interim one, ``None`` where no response follows."""
+    end, behind = header_end(data, start, stop)
+    return None if end < 0 else _STATUS.match(data, behind, min(stop, behind + 256))
 
 
 def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:

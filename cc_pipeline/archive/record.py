@@ -48,9 +48,11 @@ HTTP_LF_ONLY: Final = "http-lf-only"
 HTTP_CR_CR_LF: Final = "http-cr-cr-lf"
 HTTP_FOLDED: Final = "http-folded-header"
 HTTP_MALFORMED_LINE: Final = "http-malformed-line"
+INTERIM: Final = "interim-response"
 EXTRA_CRLF: Final = "extra-crlf"
 DIGEST_MISMATCH: Final = "digest-mismatch"
 DIGEST_OF_DECHUNKED: Final = "digest-of-dechunked"
+DIGEST_OF_INTERIM: Final = "digest-of-interim"
 DIGEST_OF_BLOCK: Final = "digest-of-block"
 DIGEST_UNKNOWN: Final = "digest-unknown"
 
@@ -83,9 +85,11 @@ FLAGS: Final[dict[str, str]] = {
     HTTP_CR_CR_LF: "the HTTP header's lines end in CR CR LF",
     HTTP_FOLDED: "an HTTP field goes on over several lines (joined with one space)",
     HTTP_MALFORMED_LINE: "an HTTP header line has no colon (kept under an empty name)",
+    INTERIM: "interim responses (status 1xx) stood before the HTTP response (passed over)",
     EXTRA_CRLF: "a surplus CRLF between HTTP header and payload (CC-MAIN-2018-34) was taken off the payload",
     DIGEST_MISMATCH: "the declared digest is not the payload's",
     DIGEST_OF_DECHUNKED: "the declared digest is that of the payload without its chunked coding",
+    DIGEST_OF_INTERIM: "the declared digest is that of all behind an interim response, the final HTTP header included",
     DIGEST_OF_BLOCK: "the declared payload digest is that of the whole block, HTTP header included",
     DIGEST_UNKNOWN: "the declared digest cannot be compared (unknown algorithm or spelling)",
 }

@@ -163,7 +163,9 @@ def build_record(
             computed = sha1_base32(payload)
             found.append(flag.EXTRA_CRLF)
         if claimed is not None and claimed != computed and "warc-segment-number" not in values:
-            found += _digest_flag(claimed, payload, computed, http, None if message is None else data[start:stop])
+            found += _digest_flag(
+                claimed, payload, computed, http, found, None if message is None else data[start:stop]
+            )
     cut = values.get("warc-truncated")
     return ArchivedRecord(
         container="warc",
@@ -218,7 +220,7 @@ def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], sou
 
 
 def _digest_flag(
-    claimed: str, payload: bytes, computed: str, http: dict[str, str], block: bytes | None
+    claimed: str, payload: bytes, computed: str, http: dict[str, str], found: list[str], block: bytes | None
 ) -> tuple[str, ...]:
     verdict = matches(claimed, payload, computed)
     if verdict is None:
@@ -228,6 +230,9 @@ def _digest_flag(
     plain = dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
     if plain is not None and matches(claimed, plain, sha1_base32(plain)):
         return (flag.DIGEST_OF_DECHUNKED,)
+    behind = b"" if block is None else block[max(0, header_end(block)[1]) :]
+    if flag.INTERIM in found and matches(claimed, behind, sha1_base32(behind)):
+        return (flag.DIGEST_OF_INTERIM,)
     if block is not None and matches(claimed, block, sha1_base32(block)):
         return (flag.DIGEST_OF_BLOCK,)
     return (flag.DIGEST_MISMATCH,)

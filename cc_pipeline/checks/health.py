@@ -29,7 +29,7 @@ from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+from cc_pipeline.lake.slice import Slice, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
@@ -394,15 +394,16 @@ def _unconfirmed(lake: Lake) -> Iterator[Finding]:
     counts = Counter[tuple[str, str]]()
     fetches = lake.read("fetches", columns=["crawl", "target", "planned", "fetched", "unsettled"])
     lost = pc.subtract(fetches["planned"], pc.add(fetches["fetched"], fetches["unsettled"]))
-    for row in fetches.filter(pc.greater(lost, 0)).to_pylist():
-        slice_ = {"crawl": row["crawl"], "target": row["target"]}
-        for batch in stream_rows(lake, "records", slice_, ["outcome", "settled", "rounds", "served_by"]):
+    columns = ["target", "outcome", "settled", "rounds", "served_by"]
+    with_losses = (Slice(row["crawl"], row["target"]) for row in fetches.filter(pc.greater(lost, 0)).to_pylist())
+    for crawl, targets in targets_by_crawl(with_losses).items():
+        for batch in stream_rows(lake, "records", {"crawl": crawl, "target": targets}, columns):
             aside = pc.and_(pc.equal(batch["outcome"], "quarantined"), pc.fill_null(batch["settled"], False))
             # a folder was always read record by record
             remote = pc.fill_null(pc.match_substring(batch["served_by"], "://"), True)
-            unknown = pc.sum(pc.and_(pc.and_(aside, remote), pc.is_null(batch["rounds"]))).as_py()
-            counts[row["crawl"], row["target"]] += unknown or 0
-    found = [(crawl, target, count) for (crawl, target), count in sorted(counts.items()) if count]
+            unknown = batch.filter(pc.and_(pc.and_(aside, remote), pc.is_null(batch["rounds"])))
+            counts.update((crawl, target) for target in unknown["target"].to_pylist())
+    found = [(crawl, target, count) for (crawl, target), count in sorted(counts.items())]
     if found:
         named = ", ".join(f"{count:,} of {target} in {crawl}" for crawl, target, count in found[:_NAMED])
         more = f" and in {len(found) - _NAMED:,} more partitions" if len(found) > _NAMED else ""

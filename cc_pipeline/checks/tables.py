@@ -19,7 +19,7 @@ from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import incomplete_slices, index_complete
 from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
@@ -378,7 +378,7 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
     grouped = row_groups.group_by("path").aggregate([("rows", "sum"), ("rows", "count")])
     sums = {row["path"]: (row["rows_sum"], row["rows_count"]) for row in grouped.to_pylist()}
     wrong = []
-    for row in index_files.filter(pc.equal(index_files["outcome"], "decoded")).to_pylist():
+    for row in index_files.filter(pc.equal(index_files["outcome"], DECODED)).to_pylist():
         if sums.get(row["path"], (0, 0)) != (row["rows"], row["row_groups"]):
             wrong.append(row["path"])
     if wrong:
@@ -452,7 +452,7 @@ def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
 
 def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = None) -> CheckResult:
     """Whether all files of a crawl have the same columns, and how they differ from ``previous`` (another crawl's)."""
-    decoded = index_files.filter(pc.equal(index_files["outcome"], "decoded"))
+    decoded = index_files.filter(pc.equal(index_files["outcome"], DECODED))
     schemas: dict[str, list[str]] = {}
     counts: dict[str, int] = {}
     for digest, columns in zip(decoded["schema_digest"].to_pylist(), decoded["columns"].to_pylist(), strict=True):

@@ -58,9 +58,8 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
     named = headers.get("host", [])
     host = read_authority(named[0]) if len(named) == 1 else None
     if host is None or not _is_own(host, scope.get("server"), hosts):
-        return (
-            f"this server is not {', '.join(named) or 'without a name'}: CC_PIPELINE_UI_HOSTS has the names it goes by"
-        )
+        asked = ", ".join(named) or "no host"
+        return f"{asked} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
     if not all(_is_of(origin, host, hosts) for origin in headers.get("origin", [])):
         return "the request comes from a page of another site"
     method = str(scope.get("method", "WEBSOCKET"))

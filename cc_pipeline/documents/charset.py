@@ -379,13 +379,16 @@ def _not_utf16(name: str) -> str:
     return "UTF-8" if name.startswith("UTF-16") else name
 
 
+def without_mark(payload: bytes, name: str) -> bytes:
+    """Bytes in a charset by its name without the byte order mark before them."""
+    mark = next((mark for mark, marked in _BOMS if marked == name), b"")
+    return payload.removeprefix(mark)
+
+
 def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
     """Text of bytes in a charset by its name, and whether every byte fitted; misfits become U+FFFD."""
     codec = CODECS.get(name, "latin-1")
-    for mark, marked in _BOMS:
-        if marked == name and payload.startswith(mark):
-            payload = payload[len(mark) :]
-            break
+    payload = without_mark(payload, name)
     try:
         return payload.decode(codec), True
     except (UnicodeDecodeError, UnicodeError):

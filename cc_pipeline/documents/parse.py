@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
-from cc_pipeline.documents.charset import CODECS, Decoded, decode
+from cc_pipeline.documents.charset import CODECS, Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
@@ -154,7 +154,7 @@ def _html(
     page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
-    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
+    utf8 = without_mark(page.payload, "UTF-8") if decoded.clean and decoded.charset == "UTF-8" else None
     markup = decoded.text
     # what is sent as XML and is a page is XHTML, under whichever of XML's types
     if row["mime_type"] in XML_TYPES and (meant := as_html(markup)) is not None:

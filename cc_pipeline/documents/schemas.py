@@ -14,7 +14,7 @@ from cc_pipeline.documents.signals.quality import Quality
 
 #: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
 #: older version again, without fetching.
-PARSER_VERSION = "6"
+PARSER_VERSION = "7"
 #: Who made a row, in its column ``parser``.
 PARSER = "cc_pipeline.documents"
 

@@ -106,7 +106,7 @@ class _Losses:
         self._asked_lately: pa.Array | None = None
 
     def are_old(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which rows say so, and were not asked for lately, nor was their target."""
+        """Which rows say so and are not believed any more: they, or their target, were not asked for lately."""
         lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
         if not pc.any(lost).as_py():
             return lost

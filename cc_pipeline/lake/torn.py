@@ -215,12 +215,10 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
     ]
 
 
-def refuse_torn_rows(lake: Lake, table: str) -> None:
-    """Raises ``TornTable`` where a file that a table in a folder names is not there as it says: one look a file."""
-    if "://" in lake.root:
-        return
-    for torn in torn_rows(lake, table, read_ends=False):
-        raise torn.fault()
+def has_torn_rows(lake: Lake, table: str) -> bool:
+    """Whether a file that a table in a folder names is not there as it says: one look a file. Raises
+    ``EnvironmentFault`` and ``OSError``."""
+    return "://" not in lake.root and bool(torn_rows(lake, table, read_ends=False))
 
 
 def _sizes(lake: Lake, table: str) -> dict[str, int]:

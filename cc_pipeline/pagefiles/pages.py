@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline.archive.http import first_values
+from cc_pipeline.archive.http import first_values, media_type
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.document2012.json import exchange_row, page_keys
@@ -152,7 +152,7 @@ def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedP
         http_headers=record.http_headers,
         server_ip=own.get("warc-ip-address"),
         truncated=own.get("warc-truncated"),
-        mime_detected=own.get("warc-identified-payload-type"),
+        mime_detected=media_type(own.get("warc-identified-payload-type")),
         record_headers=record.record_headers,
     )
     row = exchange_row(page) | _sizes(page, record.entity_length)
@@ -180,8 +180,7 @@ def _sizes(page: PageInput, entity_length: int | None) -> dict[str, Any]:
 
 
 def _is_html(page: PageInput) -> bool:
-    declared = (header(page.http_headers, "content-type") or "").partition(";")[0].strip().lower()
-    return (page.mime_detected or declared) in _HTML_TYPES
+    return (page.mime_detected or media_type(header(page.http_headers, "content-type"))) in _HTML_TYPES
 
 
 def _meta_tags(html: WatHtml) -> list[dict[str, Any]]:

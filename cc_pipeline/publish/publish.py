@@ -29,7 +29,6 @@ from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
-from cc_pipeline.lake.torn import refuse_torn_rows
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
@@ -67,8 +66,6 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         clear_debris(settings)
         lake = workspace.lake
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
-        for table in pinned:
-            refuse_torn_rows(lake, table.spec.name)
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})

@@ -118,7 +118,10 @@ def digest_check(record: ArchivedRecord, promised: str | None) -> str:
     claimed = declared(promised) or record.declared_digest
     if claimed is None:
         return "absent"
-    if flag.DIGEST_OF_DECHUNKED in record.flags and claimed == record.declared_digest:
+    if (
+        not {flag.DIGEST_OF_DECHUNKED, flag.DIGEST_OF_INTERIM}.isdisjoint(record.flags)
+        and claimed == record.declared_digest
+    ):
         return "match"
     verdict = matches(claimed, record.payload, record.payload_digest)
     if verdict is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.http import first_values
+from cc_pipeline.archive.http import first_values, media_type
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
@@ -47,6 +47,6 @@ def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
         http_headers=record.http_headers,
         server_ip=record.server_ip,
         truncated=record.truncated,
-        mime_detected=first_values(record.record_headers).get("warc-identified-payload-type"),
+        mime_detected=media_type(first_values(record.record_headers).get("warc-identified-payload-type")),
         record_headers=record.record_headers,
     )

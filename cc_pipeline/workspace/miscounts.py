@@ -29,6 +29,7 @@ from cc_pipeline.lake.slice import (
     Slice,
     note_again,
 )
+from cc_pipeline.lake.torn import has_torn_rows
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
 
@@ -42,11 +43,17 @@ MAKE_AGAIN: Final = "Have them made again: cc-pipeline doctor --repair."
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Up to which commit of a table a home has looked, and the slices that were wrong then."""
+    """Up to which commit of a table a home has looked, the slices that were wrong then, and whether files were."""
 
     version: int
     commit_id: str
     wrong: tuple[SliceKey, ...] = ()
+    has_broken_files: bool = False
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether anything of the table was left out."""
+        return bool(self.wrong) or self.has_broken_files
 
 
 def find_changed_miscounts(
@@ -66,9 +73,11 @@ def find_changed_miscounts(
         name = table.spec.name
         if table.version < 0:
             continue
-        keys = _to_look_at(lake, table, before.get(name))
+        # no commit says that a file went
+        is_torn = bool(pinned) and has_torn_rows(lake, name)
+        keys = None if is_torn else _to_look_at(lake, table, before.get(name))
         found[name] = find_miscounted(lake, name, keys, table.version)
-        looks[name] = _Look(table.version, table.commit_id, tuple(sorted(found[name].slices)))
+        looks[name] = _Look(table.version, table.commit_id, tuple(sorted(found[name].slices)), bool(found[name].broken))
     if pinned or settings.publish == "none":
         _write(settings, looks)
     return {name: one for name, one in found.items() if one.slices or one.broken}
@@ -84,7 +93,7 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
     looks = _read(settings)
     if settings.publish == "none" and not looks:
         return find_changed_miscounts(settings, lake)
-    are_wrong = any(one.wrong for one in looks.values())
+    are_wrong = any(look.leaves_out for look in looks.values())
     may_be = looks and "://" not in lake.root and any(_has_moved(lake, name, looks) for name in lake.specs)
     if not are_wrong and not may_be:
         return {}
@@ -92,8 +101,8 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
 
 
 def leaves_slices_out(settings: Settings) -> bool:
-    """Whether the last publication left out slices of any table."""
-    return any(look.wrong for look in _read(settings).values())
+    """Whether the last publication left out slices or files of any table."""
+    return any(look.leaves_out for look in _read(settings).values())
 
 
 def _has_moved(lake: Lake, table: str, looks: Mapping[str, _Look]) -> bool:
@@ -106,7 +115,7 @@ def _has_moved(lake: Lake, table: str, looks: Mapping[str, _Look]) -> bool:
 def _to_look_at(lake: Lake, table: PinnedTable, look: _Look | None) -> set[SliceKey] | None:
     """The slices of a table that changed since the last look, with those that were wrong; ``None``: all."""
     name = table.spec.name
-    if look is None or look.version > table.version:
+    if look is None or look.version > table.version or look.has_broken_files:
         return None
     if look.version == table.version:
         return {*look.wrong} if look.commit_id == table.commit_id else None
@@ -176,7 +185,9 @@ def _read(settings: Settings) -> dict[str, _Look]:
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         noted = json.loads((settings.cache_path / _NOTE).read_text("utf-8"))
         return {
-            str(name): _Look(int(one["version"]), str(one["commit_id"]), tuple(tuple(key) for key in one["wrong"]))
+            str(name): _Look(
+                int(one["version"]), str(one["commit_id"]), tuple(tuple(key) for key in one["wrong"]), one["broken"]
+            )
             for name, one in noted.items()
             if name in {spec.name for spec in TABLES}
         }
@@ -185,7 +196,12 @@ def _read(settings: Settings) -> dict[str, _Look]:
 
 def _write(settings: Settings, looks: Mapping[str, _Look]) -> None:
     said = {
-        name: {"version": one.version, "commit_id": one.commit_id, "wrong": [list(key) for key in one.wrong]}
+        name: {
+            "version": one.version,
+            "commit_id": one.commit_id,
+            "wrong": [list(key) for key in one.wrong],
+            "broken": one.has_broken_files,
+        }
         for name, one in looks.items()
     }
     text = json.dumps(said)

@@ -105,3 +105,22 @@ def test_nothing_is_invented_or_lost_silently(block: bytes) -> None:
 )
 def test_media_types(value: str | None, expected: str | None) -> None:
     assert media_type(value) == expected
+
+
+@pytest.mark.parametrize(
+    "interim", ["HTTP/1.1 100 Continue", "HTTP/1.1 103 Early Hints\r\nLink: </a.css>", "HTTP/1.1 102 P"]
+)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("status", [200, 302, 404])
+def test_the_final_response_counts(interim: str, count: int, status: int) -> None:
+    before = f"{interim}\r\n\r\n" * count
+    message = parse_response(f"{before}HTTP/1.1 {status} X\r\nA: b\r\n\r\nbody".encode())
+    assert (message.status, message.start_line, message.headers) == (status, f"HTTP/1.1 {status} X", (("A", "b"),))
+    assert (message.body, message.flags) == (b"body", (flag.INTERIM,))
+
+
+def test_an_interim_response_without_a_final_one_stays() -> None:
+    message = parse_response(b"HTTP/1.1 100 Continue\r\n\r\nbody")
+    assert (message.status, message.body, message.flags) == (100, b"body", ())
+    nested = parse_response(b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 No\r\n\r\nbody")
+    assert (nested.status, nested.body, nested.flags) == (200, b"HTTP/1.1 404 No\r\n\r\nbody", ())

@@ -11,6 +11,7 @@ from cc_pipeline.archive import record as flag
 from cc_pipeline.archive import warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault
+from cc_pipeline.records.check import digest_check
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import HTTP_OK, sha1
 
@@ -251,3 +252,13 @@ def test_a_member_without_a_record_is_refused(content: bytes) -> None:
         warc.read_record(gzip.compress(content, mtime=0), "s", 0)
     with pytest.raises(DataFault):
         warc.read_record(content, "s", 0)
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+def test_digests_behind_an_interim_response(of_all: bool) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    digest = f"sha1:{sha1(HTTP_OK + BODY if of_all else BODY)}"
+    record = read(builders.response(BODY, head=interim + HTTP_OK, digest=digest))
+    assert (record.http_status, record.payload) == (200, BODY)
+    assert record.flags == ((flag.INTERIM, flag.DIGEST_OF_INTERIM) if of_all else (flag.INTERIM,))
+    assert digest_check(record, record.declared_digest) == "match"

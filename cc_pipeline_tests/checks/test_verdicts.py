@@ -6,6 +6,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -392,7 +393,7 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     assert verdict("page_links") == "error", "its tables come from two readings"
 
 
-def test_damage_that_one_request_may_have_shown_twice_is_named(tmp_path: Path) -> None:
+def test_damage_that_one_request_may_have_shown_twice_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = workspace_of(tmp_path, tmp_path / "home").lake
     schema = lake.specs["records"].schema
     whole = {field.name: 0 if pa.types.is_integer(field.type) else "x" for field in schema if not field.nullable}
@@ -413,8 +414,17 @@ def test_damage_that_one_request_may_have_shown_twice_is_named(tmp_path: Path) -
     zeros = dict.fromkeys(("given_up", "rounds", "silent_runs", "asked_at"), 0)
     fetches = pa.Table.from_pylist([{**MINE.where, **counts, **zeros}], lake.specs["fetches"].schema)
     lake.commit("fetches", fetches, [MINE.where], {})
-    [found] = health._unconfirmed(lake)
-    assert f"2 of {SITE} in {NEW}" in found.text
+    other = Slice(NEW, "example.edu")
+    again = pa.Table.from_pylist([{**row, **other.where} for row in rows[:1]], schema)
+    lake.commit("records", again, [other.where], {})
+    notes = pa.Table.from_pylist([{**fetches.to_pylist()[0], **other.where}], fetches.schema)
+    lake.commit("fetches", notes, [other.where], {})
+    with monkeypatch.context() as patch:
+        patch.setattr(health, "stream_rows", reads := Mock(side_effect=health.stream_rows))
+        [found] = health._unconfirmed(lake)
+        assert reads.call_count == 1, "the records of a crawl are read once"
+    assert f"2 of {SITE} in {NEW}, 1 of {other.target} in {NEW}" in found.text
     assert "cc-pipeline replay" in found.advice
+    lake.commit("records", again.slice(1), [other.where], {})
     lake.commit("records", pa.Table.from_pylist(rows[2:], schema), [MINE.where], {})
     assert list(health._unconfirmed(lake)) == []

@@ -30,7 +30,6 @@ from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs import ways_location
 from cc_pipeline_tests.defs.graph import keys_tags, listed
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
@@ -45,6 +44,9 @@ from cc_pipeline_tests.world import NEW, OLD
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(1200)]
 
+#: The module with the bad partitions, and the variable with the path of the file that names them.
+WAYS: Final = "cc_pipeline_tests.defs.ways_location"
+BAD: Final = "WAYS_BAD"
 CRAWLS: Final = (OLD, NEW)
 #: Not harvested before the sensor asks for it.
 LATER: Final = "CC-MAIN-2018-09"
@@ -75,7 +77,7 @@ class Place:
     @property
     def bad(self) -> Path:
         """The file that names bad partitions."""
-        return Path(self.env[ways_location.BAD])
+        return Path(self.env[BAD])
 
     def pair_of_targets(self) -> list[str]:
         """Two targets that no other way has, side by side among Dagster's keys."""
@@ -229,7 +231,7 @@ def asset_materialize(place: Place, keys: list[str]) -> Callable[[], None]:
     def each() -> None:
         for key in keys:
             place.run(
-                BIN / "dagster", "asset", "materialize", "-m", ways_location.__name__, "--select",
+                BIN / "dagster", "asset", "materialize", "-m", WAYS, "--select",
                 ",".join(EXTRACTED), "--partition", key,
             )  # fmt: skip
 
@@ -249,7 +251,7 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     told = [word for crawl in crawls for word in ("-c", crawl)] + [word for one in targets for word in ("-d", one)]
 
     def run() -> None:
-        place.run(BIN / "python", "-m", ways_location.__name__, "run", *told)
+        place.run(BIN / "python", "-m", WAYS, "run", *told)
 
     run()
     return run
@@ -328,9 +330,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         launcher.harvest(CRAWLS)
         launcher.instance.add_dynamic_partitions("domain", list(truth.domains()))
     env = environment(bucket, folder) | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(settings.dagster_home)}
-    env |= {ways_location.BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
+    env |= {BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
     (folder / "bad").touch()
-    location = {"python_module": {"module_name": ways_location.__name__, "location_name": NAME}}
+    location = {"python_module": {"module_name": WAYS, "location_name": NAME}}
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}), "utf-8")
     command = [str(BIN / "dagster"), "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with serving(command, folder, env, port) as server:

@@ -1,5 +1,7 @@
 """The code location of ``test_ways.py``: that of cc_pipeline, in which those partitions fail that a file names.
 
+Importing it changes ``extraction.run``, so tests name this module and never import it.
+
 python -m cc_pipeline_tests.defs.ways_location ARGUMENTS     cc-pipeline, with the same partitions bad
 """
 
@@ -16,15 +18,13 @@ from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
-__all__ = ["BAD", "defs"]
+__all__ = ["defs"]
 
-#: The variable with the path of that file.
-BAD = "WAYS_BAD"
 _locate = stages.locate_captures
 
 
 def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    bad = Path(os.environ[BAD]).read_text("utf-8").split()
+    bad = Path(os.environ["WAYS_BAD"]).read_text("utf-8").split()
     for slug in slugs:
         if f"{crawl}|{slug}" in bad:
             raise CcPipelineError(f"{slug} is bad in {crawl}, as the test wants it")

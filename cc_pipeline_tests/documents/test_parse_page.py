@@ -201,3 +201,24 @@ def test_json_ld_as_pages_write_it(script: str, value: str | None) -> None:
     parsed = parse_page(page(f'<script type="application/ld+json">{script}</script>'))
     assert parsed.text is not None
     assert parsed.text["json_ld"] == ([value] if value else None)
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize("kind", ["text/html", "text/plain", "application/xhtml+xml"])
+def test_byte_order_mark_is_no_text(codec: str, kind: str) -> None:
+    html = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title></head><body><p>word</p></body></html>'
+    body = "word" if kind == "text/plain" else html
+    plain = parse_page(page(body, f"{kind}; charset=utf-8")).text
+    marked = parse_page(page(f"\ufeff{body}".encode(codec), f"{kind}; charset=utf-8")).text
+    assert plain is not None
+    assert marked == plain
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/ld+json; charset=UTF-8", " Application/LD+JSON ;profile='x'", "application/ld+json"]
+)
+def test_json_ld_is_known_whatever_parameters_its_type_has(kind: str) -> None:
+    script = f'<script type="{kind}">{{"@type": "Article", "headline": "x"}}</script>'
+    text = parse_page(page(f"<html><head>{script}</head><body>word</body></html>")).text
+    assert text is not None
+    assert text["json_ld_types"] == ["Article"]

@@ -69,15 +69,15 @@ def test_what_meets_is_what_comparing_all_ranges_says(
     expected = pairs(texts)
     asked = data.draw(st.lists(st.sampled_from(sorted(expected)), min_size=1, unique=True))
     assert set(overlapping(workspace, asked)) == {*asked}.union(*(expected[slug] for slug in asked))
-    assert sharing(workspace) == {slug for slug, met in expected.items() if met - {slug}}
+    assert sharing(lake) == {slug for slug, met in expected.items() if met - {slug}}
 
 
 def test_a_set_that_lost_a_member_still_meets_what_it_met(tmp_path: Path) -> None:
     made = workspace_of(tmp_path / "source", tmp_path / "home")
     made.register_targets([parse_target("set:s = example.com, example.org"), parse_target("example.com")])
-    assert sharing(made) == {"set-s", "example.com"}
+    assert sharing(made.lake) == {"set-s", "example.com"}
     made.register_targets([parse_target("set:s = example.org")])
-    assert sharing(made) == {"set-s", "example.com"}
+    assert sharing(made.lake) == {"set-s", "example.com"}
     assert overlapping(made, ["example.com"]) == ["example.com", "set-s"]
 
 
@@ -88,7 +88,7 @@ def test_rows_of_before_ranges_were_kept_are_read_by_their_definition(tmp_path: 
     rows = lake.read("targets")
     nothing = pa.nulls(rows.num_rows, rows.schema.field("ranges").type)
     lake.commit("targets", rows.set_column(rows.schema.get_field_index("ranges"), "ranges", nothing), [], {})
-    assert sharing(made) == {parse_target(text).slug for text in ("example.com", "host:www.example.com")}
+    assert sharing(made.lake) == {parse_target(text).slug for text in ("example.com", "host:www.example.com")}
     made.register_targets([parse_target("example.org")])
     kept = {row["slug"]: row["ranges"] for row in lake.read("targets").to_pylist()}
     assert kept["example.org"]
@@ -100,7 +100,7 @@ def test_a_definition_that_nobody_can_read_may_mean_anything(tmp_path: Path) -> 
     row = {"slug": "odd", "kind": "domain", "definition": "no dot", "version": "1"}
     lake = made.lake
     lake.commit("targets", pa.Table.from_pylist([row], schema=lake.specs["targets"].schema), [{"slug": "odd"}], {})
-    assert sharing(made) == {"example.com", "odd"}
+    assert sharing(made.lake) == {"example.com", "odd"}
     assert overlapping(made, ["example.com"]) == ["example.com", "odd"]
 
 

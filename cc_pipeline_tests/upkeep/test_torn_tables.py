@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.checks.health import Finding, examine
+from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.indexing.catalog import catalog_has
@@ -108,6 +109,7 @@ def attempt(workspace: Workspace, world: World, *, crawl: str) -> None:
     try:
         extract(workspace, *TARGETS, crawl=crawl)
         publish(workspace)
+        refuse_unpublished(workspace)
     except EnvironmentFault:
         return
     shown = counts(workspace)

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
 from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
-from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
+from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits
 
@@ -36,7 +36,7 @@ def absolutize(markup: str | None, base: str) -> str | None:
 def _resolved(resolve: Callable[[str], Resolved], found: re.Match[str]) -> str:
     quote = '"' if found.group(2) is not None else "'"
     value = found.group(2) if found.group(2) is not None else found.group(3)
-    url, _ = resolve(unescape(value))
+    url, _ = resolve(attribute_value(value))
     if url is None or value.startswith("#") or "://" in value:
         return found.group(0)
     return f"{found.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
@@ -135,16 +135,21 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
 
 
 def construct(element: Element, base: str) -> str | None:
-    """A text construct: plain text, markup unescaped (``html``) or markup inside (``xhtml``)."""
+    """A text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside (``xhtml``), or
+    base64. That is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or what Atom 0.3's ``mode``
+    says."""
     return absolutize(_construct(element), base_of(element, base))
 
 
 def _construct(element: Element) -> str | None:
-    kind = (element.get("type") or "text").lower()
+    kind = (element.get("type") or "text").partition(";")[0].strip().lower()
     mode = (element.get("mode") or "").lower()
-    if mode == "base64" or (kind.count("/") == 1 and not mode and not kind.startswith("text/") and not len(element)):
+    binary = "/" in kind and not kind.startswith("text/") and not kind.endswith(("+xml", "/xml"))
+    in_content = local_name(element)[1] == "content"
+    if mode == "base64" or (in_content and binary and not mode and not len(element)):
         try:
-            return base64.b64decode(element_text(element) or "").decode("utf-8", "replace").strip() or None
+            written = "".join((element_text(element) or "").split())
+            return base64.b64decode(written, validate=True).decode("utf-8", "replace").strip() or None
         except (binascii.Error, ValueError):
             return None if mode else element_text(element)
     if mode == "escaped":

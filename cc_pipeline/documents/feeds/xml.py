@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from html.entities import html5
 from typing import NamedTuple, TypeAlias, cast
 from xml.sax.saxutils import escape
@@ -50,7 +51,8 @@ _DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)
 _DOCTYPE_CHARS = 65_536
 _DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
 _DECLARATION = re.compile(r"<\?xml\b[^>]{0,500}\?>")
-_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?;?")
+#: A name, its semicolon, and what follows an address's parameter or a longer name.
+_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?(;?)(?=(=|\w)?)")
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
 #: Elements that start another language inside HTML.
@@ -269,7 +271,9 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
 
     The document type is taken out before parsing, so that the parser knows no entities at all. References are put
     in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
-    which cannot nest. Other names stay as text.
+    which cannot nest. Other names stay as text. Without a semicolon a name is a reference only if HTML reads it so and
+    neither ``=`` nor a letter or digit follows, as in addresses. A document with a repaired reference is not
+    well-formed.
     """
     text = _ILLEGAL.sub("", text).lstrip("\ufeff \t\r\n")
     if declaration := _DECLARATION.match(text):
@@ -279,6 +283,7 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
     if begin >= 0 and (doctype := _DOCTYPE.match(text, begin)):
         declared = {name: double or single for name, double, single in _DECLARED.findall(doctype.group(1) or "")}
         text = text[: doctype.start()] + text[doctype.end() :]
+    replace = None
     if "&" in text:
         replace = _Replacement(declared)
         text = "".join(
@@ -287,7 +292,7 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
     text, cut = _within(text, 2 * limits.elements)
     root = None if cut else _read(text.encode("utf-8"), recover=False)
     if root is not None:
-        return XmlRead(root, well_formed=True)
+        return XmlRead(root, well_formed=replace is None or not replace.has_repaired)
     if not feed:
         return XmlRead(_read(text.encode("utf-8"), recover=True), cut, cut)
     better = repaired(text, tags=limits.elements, items=limits.feed_items)
@@ -336,16 +341,28 @@ def _read(data: bytes, *, recover: bool) -> Element | None:
 
 
 class _Replacement:
-    """What stands for an entity reference; a declared one only so often."""
+    """What stands for an entity reference; a declared one only so often.
+
+    ``has_repaired``: one was met that XML does not allow, which is a bare ampersand, a name without a semicolon, a name
+    that nobody knows, or the number of no character.
+    """
 
     def __init__(self, declared: dict[str, str]) -> None:
         self._declared = declared
         self._left = _MAX_EXPANSIONS
+        self.has_repaired = False
 
     def __call__(self, found: re.Match[str]) -> str:
-        reference, name = found.group(0), found.group(1)
-        if name is None:
-            return "&amp;" + reference[1:]
+        value = self._value(found)
+        if value is None or value == "\ufffd" or not found[2]:
+            self.has_repaired = True
+        return "&amp;" + found[0][1:] if value is None else value
+
+    def _value(self, found: re.Match[str]) -> str | None:
+        """The escaped characters of a reference, ``None`` for what is none."""
+        name = found[1]
+        if not is_reference(found):
+            return None
         if name.startswith("#"):
             code = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
             return escape(chr(code)) if code < _CODES and not _ILLEGAL.match(chr(code)) else "\ufffd"
@@ -355,7 +372,19 @@ class _Replacement:
         if value is None and self._left > 0 and name in self._declared:
             self._left -= 1
             value = self._declared[name]
-        return "&amp;" + reference[1:] if value is None else escape(value)
+        return None if value is None else escape(value)
+
+
+def is_reference(found: re.Match[str]) -> bool:
+    """Whether a name behind an ampersand may be a reference: one without a semicolon is a parameter of an address where
+    ``=``, a letter or a digit follows, and no reference where HTML wants the semicolon."""
+    name = found[1]
+    return bool(name) and (bool(found[2]) or name.startswith("#") or (not found[3] and name in html5))
+
+
+def attribute_value(written: str) -> str:
+    """An attribute of HTML with its references read as HTML reads them in attributes."""
+    return _REFERENCE.sub(lambda found: unescape(found[0]) if is_reference(found) else found[0], written)
 
 
 def local_name(element: Element) -> tuple[str, str]:

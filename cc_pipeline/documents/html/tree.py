@@ -12,6 +12,7 @@ from functools import partial
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser
 
+from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.building import build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
@@ -22,7 +23,9 @@ from cc_pipeline.documents.page import Limits, Link
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
 #: What the two ways to read differ in.
 _DIFFERENT = re.compile(rf"<(?!(?:{_VOID})\b)[a-zA-Z][\w.:-]*(?:\s[^<>]*)?/>|<!\[CDATA\[")
-_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\]\s*+)?>", re.IGNORECASE)
+_DOCTYPE_START = re.compile("<!DOCTYPE", re.IGNORECASE)
+#: Behind its start. It is matched once: searched for, each start of a type that nothing ends would be read to the end.
+_DOCTYPE_REST = re.compile(r"[^>\[]*+(?:\[[^\]]*+\]\s*+)?>")
 _ENTITY = re.compile(r"&([a-zA-Z][a-zA-Z0-9]{1,31};)")
 _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 #: Elements that end themselves and whose text HTML would look for up to an end tag.
@@ -58,13 +61,19 @@ def as_html(text: str) -> str | None:
         return _not_swallowing(text)
     if not _DIFFERENT.search(text):
         return None
-    plain = _ENTITY.sub(_character, _DOCTYPE.sub("", text, count=1))
+    plain = _ENTITY.sub(_character, _without_doctype(text))
     parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         root = etree.fromstring(plain.encode("utf-8", "replace"), parser)
         return str(etree.tostring(root, method="html", encoding="unicode"))
     except (etree.XMLSyntaxError, etree.SerialisationError, ValueError):
         return _not_swallowing(text)
+
+
+def _without_doctype(text: str) -> str:
+    start = _DOCTYPE_START.search(text)
+    rest = start and _DOCTYPE_REST.match(text, start.end())
+    return text[: start.start()] + text[rest.end() :] if start and rest else text
 
 
 def _not_swallowing(text: str) -> str | None:
@@ -160,7 +169,7 @@ def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> No
     if found.metas_cut:
         document.flags.add("meta_cut")
     document.html_attributes = next(filter(None, found.roots), {})
-    document.json_ld = [text for kind, text in found.scripts if kind.strip().lower() == _JSON_LD]
+    document.json_ld = [text for kind, text in found.scripts if split_content_type(kind)[0] == _JSON_LD]
 
 
 def _of_srcset(value: str, most: int) -> list[str]:

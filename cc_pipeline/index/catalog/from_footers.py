@@ -276,7 +276,7 @@ def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -
     """A digest of what ``crawl_tables`` would be made from, without decoding anything.
 
     It is of content alone: each file's path, length and footer (or why there is none), and the key bounds that a
-    repair has read. Two mirrors give the same one, where nothing was repaired: bounds belong to an ETag.
+    repair has read of that file. Two mirrors give the same one, where nothing was repaired.
     """
     footers = store.read(crawl)
     repaired = known_bounds(footers)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import find_gaps, not_harvested, unharvested
@@ -229,7 +230,7 @@ class CatalogFinder:
     def _read_files(self, crawl: str) -> dict[str, FilePlace]:
         files = {}
         for row in self._catalog.index_files(crawl).to_pylist():
-            if row["outcome"] == "decoded":
+            if row["outcome"] == DECODED:
                 flat, unread = split_columns(described_columns(row["columns"]))
                 files[row["path"]] = FilePlace(
                     crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], flat, unread

@@ -198,3 +198,29 @@ def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None
     assert (len(feed.items), feed.flags) == (5, {"items_cut"})
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/xml", "application/mathml+xml", "text/html; charset=utf-8", "text/x", "html"]
+)
+@pytest.mark.parametrize("name", ["title", "summary", "content"])
+def test_texts_that_happen_to_decode_stay_as_they_are(name: str, kind: str) -> None:
+    entry = f'<entry><id>1</id><{name} type="{kind}">Rock</{name}></entry>'
+    item = _parse(f'<feed xmlns="http://www.w3.org/2005/Atom">{entry}</feed>').feed_items[0]
+    assert "Rock" in (item["title"], item["description"], item["content"])
+
+
+def test_only_content_of_other_media_types_is_base64() -> None:
+    texts = [
+        parse_feed(
+            f'<feed xmlns="http://www.w3.org/2005/Atom"><entry>'
+            f'<{name} type="application/json; a=b">d29y\nZA==</{name}></entry></feed>',
+            Limits(),
+        )
+        for name in ("content", "summary")
+    ]
+    content, summary = texts
+    assert content is not None
+    assert summary is not None
+    assert content.items[0].contents[0].value == "word"
+    assert summary.items[0].description == "d29y\nZA=="
