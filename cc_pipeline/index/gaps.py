@@ -16,6 +16,7 @@ from cc_pipeline.index.catalog.schemas import DECODED
 #: Unread files that are kept by name, and those that a message names.
 _KEPT: Final = 20
 _NAMED: Final = 5
+_INDEX_FILES: Final = "index files"
 
 
 class CoverageTables(Protocol):
@@ -41,7 +42,7 @@ class IndexGaps:
     unread: int
     by_subset: tuple[tuple[str, int, int], ...]
     files: tuple[tuple[str, str], ...]
-    of: str = "index files"
+    of: str = _INDEX_FILES
 
     @property
     def what(self) -> str:
@@ -93,7 +94,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published += subset_flags([*lacking]) if published else ""
     ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
     ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
-    if any(one.of != IndexGaps.of for one in gaps):
+    if any(one.of != _INDEX_FILES for one in gaps):
         ways = [f"The columnar index may have them: cc-pipeline harvest {published}, then --via parquet"]
     ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
     return IndexIncomplete(

@@ -135,6 +135,9 @@ def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset:
 _ROUND_BYTES = 16 << 20
 #: Lines that are turned into a table at a time.
 _ROWS = 20_000
+#: Common Crawl's front serves some objects whole whatever is asked. A shard has up to 1 GB: members in its first bytes,
+#: up to so many, are taken out of that, and others are not worth it.
+_MOST_WHOLE = 256 << 20
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
 _MOST_INFLATED = 256 << 20
 #: Where a record begins right behind another one: in crawls of 2014 and 2015 members end without a line end, and those
@@ -261,7 +264,7 @@ class ZipNumLocator:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = self._members.known(pieces.values(), {})
-        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost)
+        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost, whole_up_to=_MOST_WHOLE)
         self._members.keep(found, {})
         for member, piece in pieces.items():
             unread.asked += 1

@@ -19,8 +19,10 @@ from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.zipnum.memory import Memory
 
 CRAWL = "CC-MAIN-2024-22"
@@ -241,3 +243,13 @@ def test_real_lines_of_index_servers() -> None:
     read = [capture_of(row["cdxj"].encode(), "s", 0) for row in rows if not row["cdxj"].startswith("{")]
     assert [row["url"] for row in read[:1]] == ["dns:www.example.com"]
     assert all(row["warc_record_length"] > 0 and row["fetch_status"] == 200 for row in read)
+
+
+def test_a_shard_that_comes_whole_is_read_as_far_as_its_member(tmp_path: Path) -> None:
+    _bucket(tmp_path, [[_line(f"com,example)/{n}")] for n in range(9)])
+    with (
+        FaultServer(tmp_path, rules=[Rule("whole_object", "*cdx-00000.gz", times=None)]) as server,
+        Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+    ):
+        found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
+    assert found.captures["example.com"].num_rows == 9
