@@ -21,7 +21,7 @@ from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
-from cc_pipeline.documents.html.urls import Resolved, resolver
+from cc_pipeline.documents.html.urls import Resolved, resolve_header
 from cc_pipeline.documents.other import Found, is_pdf, read_other, read_pdf
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
@@ -58,7 +58,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page)
+    row = exchange_row(page, as_written=options.compat is not None)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -119,7 +119,7 @@ def _parse_kind(
     if kind == "html":
         return *_html(page, decoded, row, options, flags), ()
     if kind in ("feed", "xml"):
-        base = resolver(page.url)(header(page.http_headers, "content-location") or "")[0] or page.url
+        base = resolve_header(page.url, header(page.http_headers, "content-location") or "") or page.url
         feed = parse_feed(decoded.text, options.limits, base)
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)

@@ -215,7 +215,7 @@ class HttpStore:
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         asked = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit)
+            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
         headers = {**self._headers, "Range": span.header}
         return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 

@@ -222,3 +222,13 @@ def test_json_ld_is_known_whatever_parameters_its_type_has(kind: str) -> None:
     text = parse_page(page(f"<html><head>{script}</head><body>word</body></html>")).text
     assert text is not None
     assert text["json_ld_types"] == ["Article"]
+
+
+def test_redirects_and_sitemaps_lead_where_links_do() -> None:
+    address, url = "//Other.Example/gr\u00f6\u00dfe", "https://other.example/gr%C3%B6%C3%9Fe"
+    sent = address.encode().decode("latin-1")
+    moved = parse_page(page(http_status=301, headers=(("Location", sent), ("Link", f"<{sent}>; rel=canonical"))))
+    assert (moved.metadata["redirect_to"], moved.metadata["canonical_url"]) == (url, url)
+    sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>{address}</loc></url></urlset>'
+    for body, kind in ((sitemap, "text/xml"), (f"<a href='{address}'>x</a>", "text/html; charset=utf-8")):
+        assert [(link.url, link.host) for link in parse_page(page(body, kind)).links] == [(url, "other.example")]

@@ -22,7 +22,7 @@ from cc_pipeline.documents.headers import (
     split_content_type,
     was_gzip,
 )
-from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.urls import resolve_header, resolver
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage
 from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 
@@ -100,12 +100,17 @@ def page_keys(page: PageInput) -> dict[str, Any]:
     }
 
 
-def exchange_row(page: PageInput) -> dict[str, Any]:
-    """The metadata every readable response has: verdict, exchange, sizes, pointer. No content."""
+def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]:
+    """The metadata every readable response has: verdict, exchange, sizes, pointer. No content.
+
+    A redirect's address becomes what a browser would ask for, or with ``as_written`` what 2012 wrote.
+    """
     status = page.http_status
     location = header(page.http_headers, "location")
     redirected = status is not None and 300 <= status <= 399 and location
-    redirect_to = resolver(page.url)(location)[0] if redirected and location else None
+    redirect_to = None
+    if redirected and location:
+        redirect_to = resolver(page.url)(location)[0] if as_written else resolve_header(page.url, location)
     verdict = judge(page.url, status, redirect_to)
     mime, _ = split_content_type(header(page.http_headers, "content-type"))
     size = len(page.payload)
