@@ -64,7 +64,7 @@ COLUMN_NOTES: dict[str, str] = {
     "url": "URL as captured",
     "url_surtkey": "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted",
     "fetch_time": "When the crawler fetched it; of ARC captures by the index, else by the record",
-    "fetch_status": "HTTP status; of ARC captures by the index, else by the record",
+    "fetch_status": "HTTP status by the index, else by the record",
     "fetch_redirect": "Where a redirect leads (since CC-MAIN-2019-47)",
     "content_digest": "SHA-1 of the payload, base32; of ARC captures by the index, else computed",
     "content_mime_type": "Content-Type as declared; of ARC captures by the index, else by the record",
