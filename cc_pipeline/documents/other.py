@@ -102,7 +102,7 @@ def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> 
     programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
-    return read_text(text, split_content_type(header(page.http_headers, "content-type"))[0], options.limits)
+    return read_text(text, split_content_type(header(page.content_headers, "content-type"))[0], options.limits)
 
 
 def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:

@@ -115,7 +115,7 @@ class PageInput:
     The first group is copied into every row. ``payload`` is the body as archived (Common Crawl takes codings off,
     ``parse_page`` what others left on). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
     ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one. ``mime_detected`` is the media
-    type the index found by looking at the bytes.
+    type the index found by looking at the bytes. ``record_type`` is the WARC record's.
     """
 
     crawl: str
@@ -141,11 +141,18 @@ class PageInput:
     mime_detected: str | None = None
     record_headers: Headers = ()
     redirect_from: RedirectFrom | None = None
+    record_type: str = "response"
     # where it lies
     archive_format: str = "warc"
     warc_segment: str | None = None
     source_kind: SourceKind = "records"
     source_file: str | None = None
+
+    @property
+    def content_headers(self) -> Headers:
+        """The headers that speak of the payload: those of HTTP, or of a ``resource`` record, which has none, its own
+        (WARC 1.1, 6.4)."""
+        return self.record_headers if self.record_type == "resource" else self.http_headers
 
 
 #: The tags the 2012 document lists, and the attribute that holds the link.

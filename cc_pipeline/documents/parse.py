@@ -74,13 +74,13 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
     bound = options.limits.payload_bytes
     in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
-    payload = uncoded(page.payload, page.http_headers, bound, flags, archived_decoded=in_arc)
+    payload = uncoded(page.payload, page.content_headers, bound, flags, archived_decoded=in_arc)
     if len(payload) > bound:
         flags.add("payload_cut")
         payload = payload[:bound]
     if payload is not page.payload:
         page = replace(page, payload=payload)
-    mime, label = split_content_type(header(page.http_headers, "content-type"))
+    mime, label = split_content_type(header(page.content_headers, "content-type"))
     kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
     if is_other:
         flags.add("type_mismatch")

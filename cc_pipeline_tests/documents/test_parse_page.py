@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 
 import pytest
@@ -279,3 +280,37 @@ def test_html_that_the_archive_found_is_read_and_flagged(mime: str) -> None:
 def test_other_types_keep_their_word_without_the_archive(mime: str) -> None:
     parsed = parse_page(page("<html><title>t</title>word</html>", mime, mime_detected=None))
     assert (parsed.metadata.get("parsed_as"), parsed.metadata["type_from"]) == (None, "header")
+
+
+@pytest.mark.parametrize(
+    ("mime", "body", "kind", "charset"),
+    [
+        ("text/html; charset=windows-1251", "<title>слово</title><p>word", "html", "windows-1251"),
+        ("text/plain", "word", "text", "UTF-8"),
+        (None, "<!doctype html><title>t</title><p>word", "html", "UTF-8"),
+    ],
+)
+def test_a_resource_record_is_a_page_of_its_own_type(mime: str | None, body: str, kind: str, charset: str) -> None:
+    headers = (("WARC-Type", "resource"), ("Content-Length", "9"), *((("Content-Type", mime),) if mime else ()))
+    more = {"http_status": None, "http_status_line": None, "record_headers": headers, "record_type": "resource"}
+    parsed = parse_page(page(body.encode(charset), None, **more))
+    row = parsed.metadata
+    assert (row["disposition"], row["http_result"], row["charset_detected"]) == ("SUCCESS", None, charset)
+    assert row["mime_type"] == (mime or "text/html").partition(";")[0]
+    assert parsed.text is not None
+    assert parsed.text["text_type"] == kind
+    assert "word" in parsed.text["text"]
+
+
+def test_a_gzipped_file_that_is_a_resource_stays_one() -> None:
+    headers = (("Content-Type", "application/gzip"),)
+    more = {"http_status": None, "record_headers": headers, "record_type": "resource"}
+    parsed = parse_page(page(gzip.compress(b"<p>word"), None, **more))
+    assert (parsed.text, parsed.metadata["flags"]) == (None, None)
+
+
+@pytest.mark.parametrize("kind", ["conversion", "metadata"])
+def test_records_that_hold_no_response_are_named(kind: str) -> None:
+    row = parse_page(page("word", None, http_status=None, record_type=kind)).metadata
+    assert (row["disposition"], row["failure_reason"]) == ("FAILURE", "NoData")
+    assert f"is a {kind} record" in row["failure_detail"]
