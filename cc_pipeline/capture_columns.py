@@ -38,6 +38,8 @@ KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
     pa.field("meant", pa.string()),
 )
 KEY_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in KEY_FIELDS)
+#: In the place of a status that the columnar index does not know. It reads as null.
+NO_STATUS: Final = -1
 
 #: Columns of a capture that ``records`` repeats: the same, the place never null, plus media type and archive format.
 RECORD_KEY_FIELDS: Final[tuple[pa.Field, ...]] = (

@@ -29,7 +29,7 @@ _NEUTRAL: Final = (
 #: Begins of names that a process needs that opens the lake or a source.
 REMOTE: Final = (
     *("AWS_", "SSL_CERT_", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 
 #: Runs ``main()`` of a module of ours. The package is loaded from the folder where the parent has it. That folder is on

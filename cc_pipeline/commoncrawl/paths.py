@@ -223,15 +223,21 @@ def cluster_key(crawl: str) -> str:
 
 
 def parse_path_list(
-    data: bytes, source: str = "paths.gz", limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+    data: bytes,
+    source: str = "paths.gz",
+    limit: int = MAX_LIST_BYTES,
+    most: int = MAX_LIST_KEYS,
+    *,
+    odd: list[DataFault] | None = None,
 ) -> tuple[str, ...]:
     """The keys of a gzipped path list, in its order, old addresses brought to today's bucket.
 
     The list is inflated and read a piece at a time. Raises ``DataFault`` for damaged gzip data, for more than
     ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket; the
-    offset of the latter is its place in the inflated text.
+    offset of the latter is its place in the inflated text. With ``odd``, faults of single lines are added to it
+    instead.
     """
-    return parse_keys(inflated(data, source), source, limit, most)
+    return tuple(key for _, key in listed_keys(inflated(data, source), source, limit, most, odd=odd))
 
 
 def parse_keys(
@@ -245,15 +251,28 @@ def parse_keys(
 
 
 def listed_keys(
-    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+    pieces: Iterable[bytes],
+    source: str,
+    limit: int = MAX_LIST_BYTES,
+    most: int = MAX_LIST_KEYS,
+    *,
+    odd: list[DataFault] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """The same one by one, each with the byte of the text at which its line starts."""
     for number, (offset, line) in enumerate(_lines(pieces, source, limit)):
         if number == most:
             raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
         written = line.strip()
-        if written:
-            yield offset, _listed_key(written, source, offset)
+        if not written:
+            continue
+        try:
+            key = _listed_key(written, source, offset)
+        except DataFault as fault:
+            if odd is None:
+                raise
+            odd.append(fault)
+            continue
+        yield offset, key
 
 
 def _listed_key(written: bytes, source: str, offset: int) -> str:

@@ -33,7 +33,7 @@ from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.lake.torn import has_torn_rows
+from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import Behind, behind, clear_debris
 from cc_pipeline.workspace.tables import TABLES
@@ -252,7 +252,7 @@ class Launcher:
         """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
         started. Raises as :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
-        is_torn = any(has_torn_rows(self._workspace.lake, spec.name) for spec in TABLES)
+        is_torn = any(torn_paths(self._workspace.lake, spec.name) for spec in TABLES)
         if not is_torn and publication_verdict(self._workspace).passed and self._was_made("warehouse"):
             return None
         return self.publish()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.delivery.wacz import Page, Wacz, write_wacz
 from cc_pipeline.errors import EnvironmentFault
@@ -132,5 +132,5 @@ def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], sc
                 if place == before or row["fetch_time"] is None or row["text_type"] != "html" or not row["url"]:
                     continue
                 before = place
-                if row["fetch_status"] is None or row["fetch_status"] in _GOOD:
+                if row["fetch_status"] in (None, NO_STATUS) or row["fetch_status"] in _GOOD:
                     yield Page(row["url"], row["fetch_time"], row["title"])

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from cc_pipeline.documents.feeds.xml import Element, local_name, parse_xml
 from cc_pipeline.documents.headers import header, split_content_type
-from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.urls import browser_resolver, domain_of
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParseOptions
 
@@ -56,7 +56,7 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
     ``priority`` as attributes; behind it its alternatives in other languages (``link``, with their attributes), images
     and videos. ``item_index`` is the place of the entry."""
     wanted = _ENTRIES[local_name(root)[1]]
-    resolve = resolver(url)
+    resolve = browser_resolver(url)
     links: list[Link] = []
 
     def add(kind: str, href: str | None, attributes: dict[str, str], place: int) -> None:
@@ -102,7 +102,7 @@ def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> 
     programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
-    return read_text(text, split_content_type(header(page.http_headers, "content-type"))[0], options.limits)
+    return read_text(text, split_content_type(header(page.content_headers, "content-type"))[0], options.limits)
 
 
 def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:

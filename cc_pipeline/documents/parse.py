@@ -21,7 +21,7 @@ from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
-from cc_pipeline.documents.html.urls import Resolved, resolver
+from cc_pipeline.documents.html.urls import Resolved, resolve_header
 from cc_pipeline.documents.other import Found, is_pdf, read_other, read_pdf
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
@@ -59,7 +59,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page)
+    row = exchange_row(page, as_written=options.compat is not None)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -75,14 +75,16 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
     bound = options.limits.payload_bytes
     in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
-    payload = uncoded(page.payload, page.http_headers, bound, flags, archived_decoded=in_arc)
+    payload = uncoded(page.payload, page.content_headers, bound, flags, archived_decoded=in_arc)
     if len(payload) > bound:
         flags.add("payload_cut")
         payload = payload[:bound]
     if payload is not page.payload:
         page = replace(page, payload=payload)
-    mime, label = split_content_type(header(page.http_headers, "content-type"))
-    kind = choose_kind(mime, page.mime_detected, payload)
+    mime, label = split_content_type(header(page.content_headers, "content-type"))
+    kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
+    if is_other:
+        flags.add("type_mismatch")
     if kind != "other" and is_binary(payload, page.mime_detected):
         kind = "other"
         flags.add("binary_content")
@@ -120,7 +122,7 @@ def _parse_kind(
     if kind == "html":
         return *_html(page, decoded, row, options, flags), ()
     if kind in ("feed", "xml"):
-        base = resolver(page.url)(header(page.http_headers, "content-location") or "")[0] or page.url
+        base = resolve_header(page.url, header(page.http_headers, "content-location") or "") or page.url
         feed = parse_feed(decoded.text, options.limits, base)
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)

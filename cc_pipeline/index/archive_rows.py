@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,10 +31,11 @@ from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.commoncrawl.paths import WarcFile
 from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.errors import DataFault, DataKind, disk_trouble
 
 #: Raised when the same archive file would give other rows: then all of them are read again, for a yes.
-VERSION: Final = "1"
+VERSION: Final = "2"
 #: The subset of every file: a crawl without an index of its own keeps nothing apart.
 SUBSET: Final = "warc"
 _ARC_INDEX: Final = ".arc.parquet"
@@ -219,10 +219,7 @@ def _redirect(record: ArchivedRecord, status: int | None) -> str | None:
     location = first_values(record.http_headers).get("location")
     if not location:
         return None
-    try:
-        return urljoin(record.url, location)
-    except ValueError:
-        return location
+    return resolve_header(record.url, location) or location
 
 
 def _record_id(record: ArchivedRecord) -> bytes | None:

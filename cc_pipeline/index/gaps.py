@@ -16,6 +16,7 @@ from cc_pipeline.index.catalog.schemas import DECODED
 #: Unread files that are kept by name, and those that a message names.
 _KEPT: Final = 20
 _NAMED: Final = 5
+_INDEX_FILES: Final = "index files"
 
 
 class CoverageTables(Protocol):
@@ -32,7 +33,8 @@ class IndexGaps:
 
     ``by_subset`` has (subset, unread, expected) of each wanted subset that lacks some. ``files`` has the path and the
     reason of at most 20 files that a harvest could not read, or that an imported catalog lacks; files that no harvest
-    has asked for yet are not named.
+    has asked for yet are not named. ``of`` says what they are: a look-up may count the members of a ZipNum index that
+    it was to read.
     """
 
     crawl: str
@@ -40,13 +42,12 @@ class IndexGaps:
     unread: int
     by_subset: tuple[tuple[str, int, int], ...]
     files: tuple[tuple[str, str], ...]
+    of: str = _INDEX_FILES
 
     @property
     def what(self) -> str:
         """How many files of which subsets, in words."""
-        parts = (
-            f"{unread:,} of {expected:,} index files of {self.crawl} {s}" for s, unread, expected in self.by_subset
-        )
+        parts = (f"{unread:,} of {expected:,} {self.of} of {self.crawl} {s}" for s, unread, expected in self.by_subset)
         return " and ".join(parts)
 
     @property
@@ -93,6 +94,8 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published += subset_flags([*lacking]) if published else ""
     ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
     ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
+    if any(one.of != _INDEX_FILES for one in gaps):
+        ways = [f"The columnar index may have them: cc-pipeline harvest {published}, then --via parquet"]
     ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
     return IndexIncomplete(
         "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),

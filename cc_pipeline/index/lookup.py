@@ -74,6 +74,7 @@ class UnionLocator:
             more.bytes + less.bytes,
             more.seconds + less.seconds,
             (*more.notes, *less.notes),
+            gaps=more.gaps or less.gaps,
         )
 
 
@@ -132,8 +133,9 @@ def look_up(
 
     In the result, ``index`` and ``why`` say which index answered. ``notes`` say that to a person, what the index does
     not cover, and of how many captures it does not tell whether their targets' conditions are so. ``gaps`` are index
-    files that could not be read: ``auto`` then takes another index that is whole, and where there is none the answer
-    lacks their captures, if ``sources.max_gaps`` allows it.
+    files, or members of a ZipNum index, that could not be read: ``auto`` then takes another index that is whole, and
+    where there is none (or only a look-up tells, as of members) the answer lacks their captures, if
+    ``sources.max_gaps`` allows it.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
@@ -151,6 +153,10 @@ def look_up(
             )
         named: set[str] = set()
         result = locator.locate(crawl, subsets, targets, None if into is None else partial(_noting, into, named))
+        if result.gaps is not None:
+            if not result.gaps.allowed(sources.max_gaps):
+                raise index_incomplete([result.gaps])
+            gaps = result.gaps
         notes = (f"index: {why}", *indexes.notes, *result.notes)
         captures = dict(result.captures)
         named.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
@@ -267,7 +273,9 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
         else:
             found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=not available)
         if found is not None:
-            available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
+            available["zipnum"] = lambda: ZipNumLocator(
+                transport, crawl, found.cluster, sources.clusters.members, may_lack=True
+            )
             stack.callback(sources.clusters.keep)
         if built is not None:
             available["btree"] = lambda: built

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
-from cc_pipeline.errors import EnvironmentFault, NotNow
+from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow
 from cc_pipeline.index.archive_rows import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -44,6 +44,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
 MOST_INDEX_FILES: Final = 100_000
+#: Lines of a path list that name no file of an index, of which a note tells.
+_NAMED_LINES: Final = 5
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
 
@@ -89,8 +91,7 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         notes: tuple[str, ...] = (ARC_REASON,)
         requests = size = 0
     else:
-        files, requests, size = listed_files(workspace, crawl)
-        notes = ()
+        files, requests, size, notes = listed_files(workspace, crawl)
     rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
     slice_ = Slice(crawl)
     digest = input_digest({"paths": [file.path for file in files]})
@@ -150,27 +151,28 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     }
 
 
-def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
-    """The files of a crawl's columnar index, and the requests and bytes that the list took.
+def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int, tuple[str, ...]]:
+    """The files of a crawl's columnar index, the requests and bytes that the list took, and what to say of lines that
+    name no such file.
 
     They are in the order of ``index_manifest``: another order at the source is the same list.
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
-    files = sorted(_files_of(workspace, crawl), key=lambda file: (file.subset, file.path))
-    return files, stats.requests - requests, stats.bytes - read
+    found, notes = _files_of(workspace, crawl)
+    files = sorted(found, key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read, notes
 
 
-def _files_of(workspace: Workspace, crawl: str) -> list[IndexFile]:
+def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
     if index_is_built(crawl):
-        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in archive_files(workspace, crawl)]
+        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in archive_files(workspace, crawl)], ()
     key = path_list_key(crawl, "cc-index-table")
     listed = own_list(workspace.settings, crawl)
     try:
         if listed is None:
-            paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
-        else:
-            paths = parse_path_list(listed, key, most=MOST_INDEX_FILES)
+            return workspace.transport.read_parsed(key, lambda data: _parse_list(data, key))
+        return _parse_list(listed, key)
     except NotNow:
         raise
     except RangeFault as fault:
@@ -178,7 +180,24 @@ def _files_of(workspace: Workspace, crawl: str) -> list[IndexFile]:
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    return [IndexFile.from_path(path) for path in paths]
+
+
+def _parse_list(data: bytes, key: str) -> tuple[list[IndexFile], tuple[str, ...]]:
+    """The files that a path list names, and a note of lines that name none. Raises ``DataFault`` where those are more
+    than one and a tenth of all: then it is no list, or of something else."""
+    odd: list[DataFault] = []
+    files: list[IndexFile] = []
+    for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=odd):
+        try:
+            files.append(IndexFile.from_path(path))
+        except DataFault as fault:
+            odd.append(fault)
+    if not odd:
+        return files, ()
+    if not files or len(odd) > max(1, len(files) // 10):
+        raise odd[0]
+    named = "; ".join(str(fault) for fault in odd[:_NAMED_LINES])
+    return files, (f"{len(odd):,} lines of {key} name no index file and are left out: {named}",)
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:

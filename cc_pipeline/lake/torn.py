@@ -215,10 +215,11 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
     ]
 
 
-def has_torn_rows(lake: Lake, table: str) -> bool:
-    """Whether a file that a table in a folder names is not there as it says: one look a file. Raises
-    ``EnvironmentFault`` and ``OSError``."""
-    return "://" not in lake.root and bool(torn_rows(lake, table, read_ends=False))
+def torn_paths(lake: Lake, table: str) -> list[str]:
+    """The paths, below the folder of a table, of its files that are not there as it says: one look a file. None of a
+    place on S3, where an object is there whole or not at all. Raises ``EnvironmentFault`` and ``OSError``."""
+    torn = [] if "://" in lake.root else torn_rows(lake, table, read_ends=False)
+    return [one.file.path for one in torn if one.file is not None]
 
 
 def _sizes(lake: Lake, table: str) -> dict[str, int]:

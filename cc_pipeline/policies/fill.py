@@ -11,13 +11,11 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin
 
 import pyarrow as pa
 
@@ -25,6 +23,7 @@ from cc_pipeline import progress
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.documents.headers import header_values
+from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.lookup_notes import in_commits
@@ -247,8 +246,8 @@ def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
     if 300 <= status < 400:
         location = next(iter(header_values(page.http_headers, "location")), None)
         answer.state = "redirect"
-        with suppress(ValueError):  # what leads nowhere is unresolved
-            answer.location = None if location is None else urljoin(page.url, location.strip()).partition("#")[0]
+        url = None if location is None else resolve_header(page.url, location)  # None leads nowhere: unresolved
+        answer.location = url and url.partition("#")[0]
     elif 400 <= status < 600:
         answer.state = "unavailable" if status < 500 else "unreachable"
     elif 200 <= status < 300:

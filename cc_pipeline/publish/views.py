@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.lake.reading import quoted
@@ -37,6 +37,9 @@ _SHOWN_AS = {
     # it has a column of its own
     "page_links": "map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS attributes",
 }
+
+#: Tables with the status of a capture, by which pages are chosen.
+_HAS_STATUS = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 
 _COMMENTS = {
     "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
@@ -274,12 +277,32 @@ def _once(table: str, ask: Ask) -> str:
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
     shown = f" REPLACE ({_SHOWN_AS[table]})" if table in _SHOWN_AS else ""
+    whole = _with_status(table, whole, ask)
     # whether a capture is meant is so of a target
     plain = f"SELECT * EXCLUDE (target{'' if table in _TOGETHER else ', meant'}){shown} FROM {whole}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
+
+
+def _with_status(table: str, whole: str, ask: Ask) -> str:
+    """A table whose rows without a status have that of the parsed page, in crawls with such rows. Of an index that
+    knows none, captures have none, or -1 as in the columnar index."""
+    if table not in _HAS_STATUS:
+        return whole
+    unknown = "fetch_status < 0" + (" OR fetch_status IS NULL" if table == "captures" else "")
+    arc = ", ".join(map(quoted, sorted(ARC_CRAWLS)))
+    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table} WHERE crawl NOT IN ({arc}) AND ({unknown}) ORDER BY crawl")
+    if not crawls:
+        return whole
+    of_crawls = f"crawl IN ({', '.join(quoted(crawl) for (crawl,) in crawls)})"
+    parsed = (
+        f"SELECT {_KEY}, TRY_CAST(any_value(http_result) AS SMALLINT) AS parsed_status FROM lake.page_metadata "
+        f"WHERE {of_crawls} AND http_result IS NOT NULL GROUP BY ALL"
+    )
+    status = f"coalesce(nullif(c.fetch_status, {NO_STATUS}), p.parsed_status)"
+    return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {whole} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
 def _not_shown(table: str) -> Callable[[Ask], str]:

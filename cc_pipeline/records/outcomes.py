@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.check import PARSER, Examined
@@ -184,6 +184,8 @@ class Outcomes:
         if values["settled"] is False:
             values["rounds"] = self._rounds.get(name, 0)
         values["fetch_time"] = _plain(values["fetch_time"])
+        if values["fetch_status"] == NO_STATUS:
+            values["fetch_status"] = None
         for key in _FILLED:
             if values[key] is None:
                 values[key] = outcome[key]

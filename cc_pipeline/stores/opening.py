@@ -7,6 +7,7 @@ botocore, a web address no botocore.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -118,9 +119,45 @@ def is_public(address: object) -> bool:
 
 
 def system_proxy(url: str) -> str | None:
-    """The proxy that the system's settings (the usual variables) give for an address; none for loopback."""
+    """The proxy that the system's settings give for an address, read as curl reads them: ``HTTPS_PROXY`` or
+    ``HTTP_PROXY``, else ``ALL_PROXY``, also without a scheme; none for loopback and for hosts of ``NO_PROXY``.
+
+    Raises ``UserInputError`` for one that is no address of an HTTP proxy.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(host):
         return None
-    return getproxies().get(parts.scheme)
+    proxies = getproxies()
+    kind = parts.scheme if proxies.get(parts.scheme) else "all"
+    written = proxies.get(kind, "").strip()
+    return _proxy_address(written, f"{kind}_proxy".upper()) if written else None
+
+
+def _proxy_address(written: str, variable: str) -> str:
+    address = written if "://" in written else f"http://{written}"
+    try:
+        parts = urlsplit(address)
+        is_usable = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise UserInputError(
+            f"{variable} is {shown(address)!r}, which is no address of an HTTP proxy; write http://host:port (SOCKS is "
+            "not spoken), or name the hosts that need none in NO_PROXY"
+        )
+    return address
+
+
+def ca_bundle() -> str | None:
+    """The file or folder of certificates that ``REQUESTS_CA_BUNDLE``, else ``CURL_CA_BUNDLE``, names beside the
+    system's; ``None`` where neither does. OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+
+    Raises ``UserInputError`` for one that is not there.
+    """
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if written := os.environ.get(variable, "").strip():
+            if not os.path.exists(written):
+                raise UserInputError(f"{variable} is {written!r}, which is not there; name a file of certificates")
+            return written
+    return None

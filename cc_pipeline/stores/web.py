@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.connections import ConnectionPool
-from cc_pipeline.stores.opening import is_public
+from cc_pipeline.stores.opening import ca_bundle, is_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
@@ -40,6 +41,7 @@ class HttpClient:
         self._public_only = public_only
         self.timeouts = timeouts
         self.proxy = proxy
+        self._ca_bundle = ca_bundle()
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         self._session: aiohttp.ClientSession | None = None
         self._pools: dict[str, tuple[ConnectionPool, bytes]] = {}
@@ -49,7 +51,9 @@ class HttpClient:
             # through a proxy, the only name that is looked up here is the proxy's
             resolver = _PublicResolver() if self._public_only and self.proxy is None else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=55, resolver=resolver),
+                connector=aiohttp.TCPConnector(
+                    limit=0, ttl_dns_cache=300, keepalive_timeout=55, resolver=resolver, ssl=self._tls()
+                ),
                 headers=self._headers,
                 auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -77,11 +81,23 @@ class HttpClient:
         request = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path.encode("ascii"), common, own.encode("latin-1"))
         return await pool.get(request, hoped_for, bound, intake)
 
+    def _tls(self) -> ssl.SSLContext:
+        """Raises ``NoAnswer`` where the certificates that somebody named cannot be read."""
+        bundle = self._ca_bundle
+        try:
+            context = ssl.create_default_context()
+            if bundle is not None:
+                is_folder = os.path.isdir(bundle)
+                context.load_verify_locations(**{"capath" if is_folder else "cafile": bundle})
+            return context
+        except (OSError, ssl.SSLError) as error:
+            raise NoAnswer("unreachable", f"the certificates of {bundle} cannot be read: {error}") from error
+
     def _new_pool(self, origin: str) -> tuple[ConnectionPool, bytes]:
         parts = urlsplit(origin)
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        tls = ssl.create_default_context() if secure else None
+        tls = self._tls() if secure else None
         common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
         pool = ConnectionPool(parts.hostname or "", port, tls, self.timeouts, public_only=self._public_only)
         return pool, common.encode()
@@ -215,7 +231,7 @@ class HttpStore:
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         asked = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit)
+            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
         headers = {**self._headers, "Range": span.header}
         return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 

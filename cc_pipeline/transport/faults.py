@@ -12,7 +12,7 @@ from typing import Final
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, NotNow
-from cc_pipeline.stores.answer import Answer, Span
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Span
 
 _AT: Final = " @ "
 #: No ETag has spaces in it (RFC 9110, 8.8.3).
@@ -24,6 +24,9 @@ _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingExce
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
 #: What S3 says of credentials that no waiting makes good.
 _CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
+#: What S3 says of a signature whose time is more than a quarter of an hour off.
+_SKEWED_CODE: Final = b"RequestTimeTooSkewed"
+_SERVER_TIME: Final = re.compile(rb"<ServerTime>\s*([0-9TZ:.+-]{10,40})\s*</ServerTime>")
 #: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
 _USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Bytes of an object, at most: what the tables can hold.
@@ -132,7 +135,7 @@ PERMANENT_KINDS: Final = frozenset(
 
 _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
-    FaultKind.UNAUTHORIZED: "The source does not take the credentials, or wants some: check them",
+    FaultKind.UNAUTHORIZED: "The source does not take the credentials, or wants some: check them, and the clock",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS; "
@@ -337,6 +340,8 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     code = _ERROR_CODE.search(body[:1024])
     detail = f"status {status}" + (f", {code[1].decode()}" if code else "")
     wait = retry_after(headers)
+    if code is not None and code[1] == _SKEWED_CODE:
+        return Finding(FaultKind.UNAUTHORIZED, f"{detail}: {_both_times(headers, body)}")
     if status in (429, 503) or (code is not None and code[1] in _THROTTLE_CODES):
         by_chance = status == 503 and wait is None
         return Finding(FaultKind.THROTTLED, detail, wait, may_be_chance=by_chance)
@@ -358,6 +363,13 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
         where = shown(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
         return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")
     return Finding(FaultKind.CLIENT_ERROR, detail)
+
+
+def _both_times(headers: Mapping[str, str], body: bytes) -> str:
+    """What the source and this machine say that the time is."""
+    told = _SERVER_TIME.search(body[:ERROR_BODY_BYTES])
+    theirs = told[1].decode("ascii") if told else headers.get("date", "not told")[:64]
+    return f"this machine's clock says {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}, the source's {theirs}; set the clock"
 
 
 def error_document(body: bytes) -> Finding | None:

@@ -20,6 +20,7 @@ from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
 from cc_pipeline.stores.watched import Watch, WatchedStore
 from cc_pipeline.transport.budget import Budget, open_file
+from cc_pipeline.transport.excerpt import Excerpt
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     PERMANENT_KINDS,
@@ -235,7 +236,32 @@ class Place:
         """The bytes of a range."""
         if asked.offset is None and self.local is None:
             return await self._suffixes.read(partial(self._range, asked, tries), partial(self._by_size, asked, tries))
-        return await self._range(asked, tries)
+        found, answer, sent = await self._range(asked, tries)
+        is_whole = isinstance(found, Finding) and found.kind is FaultKind.WHOLE_OBJECT and self.local is None
+        if is_whole and asked.offset is not None and asked.offset + asked.length <= asked.whole_up_to:
+            found, answer, more = await self._out_of_whole(asked, asked.offset, tries)
+            sent += more
+        return found, answer, sent
+
+    async def _out_of_whole(self, asked: ByteRange, offset: int, tries: int | None) -> Asked:
+        """The bytes of an explicit range, out of an answer that has the whole object."""
+        excerpt = Excerpt(offset, asked.length, asked.etag and self.expected(asked.etag), asked.total)
+        asker, follower = self._ready(), self._follower
+
+        async def follow(answer: Answer, gate: Gate) -> Followed:
+            assert follower is not None
+            return await follower.follow(
+                "GET", asked.key, answer, gate, {}, _OK, excerpt.bound, excerpt.judged, excerpt
+            )
+
+        found, answer, sent = await asker.ask(
+            asked.key,
+            lambda: self.store.fetch(asked.key, None, excerpt.bound, excerpt),
+            excerpt.judged,
+            tries,
+            None if follower is None else follow,
+        )
+        return found, replace(answer, body=excerpt.body()) if isinstance(found, Verified) else answer, sent
 
     async def in_pieces(self, asked: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
         """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count, but what

@@ -60,7 +60,8 @@ class ByteRange:
     (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
     has the bytes. ``ends`` are offsets, in order, where records of an explicit range end: a long one is given in pieces
     that end there (``pieces.py``), by a transport of one place.
-    ``or_less``: an object that ends before the range does gives what there is of it.
+    ``or_less``: an object that ends before the range does gives what there is of it. ``whole_up_to``: where a place
+    sends the whole object instead, an explicit range that ends within so many bytes is taken out of it.
     """
 
     key: str
@@ -73,6 +74,7 @@ class ByteRange:
     avoid: frozenset[str] = frozenset()
     ends: tuple[int, ...] = ()
     or_less: bool = False
+    whole_up_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from cc_pipeline.lake.slice import (
     Slice,
     note_again,
 )
-from cc_pipeline.lake.torn import has_torn_rows
+from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import TABLES
 
@@ -73,10 +73,11 @@ def find_changed_miscounts(
         name = table.spec.name
         if table.version < 0:
             continue
-        # no commit says that a file went
-        is_torn = bool(pinned) and has_torn_rows(lake, name)
-        keys = None if is_torn else _to_look_at(lake, table, before.get(name))
-        found[name] = find_miscounted(lake, name, keys, table.version)
+        look = before.get(name)
+        # no commit says that a file went, and its rows may be of slices that were never counted
+        torn = torn_paths(lake, name) if pinned or (look is not None and look.has_broken_files) else []
+        own = find_miscounted(lake, name, None if torn else _to_look_at(lake, table, look), table.version)
+        found[name] = replace(own, broken=tuple(sorted({*own.broken, *torn})))
         looks[name] = _Look(table.version, table.commit_id, tuple(sorted(found[name].slices)), bool(found[name].broken))
     if pinned or settings.publish == "none":
         _write(settings, looks)

@@ -238,4 +238,4 @@ def test_an_old_line_without_fields_is_a_capture_whose_record_tells_the_rest() -
     assert (row["warc_filename"], row["archive_format"]) == (name.removeprefix("common-crawl/"), "arc")
     assert row["fetch_status"] is row["content_mime_type"] is row["content_digest"] is None
     warc = capture_of(line.replace(b"1253228619531_0.arc.gz", b"x.arc.example-1.warc.gz"), "shard", 0)
-    assert (warc["archive_format"], warc["fetch_status"], warc["content_mime_type"]) == ("warc", -1, "unk")
+    assert (warc["archive_format"], warc["fetch_status"], warc["content_mime_type"]) == ("warc", None, "unk")

@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.checks.tables import index_verdicts
 from cc_pipeline.commoncrawl.paths import path_list_key
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.indexing.crawl_index import (
@@ -200,6 +200,21 @@ def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Pat
     assert list_as_it_is(later, NEW) is None
     assert is_harvested(later, NEW)
     assert commit_manifest(later, NEW).written == 0
+
+
+@pytest.mark.parametrize("odd", ["../x", "cc-index/table/README", "<html>", "a//b"])
+def test_one_odd_line_of_a_path_list_costs_itself_and_is_named(bucket: Bucket, tmp_path: Path, odd: str) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    paths = index_paths(root, NEW)
+    put_list(root, [paths[0], odd, *paths[1:]])
+    report = commit_manifest(workspace_of(root, tmp_path / "home"), NEW)
+    assert report.rows == len(paths)
+    [note] = report.notes
+    assert note.startswith("1 lines of ")
+    assert odd in note
+    put_list(root, [odd, odd, paths[0]])
+    with pytest.raises(DataFault):
+        commit_manifest(workspace_of(root, tmp_path / "other"), NEW)
 
 
 def put_list(bucket: Path, paths: Sequence[str], crawl: str = NEW) -> None:

@@ -109,6 +109,23 @@ def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
     assert file.path in sentence and "records: 1 slices" in sentence
 
 
+def test_a_torn_file_is_remembered_though_its_rows_were_not_counted(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = made(bucket, tmp_path / "home")
+    for entry in Path(workspace.lake.address("records"), "_delta_log").glob("*.json"):
+        # as before commits counted rows
+        entry.write_text("".join(line for line in entry.open() if '"rows:' not in line))
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    publish(workspace)
+    assert publication_verdict(workspace).passed
+    path = Path(workspace.lake.pin("records").files[0])
+    path.write_bytes(b"")
+    for _ in range(2):
+        publish(workspace)
+        assert sum(shown(workspace)["records"].values())
+        verdict = publication_verdict(workspace)
+        assert (verdict.severity, path.name in verdict.message) == ("error", True)
+
+
 def test_a_file_that_is_brought_back_is_published_again(bucket: Bucket, tmp_path: Path) -> None:
     workspace = made(bucket, tmp_path / "home")
     publish(workspace)

@@ -61,6 +61,35 @@ def test_an_empty_home_publishes_every_table_empty_and_typed(
     assert described[0] == described[1]
 
 
+@pytest.mark.parametrize("status", [None, -1])
+def test_captures_of_an_index_without_status_have_that_of_their_page(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None
+) -> None:
+    monkeypatch.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: status)
+    if status is not None:
+        # as homes of before have it, also in records and pages
+        monkeypatch.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
+    workspace = workspace_of(bucket[0], tmp_path, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    extract(workspace, SITE)
+    publish(workspace)
+    located = workspace.lake.read("captures")["fetch_status"].unique().to_pylist()
+    assert located == [status]
+    truth = {
+        (capture.warc_filename, capture.warc_record_offset): capture.fetch_status
+        for capture in bucket[1].of(NEW, domain=SITE)
+    }
+    assert len(set(truth.values())) > 1
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        for table in ("captures", "page_metadata", "page_text"):
+            query = f"SELECT warc_filename, warc_record_offset, fetch_status FROM {table}"
+            found = connection.execute(query).fetchall()
+            assert found, table
+            assert all(truth[file, offset] == code for file, offset, code in found), table
+        pages = connection.execute("SELECT sum(captures) FROM timeline()").fetchall()
+    wanted = [capture for capture in bucket[1].of(NEW, domain=SITE) if capture.subset == "warc"]
+    assert pages == [(len(wanted),)]
+
+
 def beside_a_published_one(workspace: Workspace) -> dict[str, Counter[str]]:
     """Publishes the pages of a domain and fetches another one; the rows of each page table."""
     extract(workspace, OTHER)

@@ -239,17 +239,21 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool) -> None:
+@pytest.mark.parametrize("trusted", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", ""])
+def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
     if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate) + ".crt")
+        monkeypatch.setenv(trusted, str(certificate) + ".crt")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
     async def work() -> Answer:
         server = Server(lambda connection, number: [HEAD + b"hello"], context)
         async with server.run() as (url, client):
-            return await client.get(f"{url}/x", {}, hoped_for=200, bound=10)
+            # over the connections of our own, and over the session
+            await client.get(f"{url}/x", {}, hoped_for=200, bound=10)
+            return await client.ask("GET", f"{url}/x", {}, hoped_for=200, bound=10)
 
     if trusted:
         assert asyncio.run(work()).body == b"hello"

@@ -171,6 +171,58 @@ def test_no_proxy_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_loopback("127.0.0.1.example.com")
 
 
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("variable", "written", "proxy"),
+    [
+        ("HTTPS_PROXY", "proxy.example:3128", "http://proxy.example:3128"),
+        ("https_proxy", "http://me:word@proxy.example:3128/", "http://me:word@proxy.example:3128/"),
+        ("ALL_PROXY", "proxy.example:3128", "http://proxy.example:3128"),
+        ("HTTP_PROXY", "proxy.example:3128", None),
+        ("HTTPS_PROXY", "", None),
+    ],
+)
+def test_a_proxy_is_read_as_curl_reads_it(
+    monkeypatch: pytest.MonkeyPatch, variable: str, written: str, proxy: str | None
+) -> None:
+    monkeypatch.setenv(variable, written)
+    assert system_proxy("https://data.commoncrawl.org/") == proxy
+    monkeypatch.setenv("NO_PROXY", "commoncrawl.org")
+    assert system_proxy("https://data.commoncrawl.org/") is None
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    "written", ["socks5://me:word@proxy.example:1080", "http://", "proxy.example:port", "http://[x"]
+)
+def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, written: str) -> None:
+    monkeypatch.setenv(variable, written)
+    with pytest.raises(UserInputError, match=f"{variable} is .*http://host:port") as refused:
+        open_store("https://data.commoncrawl.org/")
+    assert "word" not in str(refused.value)
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_certificates_that_are_not_there_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "none.pem"))
+    with pytest.raises(UserInputError, match=f"{variable} is .*none.pem.*not there"):
+        open_store("https://data.commoncrawl.org/")
+
+
 @pytest.mark.parametrize(("offset", "length"), [(0, 0), (-1, 5), (3, -1)])
 def test_a_span_is_a_range(offset: int, length: int) -> None:
     with pytest.raises(ValueError, match="not a byte range"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -13,12 +14,14 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Span
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
+    PERMANENT_KINDS,
     FaultKind,
     Finding,
     Verified,
     expected_at,
     is_another,
     judge_range,
+    judge_status,
     judge_whole,
     range_fault,
     retry_after,
@@ -234,3 +237,17 @@ def test_only_exact_answers_are_verified(
         assert len(body) == length
         assert content_range is not None
         assert content_range.strip().lower() == f"bytes {offset}-{offset + length - 1}/{found.total}"
+
+
+def test_a_clock_that_is_off_is_said_with_both_times_and_nobody_waits() -> None:
+    body = (
+        b'<?xml version="1.0"?><Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request '
+        b"time and the current time is too large.</Message><RequestTime>20260101T000000Z</RequestTime>"
+        b"<ServerTime>2026-11-26T12:00:00Z</ServerTime></Error>"
+    )
+    found = judge_status(403, {}, body)
+    assert found.kind is FaultKind.UNAUTHORIZED
+    assert found.kind in PERMANENT_KINDS
+    assert re.search(r"clock says 20\d\d-\d\d-\d\dT.*Z, the source's 2026-11-26T12:00:00Z", found.detail)
+    told = judge_status(403, {"date": "Thu, 26 Nov 2026 12:00:00 GMT"}, body.replace(b"ServerTime", b"X"))
+    assert "the source's Thu, 26 Nov 2026 12:00:00 GMT" in told.detail

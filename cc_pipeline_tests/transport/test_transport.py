@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.gate import Gate
@@ -291,3 +293,25 @@ def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
             with pytest.raises(EnvironmentFault, match="cannot be written"):
                 transport.close()
         assert not transport._thread.started
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 10), (5_000, 300), (9_990, 10)])
+def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path, offset: int, length: int) -> None:
+    content = random.Random(1).randbytes(10_000)
+    (tmp_path / "shard.gz").write_bytes(content)
+    asked = ByteRange("shard.gz", offset, length, whole_up_to=10_000)
+    with (
+        FaultServer(tmp_path, rules=[Rule("whole_object", times=None)]) as server,
+        Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+    ):
+        [got] = transport.read_many([asked])
+        assert isinstance(got, RangeBytes)
+        assert (got.data, got.offset, got.total) == (content[offset : offset + length], offset, 10_000)
+        refused = 3 * (ERROR_BODY_BYTES + 1)
+        assert transport.stats.bytes <= refused + offset + length, "the rest is not taken"
+        # the bound, the expected ETag and the size hold
+        for other in ({"whole_up_to": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):
+            [fault] = transport.read_many([replace(asked, **other)])
+            assert isinstance(fault, RangeFault)
+            kinds = (FaultKind.WHOLE_OBJECT, FaultKind.CHANGED_OBJECT)
+            assert fault.kind is kinds["whole_up_to" not in other]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.headers import header_values
-from cc_pipeline.documents.html.urls import Resolved
+from cc_pipeline.documents.html.urls import Resolved, escape_header
 from cc_pipeline.documents.page import Headers, Link
 
 _MOST_LANGUAGES = 1_000
@@ -62,7 +62,7 @@ def header_links(headers: Headers) -> list[HeaderLink]:
                     name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare or ""
                 )
                 at = parameter.end()
-            found.append(HeaderLink(target.group(1).strip(), parameters))
+            found.append(HeaderLink(escape_header(target.group(1).strip()), parameters))
             comma = value.find(",", at)
             if comma < 0:
                 break

@@ -54,6 +54,19 @@ def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolve
     return resolve
 
 
+def resolve_header(base: str, value: str) -> str | None:
+    """The URL a browser would go to for an address in an HTTP header, such as ``Location``; ``None`` for no URL."""
+    return browser_resolver(base)(escape_header(value))[0]
+
+
+def escape_header(value: str) -> str:
+    """An address in header text, whose characters are the bytes as sent (Latin-1). Bytes beyond ASCII are escaped as
+    they are, as browsers do, whatever charset they were meant in."""
+    if value.isascii():
+        return value
+    return "".join(f"%{ord(each):02X}" if "\x80" <= each <= "\xff" else each for each in value)
+
+
 @lru_cache(maxsize=8)
 def _parsed(base: str) -> can_ada.URL | None:
     """A page's URL: its parts are asked for one after the other."""

@@ -49,11 +49,13 @@ def fetch_pieces(
     etags: Mapping[str, str | None],
     cost: Cost,
     sizes: Mapping[str, int] | None = None,
+    *,
+    whole_up_to: int = 0,
 ) -> dict[Piece, bytes]:
     """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer.
 
     ``etags`` and ``sizes`` are those of the files that the pieces' places are known of. Files of another size, be it at
-    one of several places, are not read: the places would be others there.
+    one of several places, are not read: the places would be others there. ``whole_up_to`` is as of ``ByteRange``.
     """
     sizes = sizes or {}
     ranges = [
@@ -64,6 +66,7 @@ def fetch_pieces(
             etags.get(run[0].key),
             run,
             total=sizes.get(run[0].key),
+            whole_up_to=whole_up_to,
         )
         for run in coalesce(pieces)
     ]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import uuid
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol
@@ -22,6 +25,7 @@ from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
+from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
@@ -65,6 +69,9 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     moment = _moment(stamp)
     if moment is None:
         extra["timestamp"] = stamp.decode("utf-8", "backslashreplace")
+    record_id = _record_id(said.get("recordid"))
+    if record_id is not None:
+        del extra["recordid"]
     return {
         **columns,
         **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
@@ -73,12 +80,13 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
         "url_surtkey": key.decode("utf-8", "backslashreplace"),
         "url": url,
         "fetch_time": moment,
-        "fetch_status": _status(said.get("status"), None if arc else -1),
+        "fetch_status": _status(said.get("status")),
         "content_digest": _digest(said.get("digest")),
         "warc_filename": file,
         "warc_record_offset": _number(said, "offset", key, source, offset),
         "warc_record_length": _number(said, "length", key, source, offset),
         "warc_segment": segment_of(file),
+        "warc_record_id": record_id,
         "domain": columns["url_host_registered_domain"] or columns["url_host_name"] or None,
         "archive_format": "arc" if arc else "warc",
         "extra_columns": [(name, _text(value)) for name, value in extra.items()] or None,
@@ -95,10 +103,18 @@ def _digest(value: object) -> str | None:
     return _text(value.removeprefix("sha1:")) if isinstance(value, str) else None
 
 
-def _status(value: object, unknown: int | None) -> int | None:
-    """The status; ``unknown`` where there is none: -1 as in the columnar index, or none, which an ARC record tells."""
+def _status(value: object) -> int | None:
+    """The status; none where the line says none, as in crawls of 2015 and of the ARC years: the record tells it."""
     text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else unknown
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def _record_id(value: object) -> bytes | None:
+    """The record's id as the columnar index has it; none where it is no UUID, and stays as it is written."""
+    try:
+        return uuid.UUID(value.strip("<>")).bytes if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _moment(stamp: bytes) -> datetime | None:
@@ -119,8 +135,47 @@ def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset:
 _ROUND_BYTES = 16 << 20
 #: Lines that are turned into a table at a time.
 _ROWS = 20_000
+#: Common Crawl's front serves some objects whole whatever is asked. A shard has up to 1 GB: members in its first bytes,
+#: up to so many, are taken out of that, and others are not worth it.
+_MOST_WHOLE = 256 << 20
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
 _MOST_INFLATED = 256 << 20
+#: Where a record begins right behind another one: in crawls of 2014 and 2015 members end without a line end, and those
+#: that were joined have two records on a line.
+_JOINED = re.compile(rb"\}(?=[^ \n]+ \d{14} \{)")
+#: Bad lines, and members that cannot be read, that a note or an error names.
+_NAMED = 5
+_KEPT = 20
+
+
+@dataclass(slots=True)
+class _Unread:
+    """What of an index could not be read: lines that name no place in an archive, and whole members, each as (where,
+    reason). Of lines the first few are kept, and all are counted."""
+
+    lines: list[str] = field(default_factory=list)
+    line_count: int = 0
+    members: list[tuple[str, str]] = field(default_factory=list)
+    asked: int = 0
+
+    def add_line(self, fault: DataFault) -> None:
+        self.line_count += 1
+        if len(self.lines) < _NAMED:
+            self.lines.append(str(fault))
+
+    def notes(self) -> tuple[str, ...]:
+        if not self.line_count:
+            return ()
+        more = self.line_count - len(self.lines)
+        named = "; ".join([*self.lines, *([f"{more:,} more"] if more else [])])
+        return (f"{self.line_count:,} lines of the index name no record and are left out: {named}",)
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
+        unread = len(self.members)
+        if not unread:
+            return None
+        by_subset = tuple((subset, unread, self.asked) for subset in subsets)
+        return IndexGaps(crawl, self.asked, unread, by_subset, tuple(self.members[:_KEPT]), "members of the URL index")
 
 
 class Reader(RangeReader, ManyReader, Protocol):
@@ -132,15 +187,24 @@ class ZipNumLocator:
 
     ``cluster`` is its ``cluster.idx``, by default the published one, of which nothing is known; shards lie beside it.
     ``members`` keeps those that were read. A crawl has one index for all subsets; a row's subset is read off its file
-    name. An answer's cost has all that was read of ``cluster.idx`` since the last answer. Faults raise.
+    name. An answer's cost has all that was read of ``cluster.idx`` since the last answer. A line that names no record
+    is left out, counted and named in the answer's notes. A member that cannot be read raises, or, with ``may_lack``, is
+    one of the answer's gaps.
     """
 
     name = "zipnum"
 
     def __init__(
-        self, reader: Reader, crawl: str, cluster: Cluster | None = None, members: PageIndexes | None = None
+        self,
+        reader: Reader,
+        crawl: str,
+        cluster: Cluster | None = None,
+        members: PageIndexes | None = None,
+        *,
+        may_lack: bool = False,
     ) -> None:
         self.crawl = crawl
+        self._may_lack = may_lack
         self.cluster = cluster or Cluster(reader, cluster_key(crawl))
         self._members = members or PageIndexes(memory=0)
         self._folder = self.cluster.key.rpartition("/")[0]
@@ -161,19 +225,31 @@ class ZipNumLocator:
         self._check(crawl)
         cost = Cost()
         takers = Takers(targets, into=into)
+        unread = _Unread()
         for batch in _batches(self.cluster.members(takers.ranges)):
-            lines = self._lines(batch, takers.ranges, cost)
+            lines = self._lines(batch, takers.ranges, cost, unread)
             while some := list(islice(lines, _ROWS)):
                 rows: list[Mapping[str, Any]] = []
                 taken: list[list[int]] = []
                 for line, member in some:
-                    row = self._row(line, member)
+                    try:
+                        row = self._row(line, member)
+                    except DataFault as fault:
+                        unread.add_line(fault)
+                        continue
                     if row["subset"] in subsets:
                         rows.append(row)
                         taken.append(takers.of(line_key(line), row["url"], row["url_host_name"]))
                 takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
         self.cluster.charge(cost)
-        return LookupResult(takers.captures(), cost.requests, cost.bytes, time.monotonic() - started)
+        return LookupResult(
+            takers.captures(),
+            cost.requests,
+            cost.bytes,
+            time.monotonic() - started,
+            notes=unread.notes(),
+            gaps=unread.gaps(crawl, subsets),
+        )
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -182,22 +258,23 @@ class ZipNumLocator:
     def _key(self, member: Member) -> str:
         return f"{self._folder}/{member.shard}"
 
-    def _lines(self, members: Sequence[Member], ranges: RangeSet, cost: Cost) -> Iterator[tuple[bytes, Member]]:
+    def _lines(
+        self, members: Sequence[Member], ranges: RangeSet, cost: Cost, unread: _Unread
+    ) -> Iterator[tuple[bytes, Member]]:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = self._members.known(pieces.values(), {})
-        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost)
+        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost, whole_up_to=_MOST_WHOLE)
         self._members.keep(found, {})
         for member, piece in pieces.items():
-            lines = _inflate(found[piece], piece).split(b"\n")
-            if lines.pop():
-                raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside a line")
-            if not lines or line_key(lines[0]) != member.first_key:
-                raise DataFault(
-                    DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
-                )
-            if any(line_key(lines[place]) > line_key(lines[place + 1]) for place in range(len(lines) - 1)):
-                raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
+            unread.asked += 1
+            try:
+                lines = _lines_of(_inflate(found[piece], piece), member, piece, ranges, unread)
+            except DataFault as fault:
+                if not self._may_lack:
+                    raise
+                unread.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
+                continue
             for keys in ranges.near(member.first_key, line_key(lines[-1])):
                 first = bisect_left(lines, keys.start, key=line_key)
                 end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=line_key)
@@ -212,6 +289,61 @@ class ZipNumLocator:
             "index_file": key,
             "index_position": member.offset,
         }
+
+
+def _lines_of(text: bytes, member: Member, piece: Piece, ranges: RangeSet, unread: _Unread) -> list[bytes]:
+    """The records of a member, sorted by key. Lines that are none of a CDXJ index are left out; those that may be of
+    ``ranges`` are added to ``unread``. Raises ``DataFault`` for a member that is not the one that was to be read."""
+    lines = [line for line in _JOINED.sub(b"}\n", text).split(b"\n") if line]
+    if not lines or line_key(lines[0]) != member.first_key:
+        raise DataFault(
+            DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
+        )
+    if len(lines) == 1 and not text.endswith((b"\n", b"}")):
+        raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside its only line")
+    if not all(map(_is_record, lines)):
+        lines = _without_odd_lines(lines, member, piece, ranges, unread)
+    if any(line_key(lines[place]) > line_key(lines[place + 1]) for place in range(len(lines) - 1)):
+        raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
+    return lines
+
+
+def _is_record(line: bytes) -> bool:
+    return b" {" in line
+
+
+def _without_odd_lines(
+    lines: Sequence[bytes], member: Member, piece: Piece, ranges: RangeSet, unread: _Unread
+) -> list[bytes]:
+    """``lines`` without those that have no JSON. Each lies between the keys of its neighbours."""
+    kept: list[bytes] = []
+    odd: list[tuple[bytes, bytes]] = []
+    before = member.first_key
+    waiting: list[bytes] = []
+    for line in lines:
+        if not _is_record(line):
+            waiting.append(line)
+            continue
+        odd += [(one, before) for one in waiting if _may_be_of(ranges, one, before, line_key(line))]
+        waiting.clear()
+        before = line_key(line)
+        kept.append(line)
+    # behind the last record nothing says how far
+    odd += [(one, before) for one in waiting if _may_be_of(ranges, one, before, None)]
+    if not kept:
+        raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
+    for line, key in odd:
+        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, is no record"
+        unread.add_line(DataFault(DataKind.MALFORMED, piece.key, piece.offset, reason))
+    return kept
+
+
+def _may_be_of(ranges: RangeSet, line: bytes, before: bytes, behind: bytes | None) -> bool:
+    """Whether an odd line is of ``ranges``: by its own key, where that lies between its neighbours', else by these."""
+    key = line_key(line)
+    if b" " in line and before <= key and (behind is None or key <= behind):
+        return ranges.meets(key, key)
+    return ranges.meets(before, behind)
 
 
 def _inflate(data: bytes, piece: Piece) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.html.tree import parse_html
-from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolver, shown_host
+from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolve_header, resolver, shown_host
 from cc_pipeline.documents.page import Limits
 
 BASE = "http://User@Example.com:8080/a/b/c.html?q=1#f"
@@ -155,3 +155,24 @@ def test_hosts_that_are_shown_as_they_are(host: str) -> None:
 def test_a_browser_s_url_never_raises(base: str, value: str) -> None:
     url, host = browser_resolver(base, "cp1252")(value)
     assert host is None or (url is not None and host.isascii())
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "cp1251"])
+@pytest.mark.parametrize(
+    "value", ["/größe", "//Other.Example/é?q=ü#é", "http:/other.example/b", "HTTPS://OTHER.example/A"]
+)
+def test_addresses_in_headers_keep_their_bytes(value: str, charset: str) -> None:
+    sent = value.encode(charset, "xmlcharrefreplace").decode("latin-1")
+    escaped = "".join(f"%{ord(each):02X}" if each > "\x7f" else each for each in sent)
+    assert resolve_header("https://a.example/x", sent) == browser_resolver("https://a.example/x")(escaped)[0]
+
+
+def test_addresses_in_headers_are_those_that_browsers_go_to() -> None:
+    def resolved(value: str) -> str | None:
+        return resolve_header("https://a.example/dir/x", value.encode().decode("latin-1"))
+
+    assert resolved("größe/中文") == "https://a.example/dir/gr%C3%B6%C3%9Fe/%E4%B8%AD%E6%96%87"
+    assert resolved("http://bücher.example") == "http://xn--bcher-kva.example/"
+    assert resolved(" HTTPS://Other.EXAMPLE:443/A ") == "https://other.example/A"
+    assert resolved("http:/other.example/b") == "http://other.example/b"
+    assert resolved("http://[bad/") is None

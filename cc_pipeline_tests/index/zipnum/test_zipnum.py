@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import pytest
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, IndexIncomplete, UserInputError
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.zipnum.memory import Memory
 
 CRAWL = "CC-MAIN-2024-22"
@@ -45,13 +50,17 @@ def _line(key: str, **said: Any) -> bytes:
 
 
 def _bucket(root: Path, members: list[list[bytes]]) -> None:
+    _raw_bucket(root, [b"".join(line + b"\n" for line in lines) for lines in members])
+
+
+def _raw_bucket(root: Path, members: list[bytes]) -> None:
     key = cluster_key(CRAWL)
     folder = (root / key).parent
     folder.mkdir(parents=True)
     shard, cluster = b"", b""
-    for lines in members:
-        member = gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
-        head = lines[0].split(b" ")[0] if lines else b"com,example)/"
+    for text in members:
+        member = gzip.compress(text, mtime=0)
+        head = text.split(b" ")[0] if text else b"com,example)/"
         cluster += b"%s 20240518010203\tcdx-00000.gz\t%d\t%d\t1\n" % (head, len(shard), len(member))
         shard += member
     (folder / "cdx-00000.gz").write_bytes(shard)
@@ -64,11 +73,20 @@ def test_unknown_keys_of_a_line_are_kept_and_odd_values_survive() -> None:
     )
     row = capture_of(line, "shard", 3)
     assert row["extra_columns"] == [("mood", '{"a": 1}'), ("vari", "ä")]
-    assert (row["fetch_status"], row["content_digest"], row["content_truncated"]) == (-1, "ABC", "length")
+    assert (row["fetch_status"], row["content_digest"], row["content_truncated"]) == (None, "ABC", "length")
     assert (row["subset"], row["warc_segment"], row["warc_record_offset"]) == ("warc", "1.2", 5)
     odd_time = capture_of(line.replace(b"20240518010203", b"2024"), "shard", 3)
     assert odd_time["fetch_time"] is None
     assert ("timestamp", "2024") in odd_time["extra_columns"]
+
+
+@pytest.mark.parametrize("written", ["{}", "<urn:uuid:{}>", "urn:uuid:{}"])
+def test_the_id_of_a_record_is_as_in_the_columnar_index(written: str) -> None:
+    record_id = uuid.UUID("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b")
+    row = capture_of(_line("com,example)/", recordid=written.format(record_id)), "shard", 3)
+    assert (row["warc_record_id"], row["extra_columns"]) == (record_id.bytes, None)
+    odd = capture_of(_line("com,example)/", recordid="12"), "shard", 3)
+    assert (odd["warc_record_id"], odd["extra_columns"]) == (None, [("recordid", "12")])
 
 
 @pytest.mark.parametrize(
@@ -121,6 +139,70 @@ def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
         ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
 
 
+def _locate(root: Path, *, may_lack: bool = False) -> LookupResult:
+    with Transport(str(root)) as transport:
+        locator = ZipNumLocator(transport, CRAWL, may_lack=may_lack)
+        return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+def test_old_members_have_no_last_line_end_and_joined_records(tmp_path: Path, end: bytes) -> None:
+    lines = [_line(f"com,example)/{n}", url=f"https://example.com/{n}?}}{{", offset=str(n)) for n in range(6)]
+    text = lines[0] + b"\n" + lines[1] + lines[2] + lines[3] + b"\n" + lines[4] + b"\n" + lines[5] + end
+    _raw_bucket(tmp_path, [text])
+    found = _locate(tmp_path)
+    assert found.captures["example.com"]["warc_record_offset"].to_pylist() == list(range(6))
+    assert (found.notes, found.gaps) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        _line("com,example)/b", length="-1"),
+        _line("com,example)/b", offset="x"),
+        _line("com,example)/b")[:-4],
+        b"com,example)/b 20240518010203",
+        b"\0\xff",
+    ],
+)
+def test_a_bad_line_costs_itself_and_is_named(tmp_path: Path, bad: bytes) -> None:
+    _bucket(tmp_path, [[_line("com,example)/a"), bad, _line("com,example)/c"), bad, _line("com,example)/d")]])
+    if bad.startswith(b"com,example)/b"):
+        _bucket(tmp_path / "sorted", [[_line("com,example)/a"), bad, _line("com,example)/c")]])
+        tmp_path, count = tmp_path / "sorted", 1
+    else:
+        count = 2
+    found = _locate(tmp_path)
+    assert found.captures["example.com"].num_rows == 2 + (count - 1)
+    [note] = found.notes
+    assert note.startswith(f"{count} lines of the index name no record")
+    assert "cdx-00000.gz at byte 0" in note
+
+
+def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
+    _bucket(tmp_path, [[_line(f"com,example)/{m}{n}") for n in range(9)] for m in range(3)])
+    key = cluster_key(CRAWL)
+    _, second, _ = (tmp_path / key).read_bytes().splitlines()
+    offset = int(second.split(b"\t")[2])
+    shard = tmp_path / key.replace("cluster.idx", "cdx-00000.gz")
+    content = shard.read_bytes()
+    shard.write_bytes(content[:offset] + b"\0" + content[offset + 1 :])
+    with pytest.raises(DataFault, match=f"at byte {offset}: a member cannot be inflated"):
+        _locate(tmp_path)
+    found = _locate(tmp_path, may_lack=True)
+    assert found.captures["example.com"].num_rows == 18
+    assert found.gaps is not None
+    assert found.gaps.what == f"1 of 3 members of the URL index of {CRAWL} warc"
+    assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.named
+    with Transport(str(tmp_path)) as transport:
+        targets = [parse_target("example.com")]
+        with pytest.raises(IndexIncomplete, match=f"1 of 3 members .* at byte {offset}") as lacking:
+            look_up(CRAWL, ["warc"], targets, IndexSources(transport))
+        assert "--via parquet" in lacking.value.advice
+        answer = look_up(CRAWL, ["warc"], targets, IndexSources(transport, max_gaps=0.5))
+    assert answer.gaps == found.gaps
+
+
 def test_what_it_says_it_read_is_what_the_server_counted(tmp_path: Path) -> None:
     members = [
         [_line(f"com,example,h{m:03d})/{n:03d}", url=f"https://h{m:03d}.example.com/{n:03d}") for n in range(30)]
@@ -161,3 +243,13 @@ def test_real_lines_of_index_servers() -> None:
     read = [capture_of(row["cdxj"].encode(), "s", 0) for row in rows if not row["cdxj"].startswith("{")]
     assert [row["url"] for row in read[:1]] == ["dns:www.example.com"]
     assert all(row["warc_record_length"] > 0 and row["fetch_status"] == 200 for row in read)
+
+
+def test_a_shard_that_comes_whole_is_read_as_far_as_its_member(tmp_path: Path) -> None:
+    _bucket(tmp_path, [[_line(f"com,example)/{n}")] for n in range(9)])
+    with (
+        FaultServer(tmp_path, rules=[Rule("whole_object", "*cdx-00000.gz", times=None)]) as server,
+        Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+    ):
+        found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
+    assert found.captures["example.com"].num_rows == 9
