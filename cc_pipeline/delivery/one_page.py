@@ -14,7 +14,7 @@ from cc_pipeline.documents.batch.pool import parse_batches, start_early
 from cc_pipeline.documents.body import binary_type, uncoded
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.headers import header, split_content_type
-from cc_pipeline.documents.page import ParseOptions
+from cc_pipeline.documents.page import Headers, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.extraction.nearest import Nearest, moment_of
 from cc_pipeline.records.pages import page_of
@@ -85,15 +85,17 @@ def _as_warc(found: Nearest) -> bytes:
 
 
 def _body(found: Nearest) -> bytes:
-    record = found.record
-    return uncoded(
-        record.payload, record.http_headers, _LIMIT, set(), archived_decoded=found.row["archive_format"] == "arc"
-    )
+    in_arc = found.row["archive_format"] == "arc"
+    return uncoded(found.record.payload, _content_headers(found), _LIMIT, set(), archived_decoded=in_arc)
+
+
+def _content_headers(found: Nearest) -> Headers:
+    return found.record.record_headers if found.record.record_type == "resource" else found.record.http_headers
 
 
 def _page(found: Nearest) -> tuple[bytes, str | None]:
     body = _body(found)
-    mime, label = split_content_type(header(found.record.http_headers, "content-type"))
+    mime, label = split_content_type(header(_content_headers(found), "content-type"))
     kind = binary_type(body)
     if kind is not None:
         return body, f"it is no text ({mime or kind}): these are its bytes"

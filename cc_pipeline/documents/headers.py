@@ -4,7 +4,7 @@ and headers as the 2012 document has them."""
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cc_pipeline.documents.page import Headers
 
@@ -27,8 +27,18 @@ Kind = Literal["html", "feed", "xml", "text", "other"]
 #: What the 2012 crawler wrote where no type was given.
 DEFAULT_MIME = "text/html"
 
-_TYPE = re.compile(r"[^a-z0-9]*([a-z0-9/.+-]+)", re.IGNORECASE)
-_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';,]+)""", re.IGNORECASE)
+_TYPE = re.compile(r"[^a-z0-9]*([a-z0-9][a-z0-9/.+-]*)", re.IGNORECASE)
+#: Types that leave it to the bytes (WHATWG MIME Sniffing, 7); ``*/*`` is none either.
+_SAY_NOTHING = frozenset({"unknown/unknown", "application/unknown"})
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
+#: Programs and styles, in which markup may stand.
+_PROGRAM = re.compile("script|css|json")
+#: How much of a body is looked at for its type, and how HTML begins in it (WHATWG MIME Sniffing, 5 and 7.1).
+_SNIFFED_BYTES = 1445
+_HTML_START = re.compile(
+    rb"\s*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]", re.IGNORECASE
+)
+_CHARSET = re.compile(r"""charset\s*=\s*(?:["']\s*)?([^\s"';,]+)""", re.IGNORECASE)
 _SUBTYPE = re.compile(r"[.+-]*(?:x-|vnd\.)*([^+]*)\+*([a-z]*)")
 
 _BINARY = ("binary", "octet", "file", "image", "audio", "video", "font", "true-type", "x-epoc", "chemical", "plugin")
@@ -67,12 +77,18 @@ def is_json_feed(payload: bytes) -> bool:
 
 
 def split_content_type(value: str | None) -> tuple[str | None, str | None]:
-    """A Content-Type value as (media type in lower case, charset label); ``None`` for what is not there."""
+    """A Content-Type value as (media type in lower case, charset label); ``None`` for what is not there.
+
+    A word without a slash is a type only where it names a known family, such as ``html``.
+    """
     if not value:
         return None, None
-    kind = _TYPE.match(value)
+    found = _TYPE.match(value)
+    mime = found.group(1).lower() if found else None
+    if mime and "/" not in mime and kind_of(mime) == "other" and not mime.startswith(_BINARY):
+        mime = None
     label = _CHARSET.search(value)
-    return (kind.group(1).lower() if kind else None), (label.group(1) if label else None)
+    return mime, (label.group(1) if label else None)
 
 
 def kind_of(mime: str) -> Kind:
@@ -114,18 +130,53 @@ def root_element(payload: bytes) -> str | None:
     return None
 
 
-def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
-    """The parser for a page: the header's word, unless it is missing or says nothing, then the index's.
+class ChosenKind(NamedTuple):
+    """The parser for a page. ``source`` says by what: the ``header``, the ``archive`` (the type that it identified), or
+    the ``bytes``. ``is_other`` marks HTML that the archive identified under another type."""
 
-    A feed labelled as HTML, JSON or plain text is known by its root element, or its version; so is a sitemap.
+    kind: Kind
+    source: Literal["header", "archive", "bytes"]
+    is_other: bool = False
+
+
+def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
+    """The parser for a page: the header's word. A header that is missing or says nothing leaves it to the type that the
+    archive ``detected``, else to the bytes (WHATWG MIME Sniffing).
+
+    ``text/plain`` and ``application/octet-stream`` follow the archive, and where it found HTML so does every type that
+    is neither text nor a program. A feed labelled as HTML, JSON or plain text is known by its root element, or its
+    version; so is a sitemap.
     """
-    kind = kind_of(mime) if mime else "html"
     if mime in JSON_FEED_TYPES:
-        return "feed"
-    if detected and (
-        mime is None or (kind == "other" and "octet" in mime) or (kind == "text" and mime == "text/plain")
-    ):
-        kind = kind_of(detected)
+        return ChosenKind("feed", "header")
+    if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
+        detected = None
+    chosen = _chosen(mime, detected, payload)
+    kind = _kind_by_root(chosen.kind, detected, payload)
+    return chosen if kind == chosen.kind else ChosenKind(kind, "bytes")
+
+
+def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
+    if mime is None or mime in _SAY_NOTHING:
+        return ChosenKind(kind_of(detected), "archive") if detected else ChosenKind(_sniffed(payload), "bytes")
+    kind = kind_of(mime)
+    if detected is None or kind not in ("other", "text"):
+        return ChosenKind(kind, "header")
+    is_html = detected in _HTML_TYPES
+    follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not _PROGRAM.search(mime))))
+    found = kind_of(detected)
+    return ChosenKind(found, "archive", is_html) if follows and found != kind else ChosenKind(kind, "header")
+
+
+def _sniffed(payload: bytes) -> Kind:
+    """The kind of a document whose type nobody said."""
+    head = payload.removeprefix(b"\xef\xbb\xbf")[:_SNIFFED_BYTES]
+    if _HTML_START.match(head) or _PAGE.search(head):
+        return "html"
+    return "xml" if head.lstrip().startswith(b"<?xml") else "text"
+
+
+def _kind_by_root(kind: Kind, detected: str | None, payload: bytes) -> Kind:
     if kind in ("html", "text", "xml", "feed"):
         root = root_element(payload)
         if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
@@ -133,7 +184,7 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
         if root in _SITEMAPS:
             return "feed" if kind == "feed" else "xml"
         if root == "html" and kind in ("xml", "text"):
-            return "html" if kind == "xml" or detected in ("text/html", "application/xhtml+xml") else kind
+            return "html" if kind == "xml" or detected in _HTML_TYPES else kind
         if root is None and (is_feed(payload) or is_json_feed(payload)):
             return "feed"
     return kind

@@ -31,8 +31,8 @@ _FACTS = frozenset({"lastmod", "changefreq", "priority"})
 
 #: Programs are no texts, although the 2012 filter let some through.
 _PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
-#: A string of JSON, and the colon behind it where it is a member's name.
-_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+#: A string of JSON, and the colon behind it where it is a member's name; or a string that nothing ends.
+_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
@@ -102,7 +102,7 @@ def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> 
     programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
-    return read_text(text, split_content_type(header(page.http_headers, "content-type"))[0], options.limits)
+    return read_text(text, split_content_type(header(page.content_headers, "content-type"))[0], options.limits)
 
 
 def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
@@ -119,7 +119,7 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
             # values would take fifty times the text: its strings are read one by one
             flags.add("elements_cut")
             found = "\n".join(
-                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if not each[2]
+                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if each[1] and not each[2]
             )
             return Found("json", collapsed(found), flags=flags)
         try:

@@ -78,6 +78,7 @@ FLAGS: tuple[str, ...] = (
     "coding_mismatch",  # a Content-Encoding that the bytes do not have, or one they have and no header names
     "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
     "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
+    "type_mismatch",  # HTML by what the archive identified, under another type; read as HTML
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
     "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
@@ -114,7 +115,7 @@ class PageInput:
     The first group is copied into every row. ``payload`` is the body as archived (Common Crawl takes codings off,
     ``parse_page`` what others left on). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
     ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one. ``mime_detected`` is the media
-    type the index found by looking at the bytes.
+    type the index found by looking at the bytes. ``record_type`` is the WARC record's.
     """
 
     crawl: str
@@ -140,11 +141,18 @@ class PageInput:
     mime_detected: str | None = None
     record_headers: Headers = ()
     redirect_from: RedirectFrom | None = None
+    record_type: str = "response"
     # where it lies
     archive_format: str = "warc"
     warc_segment: str | None = None
     source_kind: SourceKind = "records"
     source_file: str | None = None
+
+    @property
+    def content_headers(self) -> Headers:
+        """The headers that speak of the payload: those of HTTP, or of a ``resource`` record, which has none, its own
+        (WARC 1.1, 6.4)."""
+        return self.record_headers if self.record_type == "resource" else self.http_headers
 
 
 #: The tags the 2012 document lists, and the attribute that holds the link.

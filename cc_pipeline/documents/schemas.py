@@ -183,6 +183,7 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("http_header_list", pa.list_(NAME_VALUE)),
     pa.field("content_len", pa.int64()),
     pa.field("mime_type", pa.string()),
+    pa.field("type_from", pa.string()),
     pa.field("download_size", pa.int64()),
     pa.field("download_truncated", pa.bool_()),
     pa.field("truncated_reason", pa.string()),

@@ -156,6 +156,7 @@ COLUMN_NOTES: dict[str, str] = {
     "http_header_list": "Every header as archived, in order",
     "content_len": "Content-Length as sent, else bytes of the body",
     "mime_type": "Media type as declared, without parameters; text/html where nothing is declared",
+    "type_from": "What decided how the body is read: header, archive (the type it identified) or bytes",
     "download_size": "Bytes that travelled",
     "download_truncated": "True when the body was cut",
     "truncated_reason": "The archive's word for why the body was cut",

@@ -49,4 +49,5 @@ def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
         truncated=record.truncated,
         mime_detected=media_type(first_values(record.record_headers).get("warc-identified-payload-type")),
         record_headers=record.record_headers,
+        record_type=record.record_type,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 
 import pytest
@@ -232,3 +233,84 @@ def test_redirects_and_sitemaps_lead_where_links_do() -> None:
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>{address}</loc></url></urlset>'
     for body, kind in ((sitemap, "text/xml"), (f"<a href='{address}'>x</a>", "text/html; charset=utf-8")):
         assert [(link.url, link.host) for link in parse_page(page(body, kind)).links] == [(url, "other.example")]
+
+
+SAY_NOTHING = ("", ";charset=utf-8", "*/*", "unknown/unknown", "application/unknown", "charset=utf-8", "utf-8", "None")
+BODIES = {
+    "<!DOCTYPE html><title>t</title><p>word": "html",
+    "\ufeff <HTML><title>t</title><p>word</html>": "html",
+    "<title>t</title><p>word": "html",
+    "<!-- note --><title>t</title>word": "html",
+    "<?xml version='1.0'?><a><t>t</t>word</a>": "xml",
+    "<rss version='2.0'><channel><title>t</title><item><title>word</title></item></channel></rss>": "feed",
+    "t word": "text",
+}
+
+
+@pytest.mark.parametrize("mime", [None, *SAY_NOTHING, "Content-Type: text/html"])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("detected", [None, "application/octet-stream"])
+def test_a_type_that_says_nothing_leaves_it_to_the_bytes(mime: str | None, body: str, detected: str | None) -> None:
+    parsed = parse_page(page(body, mime, mime_detected=detected))
+    assert parsed.text is not None
+    assert parsed.text["text_type"] == BODIES[body]
+    assert "word" in parsed.text["text"]
+    assert (parsed.metadata["type_from"], parsed.metadata["flags"]) == ("bytes", None)
+
+
+@pytest.mark.parametrize("mime", [None, *SAY_NOTHING])
+def test_a_type_that_says_nothing_leaves_it_to_the_archive(mime: str | None) -> None:
+    parsed = parse_page(page("word <b>t</b>", mime, mime_detected="text/html"))
+    assert parsed.text is not None
+    assert (parsed.text["text_type"], parsed.metadata["type_from"]) == ("html", "archive")
+    assert parsed.metadata["flags"] is None
+
+
+@pytest.mark.parametrize(
+    "mime", ["text/plain", "application/octet-stream", "application/x-httpd-php", "content/unknown"]
+)
+def test_html_that_the_archive_found_is_read_and_flagged(mime: str) -> None:
+    parsed = parse_page(page("<html><title>t</title>word</html>", mime, mime_detected="text/html"))
+    assert parsed.text is not None
+    assert (parsed.text["title"], parsed.metadata["mime_type"]) == ("t", mime)
+    assert (parsed.metadata["type_from"], parsed.metadata["flags"]) == ("archive", ["type_mismatch"])
+
+
+@pytest.mark.parametrize("mime", ["text/css", "application/javascript", "text/csv", "application/pdf"])
+def test_other_types_keep_their_word_without_the_archive(mime: str) -> None:
+    parsed = parse_page(page("<html><title>t</title>word</html>", mime, mime_detected=None))
+    assert (parsed.metadata.get("parsed_as"), parsed.metadata["type_from"]) == (None, "header")
+
+
+@pytest.mark.parametrize(
+    ("mime", "body", "kind", "charset"),
+    [
+        ("text/html; charset=windows-1251", "<title>слово</title><p>word", "html", "windows-1251"),
+        ("text/plain", "word", "text", "UTF-8"),
+        (None, "<!doctype html><title>t</title><p>word", "html", "UTF-8"),
+    ],
+)
+def test_a_resource_record_is_a_page_of_its_own_type(mime: str | None, body: str, kind: str, charset: str) -> None:
+    headers = (("WARC-Type", "resource"), ("Content-Length", "9"), *((("Content-Type", mime),) if mime else ()))
+    more = {"http_status": None, "http_status_line": None, "record_headers": headers, "record_type": "resource"}
+    parsed = parse_page(page(body.encode(charset), None, **more))
+    row = parsed.metadata
+    assert (row["disposition"], row["http_result"], row["charset_detected"]) == ("SUCCESS", None, charset)
+    assert row["mime_type"] == (mime or "text/html").partition(";")[0]
+    assert parsed.text is not None
+    assert parsed.text["text_type"] == kind
+    assert "word" in parsed.text["text"]
+
+
+def test_a_gzipped_file_that_is_a_resource_stays_one() -> None:
+    headers = (("Content-Type", "application/gzip"),)
+    more = {"http_status": None, "record_headers": headers, "record_type": "resource"}
+    parsed = parse_page(page(gzip.compress(b"<p>word"), None, **more))
+    assert (parsed.text, parsed.metadata["flags"]) == (None, None)
+
+
+@pytest.mark.parametrize("kind", ["conversion", "metadata"])
+def test_records_that_hold_no_response_are_named(kind: str) -> None:
+    row = parse_page(page("word", None, http_status=None, record_type=kind)).metadata
+    assert (row["disposition"], row["failure_reason"]) == ("FAILURE", "NoData")
+    assert f"is a {kind} record" in row["failure_detail"]

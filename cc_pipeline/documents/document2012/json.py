@@ -58,8 +58,12 @@ class Verdict(NamedTuple):
     failure_detail: str | None
 
 
-def judge(url: str, http_status: int | None, redirect_to: str | None) -> Verdict:
-    """The verdict on a readable response by its status."""
+def judge(url: str, http_status: int | None, redirect_to: str | None, record_type: str = "response") -> Verdict:
+    """The verdict on a readable response by its status. A ``resource`` record has none: its block is the page."""
+    if record_type == "resource":
+        return Verdict("SUCCESS", None, None)
+    if record_type in ("conversion", "metadata"):
+        return Verdict("FAILURE", "NoData", f"URL:{url} is a {record_type} record, which holds no response")
     if http_status is None:
         return Verdict("FAILURE", "NoData", f"URL:{url} returned no readable status line")
     if 200 <= http_status <= 299:
@@ -111,8 +115,8 @@ def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]
     redirect_to = None
     if redirected and location:
         redirect_to = resolver(page.url)(location)[0] if as_written else resolve_header(page.url, location)
-    verdict = judge(page.url, status, redirect_to)
-    mime, _ = split_content_type(header(page.http_headers, "content-type"))
+    verdict = judge(page.url, status, redirect_to, page.record_type)
+    mime, _ = split_content_type(header(page.content_headers, "content-type"))
     size = len(page.payload)
     gzipped = was_gzip(page.http_headers)
     declared = original_length(page.http_headers)
