@@ -102,8 +102,8 @@ def test_no_tree_is_deeper_or_wider_than_was_allowed() -> None:
         flags: set[str] = set()
         within = bounded(markup, limits, flags).markup
         seen = _measure(build_tree(within, limits, flags).tree)
-        # 2 * depth open elements; a misnested link leaves the stack and stays an ancestor
-        assert seen.depth <= 4 * limits.depth + 4, (number, markup, seen)
+        # 2 * depth open elements; for each of them a misnested a and a nobr that left the stack and stay ancestors
+        assert seen.depth <= 6 * limits.depth + 4, (number, markup, seen)
         assert seen.widest <= limits.attributes, (number, markup, seen)
 
 
