@@ -17,7 +17,7 @@ from cc_pipeline.errors import UserInputError
 _WEB: Final = frozenset({"http", "https"})
 _SCHEMES: Final = _WEB | {"s3"}
 _PORTS: Final = {"http": 80, "https": 443}
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://[^\s'\"<>]+")
 #: What a query may hold as it is: all printable ASCII that does not end a request's target.
 _QUERY: Final = "%/?:@!$&'()*+,;=-._~[]|{}^`\\\""
 _HIDDEN: Final = "…"

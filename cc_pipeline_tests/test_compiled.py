@@ -17,6 +17,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline import COMPILED
 from cc_pipeline.checks.health import _compiled
+from cc_pipeline.documents.html import building
 
 ROOT = Path(cc_pipeline.__file__).parents[1]
 SOURCES = sorted(Path(cc_pipeline.__file__).parent.rglob("*.c"))
@@ -100,6 +101,11 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
     assert "1 of 8 are missing, 1 of 8 are old, so pages take 7 to 9 times as long" in said
     [finding] = _compiled()
     assert (finding.level, "compiler" in finding.advice) == ("note", True)
+
+
+def test_a_parser_whose_stacks_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "READABLE", False)
+    assert "open elements cannot be read" in [*_compiled()][-1].text
 
 
 def test_setup_says_it_each_time() -> None:

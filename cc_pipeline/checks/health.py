@@ -21,6 +21,7 @@ from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.documents.html import building
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
@@ -97,6 +98,13 @@ def _compiled() -> Iterator[Finding]:
     else:
         what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
         yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
+    if not building.READABLE:
+        yield Finding(
+            "note",
+            "compiled",
+            "Lexbor's open elements cannot be read in this selectolax: a scan of the markup alone bounds deep pages",
+            "Install the version of selectolax that pyproject.toml names.",
+        )
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ _MAX_MEMBERS: Final = 1 << 14
 
 _INDEX_FILE = re.compile(
     r"(?:cc-index|projects/[^/]+/[^/]+/index)/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
-    r"part-(?P<part>\d+)[^/]*\.parquet"
+    r"part-(?P<part>\d++)[^/]*\.parquet"
 )
 _WARC_FILE = re.compile(
     r"(?:crawl-data|projects/[^/]+)/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
@@ -65,7 +65,7 @@ _WARC_FILE = re.compile(
 )
 _NEWS_FILE = re.compile(r"crawl-data/CC-NEWS/(?P<year>\d{4})/(?P<month>\d\d)/CC-NEWS-(?P<segment>\d{14}-\d+)\.warc\.gz")
 _WARC_NAME = re.compile(
-    r"[A-Za-z0-9-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]+)?\.warc\.(?:\w+\.)?gz"
+    r"[A-Za-z0-9-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]{1,255})?\.warc\.(?:\w+\.)?gz"
 )
 
 

@@ -64,8 +64,10 @@ _REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
 # In url: and prefix: members a comma belongs to the URL unless a space or another kind comes after it.
 _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
 
+#: What says nothing at the end of a prefix, read backwards: an escape cut short, asterisks, white space.
+_SAYS_NOTHING = re.compile(r"(?:[0-9A-Fa-f]?%|\*|\s)++")
 #: Before the condition on a target's captures.
-_WHERE = re.compile(r"\s+where(?:\s+|$)", re.IGNORECASE)
+_WHERE = re.compile(r"(?<!\s)\s+where(?:\s+|$)", re.IGNORECASE)
 
 #: A comment goes on to the end of its line.
 _COMMENT = re.compile(r"(?:^|\s)#")
@@ -238,7 +240,9 @@ def _url(value: str) -> Target:
 
 
 def _prefix(value: str) -> Target:
-    url = re.sub(r"(?:%[0-9A-Fa-f]?|\*|\s)+$", "", _read_url(value))  # an escape cut short says nothing
+    url = _read_url(value)
+    if end := _SAYS_NOTHING.match(url[::-1]):
+        url = url[: len(url) - end.end()]
     assert resolved_parts(url) is not None, "it has a host"
     return Target("prefix", url, hashed_slug("prefix", url))
 

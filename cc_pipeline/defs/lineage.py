@@ -53,7 +53,7 @@ FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
     "source_faults": (WHOLE_FILES,),
 }
 
-_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
 Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
 #: The bytes of a record, as a column that stands for them, and where they are kept.

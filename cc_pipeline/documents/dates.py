@@ -42,7 +42,7 @@ _MONTH = (
 )
 _WEEKDAY = (
     r"(?:(?:mon(?:day)?|tue(?:s|sday)?|wed(?:s|nesday)?|thu(?:r|rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b\.?"
-    r"\s*,?\s*(?:the\s+)?)?"
+    r"\s*(?:,\s*)?(?:the\s+)?)?"
 )
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _CALENDAR = tuple(
@@ -63,8 +63,8 @@ _CALENDAR = tuple(
 _SLASHED = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})\Z")
 _ISO = re.compile(
     r"(?P<date>\d{4}(?:-\d\d-\d\d|\d{4}|-\d\d|-?W\d\d(?:-?[1-7])?|-?\d{3})?)"
-    r"(?:(?:T|\s+T?)\s*(?P<hour>\d{1,2})(?::?(?P<minute>\d\d)(?::?(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?)?"
-    r"\s*(?P<half>[ap]\.?\s?m\b\.?)?\s*(?P<zone>Z|(?:(?:GMT|UTC|UT)\s*)?[+\u2212-]\d{1,2}(?::?\d\d)?|[A-Z]{2,5})?)?\Z",
+    r"(?:(?:T\s*|\s+(?:T\s*)?)(?P<hour>\d{1,2})(?::?(?P<minute>\d\d)(?::?(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?)?"
+    r"\s*(?:(?P<half>[ap]\.?\s?m\b\.?)\s*)?(?P<zone>Z|(?:(?:GMT|UTC|UT)\s*)?[+\u2212-]\d{1,2}(?::?\d\d)?|[A-Z]{2,5})?)?\Z",
     re.IGNORECASE,
 )
 _CLOCK = re.compile(
@@ -80,7 +80,7 @@ _PLAIN_ISO = re.compile(
 _WEEK = re.compile(r"\d{4}-?W\d\d\Z", re.IGNORECASE)
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?\s*([+\u2212-])(\d{1,2}?)(?::?(\d\d))?\Z", re.IGNORECASE)
 #: What says a zone a second time: (Central European Summer Time), [Europe/Berlin], CEST behind +0200.
-_COMMENT = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\]|(?<=[+-]\d{4})\s[A-Z]{3,5})\Z")
+_COMMENT = re.compile(r"(?:(?<!\s)\s*(?:\([^()]*\)|\[[^\[\]]*\])|(?<=[+-]\d{4})\s[A-Z]{3,5})\Z")
 #: A word behind a clock time that belongs to the date.
 _DATE_WORD = re.compile(rf"(?:{_WEEKDAY.removesuffix('?')}|{_MONTH}|on|at|the)\Z", re.IGNORECASE)
 _DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}

@@ -31,8 +31,8 @@ _FACTS = frozenset({"lastmod", "changefreq", "priority"})
 
 #: Programs are no texts, although the 2012 filter let some through.
 _PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
-#: A string of JSON, and the colon behind it where it is a member's name.
-_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+#: A string of JSON, and the colon behind it where it is a member's name; or a string that nothing ends.
+_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
@@ -119,7 +119,7 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
             # values would take fifty times the text: its strings are read one by one
             flags.add("elements_cut")
             found = "\n".join(
-                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if not each[2]
+                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if each[1] and not each[2]
             )
             return Found("json", collapsed(found), flags=flags)
         try:

@@ -33,7 +33,8 @@ _NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500
 #: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least; or
 #: of the texts in its strings, which are to be twice of what is shown.
 _LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
-_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"')
+#: A longer string of a script; or one that nothing ends.
+_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _SPOKEN = re.compile(r"\s|\\u|[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 #: Columns of page_text that ``text_chars`` bounds.
@@ -215,7 +216,7 @@ def _text_in_script(markup: str, shown: int) -> bool:
     if found is None or end < 0 or end - found.end() >= _MUCH_IN_SCRIPT:
         return end >= 0
     strings = (each[1] for each in _STRING.finditer(markup, found.end(), end))
-    said = sum(len(_ESCAPE.sub(" ", string)) for string in strings if _SPOKEN.search(string))
+    said = sum(len(_ESCAPE.sub(" ", string)) for string in strings if string and _SPOKEN.search(string))
     return said >= max(_MUCH_IN_STRINGS, 2 * shown)
 
 

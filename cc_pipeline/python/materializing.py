@@ -257,14 +257,15 @@ def materialize(
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
         workspace.priced.update(priced)
-        for line in sentences(find_new_miscounts(settings, workspace.lake)):
-            voice().note(f"{line}. {MAKE_AGAIN}")
         # captures that somebody named are in no index
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         to_build = agreed_builds(workspace, crawls if indexed else (), yes)
         stack.enter_context(voice().bars())
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
         chosen = resolve_crawls(workspace, crawls)
+        # a home is claimed for its source with the first look at its tables, so the source has to answer before
+        for line in sentences(find_new_miscounts(settings, workspace.lake)):
+            voice().note(f"{line}. {MAKE_AGAIN}")
         from cc_pipeline.defs.launch import Launcher
 
         def looks() -> list[CrawlPlan]:

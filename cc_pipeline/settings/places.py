@@ -23,7 +23,9 @@ WEB: Final = ("http", "https")
 #: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
 #: told from the rest of the one before it by how it begins.
 BETWEEN_PLACES: Final = ", "
-_BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_BETWEEN: Final = re.compile(
+    r"(?:,\s++|(?<!\s)[^\S\n]*+\n\s*+)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|(?<!\s)\s++(?=[A-Za-z][A-Za-z0-9+.-]*://)"
+)
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
 _MIRROR_HOST: Final = "huggingface.co"

@@ -39,12 +39,13 @@ class RecentRefusals:
     503 that follows the rate comes in a row, or in a larger share. No I/O.
     """
 
-    #: Answers that are looked at. A wave after many successes reaches the share after a quarter of them.
-    WINDOW: Final = 40
-    #: The share of refusals from which on they follow the rate.
+    #: Answers that are looked at: at one refusal in six, chance reaches the share once in a hundred.
+    WINDOW: Final = 100
+    #: The share of refusals from which on they follow the rate, and how many it takes: a few answers are no share.
     SHARE: Final = 0.25
-    #: So many in a row follow the rate: by chance, at one in five, that is one row in 600.
-    ROW: Final = 4
+    LEAST: Final = 10
+    #: So many in a row follow the rate: by chance, at one in five, that is one row in 3,000.
+    ROW: Final = 5
 
     def __init__(self) -> None:
         self._were_refused: deque[bool] = deque(maxlen=self.WINDOW)
@@ -55,11 +56,16 @@ class RecentRefusals:
         self._in_a_row = 0
 
     def refused(self) -> bool:
-        """Notes a 503; whether it is taken for chance. The first one always is: one answer is no share."""
+        """Notes a 503; whether it is taken for chance. One that is not makes all slower, and is judged by what comes
+        at the new rate from then on."""
         self._were_refused.append(True)
         self._in_a_row += 1
         refusals = sum(self._were_refused)
-        return self._in_a_row < self.ROW and (refusals == 1 or refusals < self.SHARE * len(self._were_refused))
+        if self._in_a_row < self.ROW and refusals < max(self.LEAST, self.SHARE * len(self._were_refused)):
+            return True
+        self._were_refused.clear()
+        self._in_a_row = 0
+        return False
 
 
 class GateClosed(Exception):

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.xdist_group("cli")
 def read(folder: Path, cache: Path) -> dict[str, Any]:
     """As :func:`cc_pipeline_tests.cli.other_readers.read`, with no hub to ask."""
     command = [sys.executable, "-m", "cc_pipeline_tests.cli.other_readers", str(folder), str(cache)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(cache)}
+    # a command that ran in this process isolates its children, which then would not find the tests
+    environment = {**os.environ, "PYTHONSAFEPATH": "", "HF_HUB_OFFLINE": "1", "HF_HOME": str(cache)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import threading
 import time
@@ -293,24 +294,24 @@ def test_a_pause_that_a_place_of_ones_own_asks_for_is_waited_out(folder: Path, m
 
 def test_a_share_of_503_tells_chance_from_the_rate() -> None:
     recent = RecentRefusals()
-    assert recent.refused(), "one answer is no share"
-    for _ in range(9):
-        recent.succeeded()
-    assert recent.refused(), "two of eleven"
-    assert not recent.refused(), "three of twelve are a quarter"
+    # a wave follows the rate from its fifth on, also at the start, and is judged anew at the new rate
+    assert [recent.refused() for _ in range(6)] == [True, True, True, True, False, True]
     recent = RecentRefusals()
-    for _ in range(100):
+    for _ in range(200):
         recent.succeeded()
-    # a wave after many successes follows the rate from its fourth on, and where others come between, from its tenth
-    assert [recent.refused() for _ in range(4)] == [True, True, True, False]
-    recent = RecentRefusals()
     verdicts = []
-    for _ in range(100):
-        recent.succeeded()
-    for _ in range(12):
+    for _ in range(60):
         verdicts.append(recent.refused())
         recent.succeeded()
-    assert verdicts.index(False) == 9
+    assert verdicts.index(False) == 24, "a quarter of the last hundred"
+    chance, slowed = random.Random(45), 0
+    recent = RecentRefusals()
+    for _ in range(3_000):
+        if chance.random() < 0.1:
+            slowed += not recent.refused()
+        else:
+            recent.succeeded()
+    assert slowed == 0, "one in ten is chance"
 
 
 @pytest.mark.parametrize(("kind", "refusal"), [("503", None), ("429", "status 429, SlowDown")])

@@ -34,7 +34,7 @@ _NAME_CHARS = 60
 _NAME_WORDS = 6
 
 _TAGS = re.compile(r"<[^<>]{0,500}>")
-_ADDRESS = re.compile(r"\s*(?:https?://|www\.|//|/|@)\S*\s*\Z|\S+@\S+\Z", re.IGNORECASE)
+_ADDRESS = re.compile(r"\s*(?:https?://|www\.|//|/|@)\S*\s*\Z|\S[^\s@]*@\S+\Z", re.IGNORECASE)
 _BY = (
     r"by|written by|posted by|published by|words by|story by|text by|reported by|author|authors|von|par|por"
     r"|escrito por|publicado por|di|de|door|af|av|text|texte|testo|texto|autor|autora|autore"
@@ -50,13 +50,13 @@ _MONTH = (
 )
 #: Where the name in a byline ends.
 _END = re.compile(
-    r"\s+[|•·–—/»-]\s+|\s*[|•·»(\[\n\t]|\s+(?:on|in|at|am|um|le|el|for|via|from|published|posted|updated|last|follow"
+    r"(?<!\s)(?:\s+[|•·–—/»-]\s+|\s*[|•·»(\[\n\t]|\s+(?:on|in|at|am|um|le|el|for|via|from|published|posted|updated|last|follow"
     r"|mon|tue|tues|wed|thu|thur|thurs|fri|sat|sun|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
     rf"|staff|contributor|contributing|senior|email|twitter|@\S+|(?:{_MONTH})\.?,?\s+\d+)(?:\b|\Z)"
-    r"|\s*,?\s*\d|\s+\S+@\S+",
+    r"|\s*+(?:,\s*+)?\d|\s+\S+@\S+)",
     re.IGNORECASE,
 )
-_SEVERAL = re.compile(r"\s*(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
+_SEVERAL = re.compile(r"(?:(?<!\s)\s+)?(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
 _NO_NAME = """
 author authors admin administrator by byline editor editors editorial staff guest anonymous unknown username user
 none null undefined contributor contributors writer writers reporter website webmaster share comments read more

@@ -31,7 +31,7 @@ class Person(NamedTuple):
 
 
 _EMAIL_NAME = re.compile(r"\s*([^\s()<>@]+@[^\s()<>]+)\s*\(([^()]*)\)\s*\Z")
-_NAME_EMAIL = re.compile(r"\s*(.*?)\s*[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
+_EMAIL_AT_END = re.compile(r"[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
 _NAME_MOST = 500
 
 
@@ -41,8 +41,8 @@ def person(text: str) -> Person:
         return Person(text)
     if found := _EMAIL_NAME.match(text):
         return Person(found.group(2).strip() or None, None, found.group(1))
-    if found := _NAME_EMAIL.match(text):
-        return Person(found.group(1) or None, None, found.group(2))
+    if (found := _EMAIL_AT_END.search(text)) and "\n" not in (name := text[: found.start()].strip()):
+        return Person(name or None, None, found.group(1))
     if "@" in text and " " not in text:
         return Person(None, None, text)
     return Person(text)

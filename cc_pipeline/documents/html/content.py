@@ -24,7 +24,7 @@ from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
 
 #: One tag of resiliparse's minimal markup: quotes stand in attributes alone there, text has them escaped.
-_TAG = re.compile(r'<[^>"]*(?:"[^"]*"[^>"]*)*>')
+_TAG = re.compile(r'<(?:[^<>"]++|"[^"]*+")*+>')
 _KIND = re.compile(r"\s*<(p|h[1-6]|li|pre)\b")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f\"\u201d\u2019\u00bb')]:;\u0964")

@@ -141,8 +141,8 @@ _MOST_WHOLE = 256 << 20
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
 _MOST_INFLATED = 256 << 20
 #: Where a record begins right behind another one: in crawls of 2014 and 2015 members end without a line end, and those
-#: that were joined have two records on a line.
-_JOINED = re.compile(rb"\}(?=[^ \n]+ \d{14} \{)")
+#: that were joined have two records on a line. A record's values are strings; a key may have a brace, and no quote.
+_JOINED = re.compile(rb"(?<=\")\}(?=[^ \n\"]+ \d{14} \{)")
 #: Bad lines, and members that cannot be read, that a note or an error names.
 _NAMED = 5
 _KEPT = 20

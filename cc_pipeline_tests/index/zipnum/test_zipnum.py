@@ -147,7 +147,7 @@ def _locate(root: Path, *, may_lack: bool = False) -> LookupResult:
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
 def test_old_members_have_no_last_line_end_and_joined_records(tmp_path: Path, end: bytes) -> None:
-    lines = [_line(f"com,example)/{n}", url=f"https://example.com/{n}?}}{{", offset=str(n)) for n in range(6)]
+    lines = [_line(f"com,example)/{n}?}}{{", url=f"https://example.com/{n}?}}{{", offset=str(n)) for n in range(6)]
     text = lines[0] + b"\n" + lines[1] + lines[2] + lines[3] + b"\n" + lines[4] + b"\n" + lines[5] + end
     _raw_bucket(tmp_path, [text])
     found = _locate(tmp_path)
