@@ -130,7 +130,7 @@ def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Ta
     read.
     """
     read = arc.iter_located if is_arc(filename) else warc.iter_located
-    for found in read(stream, filename):
+    for found, is_shared in _with_sharing(read(stream, filename)):
         if isinstance(found, DataFault):
             tally.faults += 1
             yield found
@@ -138,13 +138,24 @@ def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Ta
         tally.records[found.record.record_type] += 1
         if found.record.record_type not in _HOLDING:
             continue
-        wrong = _unfit(found, filename)
+        wrong = _unfit(found, filename, is_shared)
         if wrong is None:
             tally.rows += 1
             yield _row(found, filename, segment)
         else:
             tally.faults += 1
             yield wrong
+
+
+def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple[StoredRecord | DataFault, bool]]:
+    """Each record or fault, and whether the next record lies in the same gzip member."""
+    held: StoredRecord | DataFault | None = None
+    for found in records:
+        if held is not None:
+            yield held, isinstance(found, StoredRecord) and found.inner_offset > 0 and found.offset == held.offset
+        held = found
+    if held is not None:
+        yield held, False
 
 
 def packed(row: Row) -> bytes:
@@ -170,9 +181,9 @@ def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         yield _batch(rows)
 
 
-def _unfit(found: StoredRecord, filename: str) -> DataFault | None:
+def _unfit(found: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
     """Why a record cannot be in an index: nothing finds it, or it cannot be asked for alone."""
-    if found.length is None or found.inner_offset:
+    if found.length is None or found.inner_offset or is_shared:
         reason = "the record shares a gzip member with others: only files compressed by record can be read by place"
         return DataFault(DataKind.UNSUPPORTED, filename, found.offset, reason)
     if not found.record.url:

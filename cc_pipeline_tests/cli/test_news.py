@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -128,3 +129,21 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path
     assert sorted(found) == sorted(
         ("LOCAL-press", one.url, (tmp_path / "mine" / one.warc_filename).as_uri()) for one in truth.of(DOMAIN)
     )
+
+
+def test_a_file_of_which_nothing_could_be_read_is_a_failure_that_says_why(
+    cli: Cli, bucket: Path, tmp_path: Path
+) -> None:
+    truth = write_news(tmp_path / "mine", replace(SPEC, files=1))
+    [good] = [tmp_path / "mine" / file for file in truth.files]
+    page, whole = tmp_path / "page.warc.gz", tmp_path / "whole.warc.gz"
+    page.write_text("<!doctype html><p>no archive")
+    whole.write_bytes(gzip.compress(gzip.decompress(good.read_bytes())))
+    place = ("--source", bucket, "--home", tmp_path / "home")
+    for file, reason in ((page, "no WARC version line"), (whole, "only files compressed by record")):
+        said = cli("add-source", file, "--kind", "warc", "--crawl", file.name.partition(".")[0], *place)
+        assert said.status == 1, said.err
+        assert reason in said.told and "cc-pipeline run --crawl" not in said.shown
+    said = cli("add-source", page, good, "--kind", "warc", "--crawl", "some", *place)
+    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-some" in said.shown, said.err
+    assert "no WARC version line" in said.shown + said.told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from cc_pipeline.cli.output import console, notice, progress_bars, show_table, w
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.python.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.workspace.source_files import SourceFile
+    from cc_pipeline.workspace.workspace import Workspace
 
 
 def add_captures(
@@ -145,8 +149,10 @@ def add_source(
             with progress_bars():
                 step("files", lambda: launcher.read_source_files(slugs), aside=False)
                 step("cc.duckdb", launcher.publish, aside=False)
-    rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
-    show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
+        counts = {file: _rows(settings, file.slug) for file in found}
+        rows = [(_name(file.location), *counted) for file, counted in counts.items()]
+        show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
+        _say_unread(workspace, {file: sum(counted[:-1]) for file, counted in counts.items()})
     if any(row[-1] for row in rows):
         console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
@@ -168,8 +174,40 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
             build_indexes(launcher, to_build, aside=False)
             despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), aside=False))
         say_damage(workspace, [crawl])
+        _say_unread(workspace, _captures(workspace, crawl, added))
     show_coverage(settings, [crawl])
     console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …")
+
+
+def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
+    """How many captures the built index of each file has, by the catalog; 0 where it was not built."""
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.indexing.archives import archive_files
+
+    keys = {shard.filename: shard.key for shard in archive_files(workspace, crawl)}
+    with open_catalog(workspace.settings.catalog_path) as catalog:
+        indexes = catalog.index_files(crawl).select(["path", "rows"]).to_pylist()
+    rows = {index["path"]: index["rows"] or 0 for index in indexes}
+    return {file: rows.get(keys.get(file.location, ""), 0) for file in files}
+
+
+def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
+    """Shows the files of which something, or all, could not be read, each with its first reason. ``rows`` says how many
+    rows came of each. Raises ``UserInputError`` where none came of any."""
+    unread: list[tuple[str, int, int, str]] = []
+    for file, count in rows.items():
+        where = {"crawl": file.crawl, "target": file.slug}
+        faults = workspace.lake.read("source_faults", where, ["byte_offset", "reason"]).to_pylist()
+        if faults or not count:
+            reason = (
+                f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else "no page was found"
+            )
+            unread.append((_name(file.location), count, len(faults), reason))
+    if rows and not any(rows.values()):
+        said = "; ".join(f"{name} ({count:,} unreadable stretches, {reason})" for name, _, count, reason in unread[:3])
+        raise UserInputError(f"no record could be read of {len(rows):,} files: {said}")
+    if unread:
+        show_table("not readable", ["file", "rows", "stretches", "first reason"], unread)
 
 
 def _name(location: str) -> str:
