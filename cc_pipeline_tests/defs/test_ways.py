@@ -45,7 +45,7 @@ from cc_pipeline_tests.world import NEW, OLD
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(1200)]
 
 #: The module with the bad partitions, and the variable with the path of the file that names them.
-WAYS: Final = "cc_pipeline_tests.defs.ways_location"
+BAD_LOCATION: Final = "cc_pipeline_tests.defs.ways_location"
 BAD: Final = "WAYS_BAD"
 CRAWLS: Final = (OLD, NEW)
 #: Not harvested before the sensor asks for it.
@@ -231,7 +231,7 @@ def asset_materialize(place: Place, keys: list[str]) -> Callable[[], None]:
     def each() -> None:
         for key in keys:
             place.run(
-                BIN / "dagster", "asset", "materialize", "-m", WAYS, "--select",
+                BIN / "dagster", "asset", "materialize", "-m", BAD_LOCATION, "--select",
                 ",".join(EXTRACTED), "--partition", key,
             )  # fmt: skip
 
@@ -251,7 +251,7 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     told = [word for crawl in crawls for word in ("-c", crawl)] + [word for one in targets for word in ("-d", one)]
 
     def run() -> None:
-        place.run(BIN / "python", "-m", WAYS, "run", *told)
+        place.run(BIN / "python", "-m", BAD_LOCATION, "run", *told)
 
     run()
     return run
@@ -332,7 +332,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     env = environment(bucket, folder) | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(settings.dagster_home)}
     env |= {BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
     (folder / "bad").touch()
-    location = {"python_module": {"module_name": WAYS, "location_name": NAME}}
+    location = {"python_module": {"module_name": BAD_LOCATION, "location_name": NAME}}
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}), "utf-8")
     command = [str(BIN / "dagster"), "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with serving(command, folder, env, port) as server:
