@@ -24,3 +24,19 @@ def connect(path: Path | None = None, *, read_only: bool = False, **limits: str)
     # DuckDB 2.0 draws one on standard output, also where that is a file or a pipe with rows
     found.execute("SET enable_progress_bar = false")
     return found
+
+
+def connect_newest(path: Path) -> duckdb.DuckDBPyConnection:
+    """A connection that reads the file which has the name ``path`` now. Raises ``duckdb.Error``.
+
+    DuckDB gives a process that has a file open the same one for the same name, also after another took its place.
+    """
+    found = connect()
+    try:
+        quoted_path = str(path).replace("'", "''")
+        found.execute(f"ATTACH '{quoted_path}' AS newest (READ_ONLY)")
+        found.execute("USE newest")
+    except duckdb.Error:
+        found.close()
+        raise
+    return found

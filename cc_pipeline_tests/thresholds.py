@@ -108,7 +108,17 @@ STAYS: Final = frozenset(
             "_ID_CHARACTERS",
         ),
         *("_KEPT", "_LARGEST", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
-        *("_MAX_BLOCK", "_MEMBERS", "_MEMBER_BYTES", "_MOST", "_NAMED", "_NONE_YET", "_NO_OFFSET", "_PARALLEL"),
+        *(
+            "_MAX_BLOCK",
+            "_MEMBERS",
+            "_MEMBER_BYTES",
+            "_MOST",
+            "_MOST_STEPS",
+            "_NAMED",
+            "_NONE_YET",
+            "_NO_OFFSET",
+            "_PARALLEL",
+        ),
         *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL", "_SUMS"),
         *("_SWELLING", "_TELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),
     }

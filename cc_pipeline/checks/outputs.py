@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.duck import connect
+from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
@@ -246,7 +246,7 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
     if not path.exists():
         return CheckResult(name, "ok", "nothing was published yet")
     try:
-        with connect(path, read_only=True) as connection:
+        with connect_newest(path) as connection:
             asked = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
             rows = connection.execute(asked).fetchall()
     except duckdb.Error as error:
@@ -256,7 +256,7 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
 
 
 def _shows_views(path: Path) -> bool:
-    with connect(path, read_only=True) as connection:
+    with connect_newest(path) as connection:
         found = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
     return bool(found and found[0])
 

@@ -95,7 +95,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
     ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
     if any(one.of != _INDEX_FILES for one in gaps):
-        ways = [f"The columnar index may have them: cc-pipeline harvest {published}, then --via parquet"]
+        ways = [f"The columnar index (--via parquet) may have them: cc-pipeline harvest {published}"]
     ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
     return IndexIncomplete(
         "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),

@@ -19,7 +19,7 @@ from cc_pipeline import __version__
 from cc_pipeline.atomic import unfinished, write_whole
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
-from cc_pipeline.duck import connect
+from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests.digest import input_digest
@@ -244,7 +244,7 @@ def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
         said = json.loads(kept.read_text("utf-8"))
         if said["file"] == mark:
             return [(name, commit, how) for name, commit, how in said["tables"]]
-    with connect(path, read_only=True) as connection:
+    with connect_newest(path) as connection:
         rows = connection.execute("SELECT table_name, commit_id, made_as FROM main.publication").fetchall()
     with suppress(OSError):
         write_whole(kept, json.dumps({"file": mark, "tables": rows}))

@@ -125,16 +125,19 @@ def page_versions(page: str, of: Scope) -> str:
         WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked}),
         here AS (
             SELECT c.crawl, c.fetch_time, c.url, c.content_digest, c.warc_filename, c.warc_record_offset, t.title,
-                t.content_languages, length(t.main_content) AS characters, md5(t.main_content) AS own
+                t.content_languages, length(t.main_content) AS characters, md5(t.main_content) AS own,
+                coalesce(c.content_digest, md5(t.main_content)) AS payload
             FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys) AND {comparable()}) c
             LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})),
         -- one payload is one content, also where several parsers made texts of it, and a capture that was not fetched
-        -- has the text of one with the same payload; one text is one content, also of several payloads
-        payloads AS (SELECT *, min(own) OVER (PARTITION BY coalesce(content_digest, own)) AS text FROM here),
-        alike AS (SELECT *, CASE WHEN own IS NOT NULL THEN min(text) OVER (PARTITION BY own) END AS same FROM payloads),
+        -- has the text of one with the same payload; one text is one content, also of several payloads. Grouped, since
+        -- DuckDB 1.5.3 fails at windows over windows here
+        by_payload AS (SELECT payload, min(own) AS text FROM here GROUP BY payload),
+        by_text AS (
+            SELECT own, min(text) AS same FROM here JOIN by_payload USING (payload) WHERE own IS NOT NULL GROUP BY own),
+        contents AS (SELECT payload, min(same) AS same FROM here JOIN by_text USING (own) GROUP BY payload),
         named AS (
-            SELECT *, coalesce(min(same) OVER (PARTITION BY coalesce(content_digest, own)), content_digest) AS content
-            FROM alike)
+            SELECT here.*, coalesce(same, content_digest) AS content FROM here LEFT JOIN contents USING (payload))
         SELECT row_number() OVER (ORDER BY min({_WHEN})) AS version,
             min(fetch_time) AS first_seen, max(fetch_time) AS last_seen, count(*) AS captures,
             list_sort(list_distinct(list(crawl))) AS crawls, count(DISTINCT content_digest) AS payloads,

@@ -73,7 +73,8 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
         assert said.status != 0, command
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert f"the last commit of records is torn: {entry} is empty" in said.shown
+    # long paths are broken where the terminal ends
+    assert f"the last commit of records is torn: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
     said = cli("doctor", "--repair", "--home", home)
     assert "1 slices are to be made again" in said.shown
     assert f"cc-pipeline run --crawl {NEW} --domain example.com" in said.shown
