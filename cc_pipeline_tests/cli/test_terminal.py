@@ -22,6 +22,9 @@ HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\x7fd\re\u202ef\u2066g"
 ORDERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\u202e", "\u2066")
 
 
+_END = "the end of what was written"
+
+
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> str:
     """What a terminal gets of what is written to both streams."""
     master, slave = pty.openpty()
@@ -35,11 +38,15 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) 
         write()
         sys.stdout.flush()
         sys.stderr.flush()
+        screen.write(_END)
         screen.flush()
-        found = os.read(master, 100_000).decode("utf-8")
+        # a terminal gives in parts what was written in parts
+        found = b""
+        while not found.endswith(_END.encode()):
+            found += os.read(master, 100_000)
         monkeypatch.undo()
     os.close(master)
-    return found
+    return found.decode("utf-8").removesuffix(_END)
 
 
 @pytest.mark.parametrize(

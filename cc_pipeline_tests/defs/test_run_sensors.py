@@ -134,7 +134,7 @@ def test_the_published_file_is_behind_until_it_shows_every_version(
     assert first.longer_than(10), "there is no file"
     publish(workspace)
     with monkeypatch.context() as patch:
-        patch.setattr("cc_pipeline.publish.publish.connect", None)  # no server that asks need open it
+        patch.setattr("cc_pipeline.publish.publish.connect_newest", None)  # no server that asks need open it
         assert behind(workspace) is None
         extract(workspace, "example.org")
         second = behind(workspace)
