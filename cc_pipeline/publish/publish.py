@@ -174,8 +174,18 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
 
 
 def _slices_being_purged(workspace: Workspace) -> list[Slice]:
-    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already."""
-    slugs = {slug for purge in leases_of(workspace.storage, PURGES)[0] for slug in purge.targets or ()}
+    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already.
+
+    Raises ``EnvironmentFault`` for the lease of a purge that does not say whose targets it is about: it may be any.
+    """
+    slugs: set[str] = set()
+    for purge in leases_of(workspace.storage, PURGES)[0]:
+        if purge.targets is None:
+            raise EnvironmentFault(
+                f"a purge is under way, and its lease {purge.key} cannot be read",
+                "What was published stays. Run it again after the purge; a lease without a time ends after a day.",
+            )
+        slugs |= purge.targets
     return [slice_ for slice_ in PARSE.here(workspace.lake) if slice_.whole.target in slugs] if slugs else []
 
 

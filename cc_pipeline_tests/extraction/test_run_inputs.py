@@ -282,6 +282,19 @@ def test_a_publication_holds_back_what_is_being_purged(homes: tuple[Workspace, W
     assert sorted(shown) == [("example-foo.com",), (STAYS,)]
 
 
+def test_a_purge_that_does_not_say_its_targets_lets_nothing_be_published(homes: tuple[Workspace, Workspace]) -> None:
+    one, two = homes
+    run(one, STAYS)
+    publish(one)
+    before = one.settings.published_path.read_bytes()
+    with lease_of(two.storage, PURGES, [GOES]):
+        [purge_lease] = leases_of(one.storage, PURGES)[0]
+        one.place.put(purge_lease.key, b"{")
+        with pytest.raises(EnvironmentFault, match="cannot be read"):
+            publish(one)
+    assert one.settings.published_path.read_bytes() == before
+
+
 _RUN = """
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
