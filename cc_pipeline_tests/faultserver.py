@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
@@ -77,6 +78,11 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Rule:
+        """The rule that ``dataclasses.asdict`` made ``fields`` of."""
+        return cls(**{**fields, "ranges": tuple(fields.get("ranges", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +457,7 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
     parser.add_argument("--manners", type=json.loads, default={}, help="JSON of Manners")
     given = parser.parse_args()
-    rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
+    rules = tuple(map(Rule.from_json, json.loads(given.rules)))
     front = Front(Manners.from_json(given.manners))
     scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth, front=front)
     loop = _new_loop()
