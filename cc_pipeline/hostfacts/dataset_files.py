@@ -325,9 +325,7 @@ def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Li
     odd: list[DataFault] = []
     listed = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=odd), read_at)
     refuse_odd_list(odd, sum(map(len, listed.files.values())) + len(listed.gaps))
-    # what may be one of its files is missing from all answers
-    lost = tuple(Gap(key, fault.reason, fault.offset) for fault in odd if ".parquet" in fault.reason)
-    return replace(listed, gaps=(*listed.gaps, *lost), note="; ".join(describe_odd_lines(odd, key)) or None)
+    return replace(listed, note="; ".join(describe_odd_lines(odd, key)) or None)
 
 
 def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:
