@@ -83,14 +83,6 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
     return keys
 
 
-def _member(crawl: CrawlSpec, lines: Sequence[bytes]) -> bytes:
-    """The lines of a member, as they stand in shards of this crawl's time."""
-    if crawl.since(_FIRST_UNENDED) and (crawl.id == _LAST_UNENDED or not crawl.since(_LAST_UNENDED)):
-        middle = len(lines) // 2
-        return b"\n".join(lines[:middle]) + b"\n".join(lines[middle:])
-    return b"".join(line + b"\n" for line in lines)
-
-
 def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: str) -> list[list[Capture]]:
     """Rows per file. Sorted within a file since 2022-27; before, two sorted streams alternate, so row groups overlap.
 
