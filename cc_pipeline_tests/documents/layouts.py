@@ -248,9 +248,8 @@ def _post(page: _Page) -> str:
     outer = page.one("div class='embed'", "div class='twitter'", "figure", "div")
     inner = f"<p>{text}</p>{author} <a href='//t/1'>{day}</a>"
     name = page.one("twitter-tweet", "instagram-media", "quote", "")
-    return (
-        f"<{outer}>{page.say('blockquote', f'{text} {author} {day}', inner, f" class='{name}'")}</{outer.split()[0]}>"
-    )
+    quote = page.say("blockquote", f"{text} {author} {day}", inner, f" class='{name}'")
+    return f"<{outer}>{quote}</{outer.split()[0]}>"
 
 
 def _cited(page: _Page) -> str:
