@@ -40,6 +40,10 @@ class _Refusal:
     well: int
     leads: asyncio.Event | None = None
 
+    @property
+    def is_forbidden(self) -> bool:
+        return self.found.kind is FaultKind.FORBIDDEN
+
 
 class Asker:
     """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
@@ -60,8 +64,8 @@ class Asker:
 
         ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
 
-        A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
-        others since the last one: then it is the object that is refused.
+        A host that is blocked is waited for, and a refusal (a probe's, or a 403) counts as an attempt once more only
+        when the host has answered others since the last one: then it is the object that is refused.
         """
         refusal: _Refusal | None = None
         try:
@@ -70,7 +74,7 @@ class Asker:
             last_wait = 0.0
             while True:
                 gate: Gate | None = self.gate
-                if refusal is not None and await self._is_denied(key, refusal):
+                if refusal is not None and refusal.is_forbidden and await self._is_denied(key, refusal):
                     return refusal.found, NO_BODY, attempt
                 asked = time.monotonic()
                 try:
@@ -88,14 +92,17 @@ class Asker:
                 if isinstance(found, Verified):
                     self._tell(gate, found, sent, key)
                     return found, answer, attempt
-                if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
+                is_forbidden = found.kind is FaultKind.FORBIDDEN
+                if gate is not None and gate.waits and (is_forbidden or (probes and found.refusal is not None)):
+                    is_over = False
                     if refusal is not None and refusal.well != gate.well:
                         attempt += 1
                         most = self._retry.most(found)
-                        if attempt >= min(tries or most, most):
+                        is_over = attempt >= min(tries or most, most)
+                        if is_over and is_forbidden:
                             gate.denied.add(key)
                     self._tell(gate, found, sent, key)
-                    if key in gate.denied:
+                    if is_over or key in gate.denied:
                         return found, answer, attempt
                     refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
                     stats.retries += 1

@@ -291,7 +291,7 @@ def open_transport(
     ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact, and for a place that is not
     public where it is to be."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
-        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
+        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
         root,
         PlaceOptions(
