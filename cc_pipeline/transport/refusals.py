@@ -49,7 +49,7 @@ _GROWN: Final = 1.5
 ASKED_FOR_LESS: Final = 3
 #: Refusals in a row, and nothing else, are a wave where chance brings such a row once in 100,000 requests: how many
 #: that takes depends on the share before, of which a few answers say little (``_PRIOR``: one in twenty). They come over
-#: a second at least, or over ``SLOW_WAVE`` seconds from somebody who sends one at a time; or they are many at any speed.
+#: a second at least, or over ``SLOW_WAVE`` seconds from somebody who sends one at a time; or are many at any speed.
 WAVE: Final = 4
 WAVE_CHANCE: Final = 1e-5
 WAVE_SECONDS: Final = 1.0

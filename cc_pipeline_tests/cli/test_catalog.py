@@ -15,7 +15,7 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
-from cc_pipeline_tests.refusing import forbidden
+from cc_pipeline_tests.refusal_events import forbidden
 
 pytestmark = pytest.mark.xdist_group("cli")
 

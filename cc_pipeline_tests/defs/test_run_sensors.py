@@ -25,7 +25,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.defs.graph import keys_tags, sensor
-from cc_pipeline_tests.refusing import forbidden
+from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 failed_runs = sensor("failed_runs")

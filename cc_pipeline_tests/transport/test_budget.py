@@ -38,7 +38,7 @@ from cc_pipeline.transport.rates import (
 from cc_pipeline.transport.refusals import CLOCK_JUMP, RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.refusing import asked_for_less, forbidden, gave, silent
+from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave, silent
 
 HOST = "example.org"
 

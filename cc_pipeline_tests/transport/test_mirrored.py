@@ -30,7 +30,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.refusing import silent
+from cc_pipeline_tests.refusal_events import silent
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
 SHORT = Timeouts(connect=1, silence=0.2, total=0.3, slowest=100_000)

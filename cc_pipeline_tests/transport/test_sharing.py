@@ -19,7 +19,7 @@ from cc_pipeline.transport.outage import Closed
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
-from cc_pipeline_tests.refusing import forbidden
+from cc_pipeline_tests.refusal_events import forbidden
 
 HOST = "example.org"
 LIMITS = SourceLimits(rate=12.0, concurrency=8)
