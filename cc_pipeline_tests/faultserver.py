@@ -33,7 +33,7 @@ from cc_pipeline_tests.faultlink import Link
 from cc_pipeline_tests.frontmanners import Front, Manners, Request
 
 #: Answers with that status and an error body.
-STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "502": 502, "503": 503, "504": 504}
+STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "503": 503}
 #: The conversation itself goes wrong.
 WIRE_FAULTS = frozenset({"reset", "stall", "drip", "cut"})
 #: The head says something wrong, or the wrong thing is sent with a right head.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cc_pipeline.transport.budget import Exclusive, keep_state, open_file, state_in
-from cc_pipeline.transport.rates import default_limits
+from cc_pipeline.transport.rates import SourceLimits, default_limits
 from cc_pipeline.transport.refusals import (
     ADDRESS,
     SILENCE,
@@ -104,6 +104,19 @@ def _host_state(
         blocked_at=datetime.fromtimestamp(blocked_at, UTC) if blocked_at else None,
         asked_before=asked_before,
     )
+
+
+def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
+    """Requests a second that a host with these limits is asked at now: fewer where it was found to refuse more."""
+    if limits.rate is None or not path.exists():
+        return limits.rate
+    now = time.time()
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+            state = state_in(db, host, now)
+    except sqlite3.OperationalError:
+        return limits.rate  # the file is being made, or of an earlier version
+    return state.rate_at(HostRules(limits.rate, RefusalPolicy(), cautious=limits.cautious), now)
 
 
 def reset_breaker(path: Path, host: str) -> bool:
