@@ -132,8 +132,8 @@ class Gate:
             self._tell_what_came()
             self._is_well()
 
-    def failed(self, finding: Finding, sent: float, key: str) -> None:
-        """A request for ``key`` sent at ``sent`` failed."""
+    def failed(self, finding: Finding, sent: float, key: str, *, again: bool = False) -> None:
+        """A request for ``key`` sent at ``sent`` failed, ``again``: not for the first time."""
         refusal = finding.refusal
         if refusal is Refusal.ADDRESS and (not self._refusals.probes or key in self.denied):
             refusal = None
@@ -150,7 +150,7 @@ class Gate:
         # who does not wait may still find out with what came before
         at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
         self._tell_state(
-            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, at_once=at_once)
+            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, at_once, again)
         )
         if shows_it_well:
             self._is_well()

@@ -151,8 +151,8 @@ class Gave:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is how it may be meant. ``at_once``: it may be about
-    the object alone, so the first probe need not wait."""
+    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is how it may be meant, ``again``: not for the first
+    time. ``at_once``: it may be about the object alone, so the first probe need not wait."""
 
     now: float
     sent: float
@@ -162,6 +162,7 @@ class Failed:
     retry_after: float | None = None
     key: str = ""
     at_once: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +178,15 @@ Event: TypeAlias = Gave | Failed | Sent
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Answers since they were last judged, refusals among them, and what came in a row at their end. ``asks`` are 429
-    and ``Retry-After``. ``silent`` counts failures in a row of any kind, ``objects`` what they were asked for."""
+    """Answers since they were last judged, refusals among them, and what came in a row at their end: ``row`` refusals,
+    of which ``fresh`` are of requests that were not refused before. ``asks`` are 429 and ``Retry-After``. ``silent``
+    counts failures in a row of any kind, ``objects`` what they were asked for."""
 
     answers: int = 0
     refusals: int = 0
     asks: int = 0
     row: int = 0
+    fresh: int = 0
     row_since: float = 0.0
     silent: int = 0
     objects: tuple[str, ...] = ()
@@ -199,11 +202,11 @@ class Tally:
         kept = Tally(self.answers // 2, self.refusals // 2, self.asks // 2) if full else self
         return Tally(kept.answers + count, kept.refusals, kept.asks)
 
-    def with_refusal(self, sent: float) -> Tally:
+    def with_refusal(self, event: Failed) -> Tally:
         kept = self.with_answers(1)
-        since = min(self.row_since, sent) if self.row else sent
+        since = min(self.row_since, event.sent) if self.row else event.sent
         return replace(
-            kept, refusals=kept.refusals + 1, row=self.row + 1, row_since=since,
+            kept, refusals=kept.refusals + 1, row=self.row + 1, fresh=self.fresh + (not event.again), row_since=since,
             silent=self.silent, objects=self.objects,
         )  # fmt: skip
 
@@ -212,13 +215,13 @@ class Tally:
         return replace(self, silent=self.silent + 1, objects=self.objects if known else (*self.objects, key))
 
     def is_wave(self, sent: float) -> bool:
-        """Whether nothing but refusals came, up to the one sent at ``sent``, that chance does not bring."""
+        """Whether nothing but refusals came, up to the one sent at ``sent``, that chance does not bring. What is asked
+        for again may be objects that never come."""
         share = (self.refusals - self.row + _PRIOR[0]) / max(1, self.answers - self.row + _PRIOR[1])
         enough = math.log(WAVE_CHANCE) / math.log(min(0.99, max(0.01, share)))
         lasted = sent - self.row_since
-        return self.row >= LONG_WAVE or (
-            self.row >= WAVE and (lasted >= SLOW_WAVE or (lasted >= WAVE_SECONDS and self.row >= enough))
-        )
+        is_slow = self.row >= WAVE and lasted >= SLOW_WAVE
+        return is_slow or self.fresh >= (max(WAVE, enough) if lasted >= WAVE_SECONDS else LONG_WAVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,7 +513,7 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
     if event.refusal is Refusal.ADDRESS:
         return _blocked(memory, event, ADDRESS, rules)
     if event.refusal is Refusal.CHANCE:
-        tally = tally.with_refusal(event.sent)
+        tally = tally.with_refusal(event)
         if rules.refusals.probes and tally.is_wave(event.sent):
             return _blocked(memory, replace(event, at_once=False), WAVE_CAUSE, rules)
         return state.chance(tally, event, rules)

@@ -107,7 +107,7 @@ class Asker:
                     refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
                     stats.retries += 1
                     continue
-                self._tell(gate, found, sent, key)
+                self._tell(gate, found, sent, key, again=attempt > 1)
                 wait = self._retry.next_wait(found, attempt, last_wait)
                 if wait is None or (tries is not None and attempt >= tries):
                     return found, answer, attempt
@@ -157,7 +157,9 @@ class Asker:
         finally:
             self.gate.leave()
 
-    def _tell(self, gate: Gate | None, found: Verified | Finding, sent: float, key: str) -> None:
+    def _tell(
+        self, gate: Gate | None, found: Verified | Finding, sent: float, key: str, *, again: bool = False
+    ) -> None:
         """Tells the gate of the host that gave the answer, and that of the host that led there."""
         if isinstance(found, Verified):
             self.gate.succeeded(sent, key)
@@ -166,6 +168,6 @@ class Asker:
             return
         self._stats.faults[found.kind.value] += 1
         if gate is not None:
-            gate.failed(found, sent, key)
+            gate.failed(found, sent, key, again=again)
         if gate is not self.gate and found.kind not in ANSWERS:
             self.gate.gave_nothing(found, key)

@@ -19,7 +19,6 @@ from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.resources import patience
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport import refusals
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
@@ -120,7 +119,7 @@ def test_what_automation_starts_outlasts_a_window_and_waits_no_longer(tmp_path: 
     sensor = {"dagster/sensor_name": "new_crawls"}
     assert waits(None) == waits(None, WAIT="inf") == 0
     assert waits(sensor) is None
-    assert waits(sensor, WAIT="inf") == refusals.WAIT
+    assert waits(sensor, WAIT="inf") == 370
     assert waits(sensor, WAIT="0.1") == 0.1
     assert waits({"dagster/backfill": "x"}) is None
     assert waits({}, WAIT="inf") == math.inf

@@ -348,6 +348,16 @@ def test_a_place_of_ones_own_is_never_blocked() -> None:
     assert state.rate_at(rules, 100) is None
 
 
+def test_objects_that_never_come_are_no_wave_while_they_are_asked_for_again() -> None:
+    state: State = Serving()
+    for number in range(3):
+        state = state.next(busy(number), RULES)
+    for number in range(30):
+        state = state.next(busy(3 + number / 5, again=True), RULES)
+    assert isinstance(state, Serving)
+    assert isinstance(state.next(busy(3 + refusals.SLOW_WAVE, again=True), RULES), Blocked)
+
+
 def test_what_another_machine_or_a_person_says() -> None:
     told = told_elsewhere(Serving(), 10, 60, 2, "status 403")
     assert told.admits(20) == Closed(60, "status 403")

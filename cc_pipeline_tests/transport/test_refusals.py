@@ -322,7 +322,7 @@ def test_a_wave_of_refusals_is_waited_for_as_a_403_is(
 
 
 def test_a_wave_that_meets_one_request_at_a_time_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states_of_refusals, "WAVE_SECONDS", 0.0)
+    monkeypatch.setattr(states_of_refusals, "SLOW_WAVE", 0.0)
     patient = RetryPolicy(attempts=6, base=0.001, longest=0.005)
     with FaultServer(folder, rules=[Rule("503", times=12)]) as server, over(server.url, retry=patient) as transport:
         # six attempts alone would have ended by then
@@ -331,7 +331,7 @@ def test_a_wave_that_meets_one_request_at_a_time_is_waited_for(folder: Path, mon
 
 
 def test_an_object_that_always_fails_is_told_from_a_wave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states_of_refusals, "WAVE_SECONDS", 0.0)
+    monkeypatch.setattr(states_of_refusals, "SLOW_WAVE", 0.0)
     with FaultServer(folder, rules=[Rule("503", "f7", times=None)]) as server, over(server.url) as transport:
         transport.read("f1", 0, 4)
         with pytest.raises(RangeFault) as raised:
