@@ -170,8 +170,9 @@ def _html(
         about.look(tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
             kept = markup if document.cut is None else document.cut.decode("utf-8", "replace")
-            base = resolve("")[0] or page.url
-            main = extracted(kept, options.main_content, url=base, markdown=options.markdown, tree=tree, limits=limits)
+            main = extracted(
+                kept, options.main_content, resolve=resolve, markdown=options.markdown, tree=tree, limits=limits
+            )
 
     document = parse_html(
         markup,
