@@ -64,6 +64,12 @@ def browser_resolver(base: str, charset: str = "UTF-8") -> Callable[[str], Resol
     return resolve
 
 
+def resolve_reference(base: str, value: str) -> str:
+    """The URL a browser would go to for a reference; ``value`` as written where there is none, such as a relative
+    reference to a ``base`` that is no URL."""
+    return browser_resolver(base)(value)[0] or value
+
+
 def resolve_header(base: str, value: str) -> str | None:
     """The URL a browser would go to for an address in an HTTP header, such as ``Location``; ``None`` for no URL."""
     return browser_resolver(base)(escape_header(value))[0]
