@@ -23,6 +23,7 @@ from cc_pipeline.documents.html.content import (
 )
 from cc_pipeline.documents.html.features import beside, holders, windows
 from cc_pipeline.documents.html.kept import content_of
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -243,7 +244,7 @@ def test_main_content_has_its_bound() -> None:
 
 @pytest.mark.parametrize("extractor", ["fast", "quality"])
 def test_markdown_on_request(extractor: Extractor) -> None:
-    found = extracted(ARTICLE, extractor, url="https://example.org/a/b", markdown=True)
+    found = extracted(ARTICLE, extractor, resolve=browser_resolver("https://example.org/a/b"), markdown=True)
     assert found.markdown is not None
     assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown
     assert SENTENCES[3] in found.markdown
@@ -252,6 +253,15 @@ def test_markdown_on_request(extractor: Extractor) -> None:
     row = parse_page(page(ARTICLE), ParseOptions(main_content=extractor, markdown=True)).text
     assert row is not None
     assert row["main_content_markdown"]
+
+
+def test_markdown_has_the_addresses_of_the_links() -> None:
+    markup = ARTICLE.replace("/about?a=1", "/about?q=\u0451&a=1").encode("windows-1251", "replace")
+    parsed = parse_page(page(markup, "text/html; charset=windows-1251"), ParseOptions(markdown=True))
+    address = next(link.url for link in parsed.links if link.url and "about" in link.url)
+    assert parsed.text is not None
+    assert "?q=%B8&" in address
+    assert f"]({address})" in parsed.text["main_content_markdown"]
 
 
 def test_a_block_that_spans_lines_and_entities() -> None:
