@@ -18,7 +18,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.compare_published import differences
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -42,6 +41,7 @@ from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
+from cc_pipeline_tests.oracles.published import differences
 from cc_pipeline_tests.world import ARC, NEW, Bucket, extract, harvest, harvested, publish, workspace_of
 
 GOES, OVERLAPS, STAYS = "example.com", "host:www.example.com", "example.org"

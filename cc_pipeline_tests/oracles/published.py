@@ -1,4 +1,4 @@
-"""``python -m benchmarks.compare_published ONE.duckdb OTHER.duckdb``: whether two published files say the same.
+"""``python -m cc_pipeline_tests.oracles.published ONE.duckdb OTHER.duckdb``: whether two published files say the same.
 
 For a change that must not change a row: run the same targets with the code of before and of after, in two homes over
 one bucket, and compare. Every view is compared row for row, as multisets, in both directions. Left out are columns
