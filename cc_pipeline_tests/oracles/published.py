@@ -1,80 +1,178 @@
-"""``python -m cc_pipeline_tests.oracles.published ONE.duckdb OTHER.duckdb``: whether two published files say the same.
+"""Published rows by value: digests of a published file, and whether two published files hold the same rows.
 
-For a change that must not change a row: run the same targets with the code of before and of after, in two homes over
-one bucket, and compare. Every view is compared row for row, as multisets, in both directions. Left out are columns
-that no two runs share: when something was done, and under which name and offset a record was stored.
+``python -m cc_pipeline_tests.oracles.published FIRST.duckdb SECOND.duckdb`` compares two files row for row, as
+multisets, in both directions. :func:`read_digests` reduces one file to digests that do not depend on the order of rows;
+``frozen.py`` compares these with the digests in this folder. Both leave out the columns of :data:`LEFT_OUT`.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final, Self
 
 import duckdb
 
-#: Of a run, not of the data.
-OF_THE_RUN = ("asked_at", "fetched_at", "harvested_at", "looked_up_at", "served_by", "stored_file", "stored_offset")
-#: About the publication itself.
-NOT_COMPARED = ("publication",)
-_SAME = "the same"
+#: Columns that differ between two runs over the same source, whatever the code, and why.
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "asked_at": "a time of the run",
+    "fetched_at": "a time of the run",
+    "harvested_at": "a time of the run",
+    "looked_up_at": "a time of the run",
+    "etag": "of a folder: time and inode of the file",
+    "served_by": "a path of this machine",
+    "parser_version": "the parser's version; what it made is compared",
+    "stored_file": "holds the id of the run that stored it",
+    "stored_offset": "depends on which records were stored together",
+}
+#: Tables that are left out, and why.
+TABLES_LEFT_OUT: Final[Mapping[str, str]] = {"publication": "ids and times of the commits that were published"}
+#: Larger tables have no marks of rows.
+MARKED_ROWS: Final = 2000
+_MARK: Final = 0xFFFFFF
+_EQUAL: Final = "equal"
 
 
-def main() -> int:
-    """Prints a line per view; gives 1 where anything differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("one", type=Path)
-    parser.add_argument("other", type=Path)
-    given = parser.parse_args()
-    said = compared(given.one, given.other)
-    for line in said.values():
-        print(line)
-    print(f"not compared: the columns {', '.join(OF_THE_RUN)}, and {', '.join(NOT_COMPARED)}")
-    return 0 if all(line.endswith(_SAME) for line in said.values()) else 1
+@dataclass(frozen=True, slots=True)
+class TableDigest:
+    """A published table: ``rows``, the digest of its whole rows, and a digest of each column by its name.
+
+    A digest is the sum of 64-bit MD5 halves of the values, in hexadecimal: the order of rows does not matter, and equal
+    rows do not cancel each other. ``row_marks`` has 24 bits of each row's digest, to tell which rows are new; empty for
+    tables of more than ``MARKED_ROWS`` rows.
+    """
+
+    rows: int
+    digest: str
+    columns: Mapping[str, str]
+    row_marks: tuple[int, ...] = ()
+
+    @classmethod
+    def from_json(cls, noted: Mapping[str, Any]) -> Self:
+        """The digest that ``to_json`` gave."""
+        marks = base64.b64decode(noted["row_marks"])
+        row_marks = tuple(int.from_bytes(marks[place : place + 3], "big") for place in range(0, len(marks), 3))
+        return cls(noted["rows"], noted["digest"], dict(noted["columns"]), row_marks)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values, for a fixture."""
+        marks = b"".join(mark.to_bytes(3, "big") for mark in self.row_marks)
+        return asdict(self) | {"row_marks": base64.b64encode(marks).decode()}
 
 
-def differences(one: Path, other: Path) -> list[str]:
-    """A line for each view that is not the same in both files."""
-    return [line for line in compared(one, other).values() if not line.endswith(_SAME)]
+def read_digests(published: Path) -> dict[str, TableDigest]:
+    """The digests of all tables of a published file, by table."""
+    with duckdb.connect() as connection:
+        _attach(connection, "published", published)
+        return {table: _digest(connection, table) for table in _tables(connection, "published")}
 
 
-def compared(one: Path, other: Path) -> dict[str, str]:
-    """By view, how many rows it has and whether it is the same in both files."""
+def read_new_rows(published: Path, table: str, frozen: TableDigest, limit: int = 3) -> list[dict[str, Any]]:
+    """Up to ``limit`` rows of a table that have no mark in ``frozen``, the compared columns by name."""
+    with duckdb.connect() as connection:
+        _attach(connection, "published", published)
+        columns = _compared_columns(connection, f"published.main.{table}")
+        if not frozen.row_marks or columns != list(frozen.columns):
+            return []
+        row_hash = _row_hash(_value_hash(name) for name in columns)
+        listed = ", ".join(f'"{name}"' for name in columns)
+        query = f"SELECT {listed} FROM published.main.{table} WHERE NOT list_contains(?, {row_hash} & {_MARK}) LIMIT ?"
+        rows = connection.execute(query, [list(frozen.row_marks), limit]).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _digest(connection: duckdb.DuckDBPyConnection, table: str) -> TableDigest:
+    columns = _compared_columns(connection, f"published.main.{table}")
+    hashes = ", ".join(f'{_value_hash(name)} AS "{name}"' for name in columns)
+    row_hash = _row_hash(f'"{name}"' for name in columns)
+    hashed = f"SELECT {row_hash} AS row_hash, * FROM (SELECT {hashes} FROM published.main.{table})"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE hashed AS {hashed}")
+    sums = ", ".join(f'sum("{name}")' for name in ("row_hash", *columns))
+    rows, *digests = connection.execute(f"SELECT count(*), {sums} FROM hashed").fetchone() or ()
+    digest, *of_columns = (f"{int(value or 0):x}" for value in digests)
+    marks = connection.execute(f"SELECT row_hash & {_MARK} FROM hashed ORDER BY 1").fetchall()
+    row_marks = tuple(mark for (mark,) in marks) if rows <= MARKED_ROWS else ()
+    return TableDigest(rows, digest, dict(zip(columns, of_columns, strict=True)), row_marks)
+
+
+def _value_hash(column: str) -> str:
+    # a value is marked, so that an empty text and no value differ
+    return f"md5_number_lower(coalesce('=' || \"{column}\"::VARCHAR, ''))"
+
+
+def _row_hash(hashes: Iterable[str]) -> str:
+    return f"md5_number_lower(concat_ws(',', {', '.join(hashes)}))"
+
+
+def compare_files(first: Path, second: Path) -> dict[str, str]:
+    """By table, how many rows it has in the first file, and whether both files hold the same rows."""
     with duckdb.connect() as connection:
         # views name their files by absolute paths, so both files can be open side by side
-        connection.execute(f"ATTACH '{one}' AS one (READ_ONLY)")
-        connection.execute(f"ATTACH '{other}' AS other (READ_ONLY)")
-        names = {name: _views(connection, name) for name in ("one", "other")}
-        return {view: _compare(connection, view, names) for view in sorted(names["one"] | names["other"])}
+        _attach(connection, "first", first)
+        _attach(connection, "second", second)
+        tables = {name: _tables(connection, name) for name in ("first", "second")}
+        every = sorted({*tables["first"], *tables["second"]})
+        return {table: _compare(connection, table, tables) for table in every}
 
 
-def _views(connection: duckdb.DuckDBPyConnection, database: str) -> set[str]:
+def list_differences(first: Path, second: Path) -> list[str]:
+    """A line for each table whose rows are not the same in both files."""
+    return [line for line in compare_files(first, second).values() if not line.endswith(_EQUAL)]
+
+
+def _compare(connection: duckdb.DuckDBPyConnection, table: str, tables: Mapping[str, list[str]]) -> str:
+    missing = [name for name in tables if table not in tables[name]]
+    if missing:
+        return f"{table}: not in the {', '.join(missing)} file"
+    columns = {name: _compared_columns(connection, f"{name}.main.{table}") for name in tables}
+    shared = [column for column in columns["first"] if column in columns["second"]]
+    extra = sorted(set(columns["first"]) ^ set(columns["second"]))
+    listed = ", ".join(f'"{column}"::VARCHAR AS "{column}"' for column in shared)
+    first, second = (f"SELECT {listed} FROM {name}.main.{table}" for name in ("first", "second"))
+    rows = connection.execute(f"SELECT count(*) FROM ({first})").fetchone() or (0,)
+    lines = []
+    for name, difference in (("first", f"{first} EXCEPT ALL {second}"), ("second", f"{second} EXCEPT ALL {first}")):
+        count = (connection.execute(f"SELECT count(*) FROM ({difference})").fetchone() or (0,))[0]
+        if count:
+            example = connection.execute(f"{difference} LIMIT 1").fetchone() or ()
+            shown = ", ".join(f"{column}={value}" for column, value in zip(shared, example, strict=True))
+            lines.append(f"{count:,} rows only in the {name} file, as {shown}")
+    if extra:
+        lines.append(f"columns of one file alone: {', '.join(extra)}")
+    return f"{table}: {rows[0]:,} rows, {'; '.join(lines) or _EQUAL}"
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, name: str, published: Path) -> None:
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"ATTACH '{published}' AS {name} (READ_ONLY)")
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, database: str) -> list[str]:
     rows = connection.execute(
         "SELECT table_name FROM information_schema.tables WHERE table_catalog = ? AND table_schema = 'main'", [database]
     ).fetchall()
-    return {name for (name,) in rows} - set(NOT_COMPARED)
+    return sorted({name for (name,) in rows} - TABLES_LEFT_OUT.keys())
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, view: str, names: dict[str, set[str]]) -> str:
-    missing = [name for name in names if view not in names[name]]
-    if missing:
-        return f"{view}: not in {', '.join(missing)}"
-    columns = {name: _columns(connection, f"{name}.main.{view}") for name in names}
-    shared = [column for column in columns["one"] if column in columns["other"]]
-    extra = sorted(set(columns["one"]) ^ set(columns["other"]))
-    listed = ", ".join(f'"{column}"::VARCHAR' for column in shared if column not in OF_THE_RUN)
-    one, other = (f"SELECT {listed} FROM {name}.main.{view}" for name in names)
-    rows = connection.execute(f"SELECT count(*) FROM ({one})").fetchone() or (0,)
-    only = [
-        (connection.execute(f"SELECT count(*) FROM ({a} EXCEPT ALL {b})").fetchone() or (0,))[0]
-        for a, b in ((one, other), (other, one))
-    ]
-    said = _SAME if not any(only) else f"{only[0]:,} rows only in one, {only[1]:,} only in the other"
-    return f"{view}: {rows[0]:,} rows, {said}" + (f"; columns of one file alone: {', '.join(extra)}" if extra else "")
+def _compared_columns(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    described = connection.execute(f"DESCRIBE {table}").fetchall()
+    return [name for name, *_ in described if name not in LEFT_OUT]
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    return [row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()]
+def main() -> int:
+    """Prints a line for each table; gives 1 where any rows differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    arguments = parser.parse_args()
+    lines = compare_files(arguments.first, arguments.second).values()
+    print(*lines, sep="\n")
+    print(f"not compared: the columns {', '.join(LEFT_OUT)}, and {', '.join(TABLES_LEFT_OUT)}")
+    return 0 if all(line.endswith(_EQUAL) for line in lines) else 1
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, regis
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.pagefiles.written_whole import (
+    DOCUMENT,
     WARC_NAME,
     WAT_KEY,
     WET_KEY,
@@ -31,27 +32,6 @@ from cc_pipeline_tests.pagefiles.written_whole import (
     wet_record,
 )
 from cc_pipeline_tests.publish.lake_pages import CRAWL, commit_pages, make_workspace, page
-
-DOCUMENT = {
-    "attempt_time": 1328767770376,
-    "disposition": "SUCCESS",
-    "server_ip": "77.229.63.16",
-    "http_result": 200,
-    "http_headers": {"response": "HTTP/1.1 200 OK", "content-type": "text/html"},
-    "parsed_as": "html",
-    "content": {
-        "type": "html-doc",
-        "title": "Título",
-        "links": [{"type": "a", "href": "http://www.example.com/next", "text": "next", "rel": "next"}],
-    },
-    "archiveInfo": {
-        "arcSourceSegmentId": 1341690147253,
-        "arcFileDate": 1341708194671,
-        "arcFileParition": 0,
-        "arcFileOffset": 156,
-        "compressedSize": 9775,
-    },
-}
 
 
 @pytest.fixture
