@@ -25,7 +25,7 @@ from cc_pipeline.lake.evolution import note_even
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import Bounds, merge_due
 from cc_pipeline.lake.replacing import change_rows
-from cc_pipeline.lake.vacuum import clean_log, retire, vacuum
+from cc_pipeline.lake.vacuum import clean_log, vacuum
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("crawl", "target")] + [("value", pa.int64())])
 SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target",))
@@ -110,10 +110,6 @@ def vacuumed(lake: Lake, number: int) -> None:
     vacuum(Lake(lake.root, [SPEC]), "things")
 
 
-def retired(lake: Lake, number: int) -> None:
-    retire(lake, "things")
-
-
 EVERY: list[Callable[[Lake, int], None]] = [
     new_slice,
     replaced_slice,
@@ -128,7 +124,6 @@ EVERY: list[Callable[[Lake, int], None]] = [
     added_column,
     evened,
     vacuumed,
-    retired,
 ]
 
 
