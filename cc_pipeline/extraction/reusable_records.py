@@ -15,14 +15,12 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_keys
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.shortfall import SECOND_LOOK
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.slice import GONE, LOCATE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
@@ -193,25 +191,6 @@ def _meant(definition: str) -> tuple[KeyRange, ...]:
         return parse_target(definition).ranges
     except UserInputError:
         return (KeyRange(b"", None),)  # what nobody can read may be anything
-
-
-def keys_to_be(rows: pa.Table | pa.RecordBatch, came: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """The keys of today for the files of ``rows`` (captures). Those of ``came`` (``came_by_old_keys``) stay: their
-    records were read there."""
-    names = rows["warc_filename"]
-    return pc.if_else(pc.is_in(_named(rows), came), names, todays_keys(names))
-
-
-def came_by_old_keys(lake: Lake, crawl: str, targets: Sequence[str]) -> pa.Array:
-    """The places below the folder of before from which records of ``targets`` came, as texts."""
-    where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
-    batches = stream_rows(lake, "records", where, [*PLACE_NAME, "outcome"])
-    came = [_named(batch.filter(pc.not_equal(batch["outcome"], "missing"))) for batch in batches]
-    return pa.concat_arrays([pa.array([], pa.string()), *came])
-
-
-def _named(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
-    return pc.binary_join_element_wise(rows["warc_filename"], pc.cast(rows["warc_record_offset"], pa.string()), " ")
 
 
 def slices_that_lost(

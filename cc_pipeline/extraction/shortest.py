@@ -15,7 +15,6 @@ from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
@@ -202,7 +201,7 @@ def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
 
 def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
     """What an index has to be asked for."""
-    return [one for one in crawl_plan.plan.of(LOCATE, but=(Why.KEYS,)) if not is_given(one.target)]
+    return [one for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)]
 
 
 def _is_harvested(crawl_plan: CrawlPlan) -> bool:
