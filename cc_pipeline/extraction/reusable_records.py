@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.shortfall import SECOND_LOOK
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.ordered import OrderedRows
@@ -171,26 +170,13 @@ def _located(lake: Lake) -> set[str]:
 
 
 def _ranges(lake: Lake) -> list[_Range]:
-    """The key ranges of all targets; those that were written down, or of older rows what the definition means."""
-    rows = lake.read("targets", columns=["slug", "ranges"])
-    noted = rows.filter(pc.is_valid(rows["ranges"])).combine_chunks()
-    ranges = noted["ranges"].combine_chunks()
-    slugs = noted["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
+    """The key ranges of all targets."""
+    rows = lake.read("targets", columns=["slug", "ranges"]).combine_chunks()
+    ranges = rows["ranges"].combine_chunks()
+    slugs = rows["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
     ends = pc.list_flatten(ranges)
     columns = (pc.struct_field(ends, "start"), pc.struct_field(ends, "end"), slugs)
-    found: list[_Range] = list(zip(*(column.to_pylist() for column in columns), strict=True))
-    if noted.num_rows < rows.num_rows:
-        before = lake.read("targets", columns=["slug", "definition", "ranges"])
-        for row in before.filter(pc.is_null(before["ranges"])).to_pylist():
-            found += [(one.start, one.end, row["slug"]) for one in _meant(row["definition"])]
-    return found
-
-
-def _meant(definition: str) -> tuple[KeyRange, ...]:
-    try:
-        return parse_target(definition).ranges
-    except UserInputError:
-        return (KeyRange(b"", None),)  # what nobody can read may be anything
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def slices_that_lost(

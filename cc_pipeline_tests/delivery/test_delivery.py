@@ -17,7 +17,7 @@ import pytest
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.delivery import deliver as delivery_module
 from cc_pipeline.delivery.deliver import with_planned
-from cc_pipeline.delivery.manifest import Manifest, from_json, is_ours, manifest_name, to_json
+from cc_pipeline.delivery.manifest import Manifest, delivery_of, from_json, manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -313,7 +313,7 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
     assert all((home / name).read_bytes() == b"mine" for name in strange)
     assert (shop.root / "source" / "a.warc.gz").exists()
     assert [note for note in folder.verify().notes if "ffffffffffff" in note]
-    assert not is_ours("../x.warc.gz", report.manifest.delivery)
+    assert delivery_of("../x.warc.gz") is None
 
 
 @pytest.mark.process
