@@ -32,7 +32,7 @@ _FOOTER_BYTES: Final = 64 << 10
 #: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
 _PAGES: Final = (8, 1_400_000)
 _MOST_OF_A_FILE: Final = (40, 100_000_000)
-#: Reads of a cluster.idx for a place that is not known (bench_shortest), and its bytes, of which all may be read.
+#: Reads of a cluster.idx for a place that is not known, and its bytes, of which all may be read.
 _PROBES: Final = 7
 _CLUSTER_BYTES: Final = 110_000_000
 #: A ZipNum index has some million members of so many bytes; a narrow target lies in two of them.
