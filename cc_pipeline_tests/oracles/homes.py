@@ -21,10 +21,11 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.hostfacts.rank_text import parse_release
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
+from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
-from cc_pipeline_tests.pagefiles.written_whole import DOCUMENT, sequencefile
+from cc_pipeline_tests.pagefiles.written_whole import DOCUMENT
 from cc_pipeline_tests.world import ARC, NEW, OLD
 
 CRAWLS: Final = (NEW, OLD, ARC)
@@ -63,12 +64,14 @@ def make_large(folder: Path) -> Path:
     write_graph(bucket, GraphSpec(parse_release(_RELEASE), tuple(hosts)))
     pairs = [("http://www.example.com/a", json.dumps(DOCUMENT)), ("http://www.example.com/b", "no document")]
     # below the bucket, so that its name in the rows is the same everywhere
-    written = sequencefile(bucket / "metadata-00000", pairs)
+    with (bucket / "metadata-00000").open("wb") as stream, SequenceFileWriter(stream, seed="oracle") as writer:
+        for key, value in pairs:
+            writer.append(key, value)
     domains = truth.domains()
     _run_targets(folder, bucket, domains, "--with-policies")
     _run(folder, "ranks", _RELEASE, "--yes", source=bucket)
     _run(folder, "facts", *domains[:5], "--crawl", NEW, "--keep", "--format", "csv", source=bucket)
-    _run(folder, "add-source", written.name, "--kind", "sequencefile", source=bucket)
+    _run(folder, "add-source", "metadata-00000", "--kind", "sequencefile", source=bucket)
     return bucket
 
 

@@ -28,6 +28,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "parser_version": "the parser's version; what it made is compared",
     "stored_file": "holds the id of the run that stored it",
     "stored_offset": "depends on which records were stored together",
+    "stored_length": "a stored record names its source, here a path of this machine",
 }
 #: Tables that are left out, and why.
 TABLES_LEFT_OUT: Final[Mapping[str, str]] = {"publication": "ids and times of the commits that were published"}
