@@ -1,4 +1,4 @@
-"""``make bench-soak``: months of automation in an hour, on PostgreSQL, with processes killed at random.
+"""``make soak``: months of automation in an hour, on PostgreSQL, with processes killed at random.
 
 A code server and a daemon run with all sensors and schedules on, over a source in which a new crawl appears now and
 then. Each step moves the clock by some days while nothing runs (``clock.py``), waits until the ticks of that day
