@@ -46,7 +46,6 @@ LONGEST = (
     "records/test_sweep_orders.py",
     "lake/test_adding.py",
     "documents/batch/test_batch.py",
-    "homes/test_old_homes.py",
     "index/footers/test_harvest.py",
 )
 _RANKS = {name: rank for rank, name in enumerate(LONGEST)}
