@@ -17,6 +17,8 @@ LONGEST = (
     "restarts",
     "dagster_process",
     "cli",
+    "cli homes",
+    "cli published",
     "spark",
     "killing",
     "bench soak",

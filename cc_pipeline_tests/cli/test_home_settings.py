@@ -13,7 +13,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 EXTRACTOR = "CC_PIPELINE_EXTRACTOR"
 
