@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ import duckdb
 from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
@@ -51,16 +52,6 @@ _NAMED = 5
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 #: Seconds: whoever leased within a day still does.
 _LEASED_LATELY = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``level`` is ``ok``, ``note`` or ``bad``."""
-
-    level: str
-    topic: str
-    text: str
-    advice: str = ""
 
 
 def examine(settings: Settings) -> list[Finding]:

@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.building import build_tree
+from cc_pipeline.documents.html.building import build_shallow_tree, build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
 from cc_pipeline.documents.html.scan_py import Collected, Most, Place
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
@@ -140,7 +140,11 @@ def parse_html(
         limits.attribute_chars,
         limits.text_chars,
     )
-    found = collected(tree, most, partial(_bounded, limits=limits, flags=document.flags))
+    within_bounds = partial(_bounded, limits=limits, flags=document.flags)
+    found = collected(tree, most, within_bounds)
+    if found.depth > 2 * limits.depth:
+        tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
+        found = collected(tree, most, within_bounds)
     _finish_tags(found, document, limits)
     found_by = resolver if as_written else partial(browser_resolver, codec=codec)
     roots = {} if as_written else _ROOTS
@@ -152,6 +156,10 @@ def parse_html(
         document.flags.add("text_cut")
         document.body_text = document.body_text[: limits.text_chars]
     return document
+
+
+def _measure_depth(tree: LexborHTMLParser) -> int:
+    return collected(tree, Most(0, 0, 0, 0, 0), dict).depth
 
 
 def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> None:
