@@ -376,22 +376,3 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
     assert place.deliver(shop, records).held == 3
     assert not before & set(place.writes)
     assert_whole(place, shop)
-
-
-def test_copies_of_before_manifests_are_taken_over(shop: Shop, folder: Place) -> None:
-    records = shop.records()
-    report = folder.deliver(shop, records)
-    home = shop.root / "place" / CRAWL
-    for part in report.manifest.parts:
-        old = part.file.name.replace(f"-{report.manifest.delivery}", "")
-        (home / part.file.name).rename(home / old)
-        (home / part.list.name).rename(home / f"{old}.captures.parquet")
-    (home / manifest_name(report.manifest.delivery)).unlink()
-    damaged = next(path for path in sorted(home.iterdir()) if path.name.endswith(".gz"))
-    damaged.write_bytes(damaged.read_bytes()[:-9])
-    again = folder.deliver(shop, records)
-    assert again.held == len(report.manifest.parts) - 1
-    assert any("No manifest names them" in note for note in again.notes)
-    damaged.unlink()
-    damaged.with_name(f"{damaged.name}.captures.parquet").unlink()
-    assert_whole(folder, shop)

@@ -11,9 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.slice import READ_FILES, Slice
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.pagefiles.export import ExportOptions, export_slices
 from cc_pipeline.pagefiles.files import identify
 from cc_pipeline.pagefiles.stage import read_sources, register
@@ -182,17 +181,6 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
     assert rows(workspace, "source_faults", file)
     assert again(data, 3) == 1
     assert not rows(workspace, "source_faults", file)
-
-
-def test_a_file_read_by_the_first_layout_is_not_read_again(workspace: Workspace, tmp_path: Path) -> None:
-    path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path, "sequencefile")
-    slice_ = Slice(file.crawl, file.slug)
-    tag = [path.stat().st_size, f"{path.stat().st_mtime_ns:x}"]
-    before = READ_FILES.digest(version="1", parser=PARSER_VERSION, file=[file.kind, file.location, file.crawl, *tag])
-    tables = {table: workspace.lake.read(table, slice_.where) for table in READ_FILES.tables}
-    READ_FILES.commit(workspace.lake, {slice_: before}, tables)
-    assert read_sources(workspace, [file.slug]).fresh_slices == 0
 
 
 def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: Path) -> None:
