@@ -4,7 +4,8 @@
         lab.run(["cc-pipeline", "crawls"], environment)
 
 Commands that run in it reach these hosts and no others: the namespace has a loopback interface, an ``/etc/hosts`` and
-certificates of its own. It needs Linux, util-linux, and user namespaces or root; ``why_no_lab`` says what is lacking.
+certificates of its own, and a proxy (``PROXY``) for those that want one. It needs Linux, util-linux, and user
+namespaces or root; ``why_no_lab`` says what is lacking.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from cc_pipeline_tests.frontmanners import Manners
 
 #: Common Crawl's front, and its index server.
 DATA, INDEX = "data.commoncrawl.org", "index.commoncrawl.org"
+#: The proxy of each lab; ``Lab.hits`` knows its requests by this name.
+PROXY = "127.0.0.1:3128"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _UNSHARE = ("unshare", "--map-root-user", "--net", "--mount")
 #: ``struct ifreq`` as ``ioctl`` takes it: a name, flags, and what is not used.
@@ -124,6 +127,7 @@ def main(folder: Path) -> None:
     with ExitStack() as stack:
         for host, address in addresses.items():
             stack.enter_context(_serve(folder, host, address, sites[host]))
+        stack.enter_context(FaultServer(folder, port=int(PROXY.partition(":")[2]), log=folder / f"{PROXY}.log"))
         print("ready", flush=True)
         sys.stdin.read()
 

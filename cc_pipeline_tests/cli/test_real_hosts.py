@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW
 from cc_pipeline_tests.frontmanners import CLOUDFRONT
-from cc_pipeline_tests.lab import DATA, INDEX, common_crawl_lab, why_no_lab
+from cc_pipeline_tests.lab import DATA, INDEX, PROXY, common_crawl_lab, why_no_lab
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(why_no_lab()), reason=why_no_lab())]
 
@@ -40,3 +40,17 @@ def test_a_new_user_gets_a_site_on_an_ordinary_day(bucket: Bucket, tmp_path: Pat
     assert [hit.key for hit in listed] == ["collinfo.json"]
     assert any(hit.fault == "lone_503" for hit in hits), "the day had no trouble"
     assert {hit.headers["host"] for hit in hits} == {DATA}
+
+
+def test_a_proxy_between_is_used_for_all(bucket: Bucket, tmp_path: Path) -> None:
+    environment = environment_of(tmp_path / "home") | {"HTTPS_PROXY": PROXY}
+    with common_crawl_lab(bucket[0], tmp_path / "lab", CLOUDFRONT) as lab:
+        looked_up = lab.run([COMMAND, "lookup", "example.com", "-c", "newest", "--format", "jsonl"], environment)
+        tunnels = {hit.key for hit in lab.hits(PROXY) if hit.method == "CONNECT"}
+        other = environment_of(tmp_path / "other") | {"HTTPS_PROXY": "socks5://127.0.0.1:1"}
+        wrong = lab.run([COMMAND, "crawls"], other)
+    assert looked_up.returncode == 0, looked_up.stderr
+    assert len(looked_up.stdout.splitlines()) == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    assert tunnels == {f"{DATA}:443", f"{INDEX}:443"}
+    assert wrong.returncode == 1
+    assert "HTTPS_PROXY is 'socks5://127.0.0.1:1', which is no address of an HTTP proxy" in wrong.stderr
