@@ -1,4 +1,5 @@
-"""Serves a folder over HTTP on loopback, with scripted latency and faults, and counts what it was asked.
+"""Serves a folder over HTTP on loopback, with scripted latency and faults, and counts what it was asked. It is a proxy
+for HTTPS, too.
 
 Two ways to run it: ``FaultServer`` on a thread of the test (its ``hits`` can be read at any time), and
 ``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed). All kinds of
@@ -25,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
@@ -77,6 +79,11 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Rule:
+        """The rule that ``dataclasses.asdict`` made ``fields`` of."""
+        return cls(**{**fields, "ranges": tuple(fields.get("ranges", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,7 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        self._tunnel: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -167,9 +175,14 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is not None:
             self._connections.discard(self._transport)
+        if self._tunnel is not None:
+            self._tunnel.close()
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
+        if self._tunnel is not None:
+            self._tunnel.write(data)
+            return
         self._buffer += data
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
@@ -184,6 +197,9 @@ class _Connection(asyncio.Protocol):
             return
         lines = head.decode("latin-1").split("\r\n")
         method, target, _ = lines[0].split(" ", 2)
+        if method == "CONNECT":
+            self._loop.create_task(self._open_tunnel(target, at))
+            return
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         key = unquote(target.split("?", 1)[0]).lstrip("/")
         if fnmatchcase(key, self._scene.held):
@@ -194,11 +210,7 @@ class _Connection(asyncio.Protocol):
         connections = sum(one.get_extra_info("peername")[0] == address for one in self._connections)
         request = Request(key, headers, address, connections, query)
         status, fields, body, cut, rule, fault = self._reply(request)
-        hit = Hit(at, method, key, headers.get("range"), status, fault, len(body), headers, query)
-        self._scene.hits.append(hit)
-        if self._scene.log is not None:
-            with open(self._scene.log, "a") as log:
-                log.write(json.dumps(asdict(hit)) + "\n")
+        self._keep(Hit(at, method, key, headers.get("range"), status, fault, len(body), headers, query))
         if rule is not None and rule.kind == "stall":
             return
         fields.setdefault("Content-Length", str(len(body)))
@@ -207,6 +219,20 @@ class _Connection(asyncio.Protocol):
             f"{k}: {v}\r\n" for k, v in fields.items()
         )
         self._send(top.encode("latin-1") + b"\r\n", b"" if method == "HEAD" else body, rule, cut)
+
+    def _keep(self, hit: Hit) -> None:
+        self._scene.hits.append(hit)
+        if self._scene.log is not None:
+            with open(self._scene.log, "a") as log:
+                log.write(json.dumps(asdict(hit)) + "\n")
+
+    async def _open_tunnel(self, target: str, at: float) -> None:
+        """Joins this connection with one to ``target`` (host and port), as a proxy does."""
+        assert self._transport is not None
+        host, _, port = target.rpartition(":")
+        self._tunnel, _ = await self._loop.create_connection(lambda: _FarEnd(self._transport), host, int(port))
+        self._keep(Hit(at, "CONNECT", target, None, 200, None, 0))
+        self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
     def _reply(self, request: Request) -> tuple[int, dict[str, str], bytes, int | None, Rule | None, str | None]:
         """Status, headers, body, after how many bytes of it the connection ends; the rule, and what went wrong."""
@@ -251,6 +277,21 @@ class _Connection(asyncio.Protocol):
         self._transport.write(body[:portion])
         if len(body) > portion:
             self._loop.call_later(0.1, self._drip, body[portion:], portion)
+
+
+class _FarEnd(asyncio.Protocol):
+    """The other end of a tunnel: hands on what comes to ``near``."""
+
+    def __init__(self, near: asyncio.Transport | None) -> None:
+        self._near = near
+
+    def data_received(self, data: bytes) -> None:
+        if self._near is not None:
+            self._near.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._near is not None:
+            self._near.close()
 
 
 def _spoil(
@@ -451,7 +492,7 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
     parser.add_argument("--manners", type=json.loads, default={}, help="JSON of Manners")
     given = parser.parse_args()
-    rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
+    rules = tuple(map(Rule.from_json, json.loads(given.rules)))
     front = Front(Manners.from_json(given.manners))
     scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth, front=front)
     loop = _new_loop()

@@ -76,7 +76,7 @@ class Manners:
     ``sliding`` counts as a firewall does: refused requests too, and an address is refused while more than ``most`` of
     its requests came within the last ``window``, which is looked up every ``check_every``. An address with more than
     ``max_connections`` open is refused for ``refused``. ``lone_503`` is the share of requests that get a 503, drawn
-    from ``seed``, ``whole_objects`` the share of objects whose ranges are answered by 200 with the whole object.
+    from ``seed``, ``whole_objects`` the share of index files whose ranges are answered by 200 with the whole file.
     ``user`` and ``password`` are wanted as Basic authorization, ``query`` behind each address, where given.
     """
 
@@ -239,8 +239,11 @@ class Front:
         return 206, {**fields, "Content-Range": f"bytes {start}-{stop - 1}/{total}"}, _part(content, start, stop)
 
     def _comes_whole(self, key: str) -> bool:
-        """Whether this object is one of those that are sent whole whatever range is asked for."""
-        return zlib.crc32(key.encode(), self.manners.seed) % 1_000 < self.manners.whole_objects * 1_000
+        """Whether this is one of the index files that are sent whole whatever range is asked for."""
+        return (
+            key.startswith("cc-index/")
+            and zlib.crc32(key.encode(), self.manners.seed) % 1_000 < self.manners.whole_objects * 1_000
+        )
 
     def missing(self) -> Reply:
         """The answer where nothing is."""

@@ -188,9 +188,10 @@ def test_a_wave_comes_once_and_passes(status: int) -> None:
     assert [ask_front("a.gz") for _ in range(5)] == [None] * 5
 
 
-def test_one_object_in_ten_comes_whole(server: FaultServer, tmp_path: Path) -> None:
+def test_one_index_file_in_ten_comes_whole(server: FaultServer, tmp_path: Path) -> None:
     server.set_manners(Manners(whole_objects=0.1))
-    keys = [f"f{number}" for number in range(100)]
+    keys = [f"cc-index/f{number}" for number in range(100)]
+    (tmp_path / "cc-index").mkdir()
     for key in keys:
         (tmp_path / key).write_bytes(CONTENT)
     first, second = ([ask(server.port, key, asked="bytes=5-9")[0] for key in keys] for _ in range(2))

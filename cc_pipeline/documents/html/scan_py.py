@@ -27,7 +27,9 @@ WITH_TEXT = frozenset({"a", "area"})
 REMOVED = frozenset({"script", "style"})
 UNREAD = frozenset({"noscript", "template", "title", "iframe"})
 #: What a title of the page is in.
-HOLDS_TITLE = frozenset({"head", "body", "html"})
+HOLDS_TITLE = frozenset(
+    "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
+)
 WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
 #: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.

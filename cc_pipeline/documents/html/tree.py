@@ -114,14 +114,14 @@ def parse_html(
     utf8: bytes | None = None,
     item_index: int | None = None,
     links: bool = True,
-    codec: str = "utf-8",
+    charset: str = "UTF-8",
     as_written: bool = False,
     look: Look | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is what relative links are relative to, unless the page has a ``base``. Links become what a browser would
-    ask for (``codec`` is the page's charset by Python's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
+    ask for (``charset`` is the page's, by the standard's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
     the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before a tree is made where it
     would cost the builder too much, and flagged. ``look`` is called once with the tree, as long as only scripts and
     styles are out of it, what was found until then, and the resolver of the page's references.
@@ -146,7 +146,7 @@ def parse_html(
         tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
         found = collected(tree, most, within_bounds)
     _finish_tags(found, document, limits)
-    found_by = resolver if as_written else partial(browser_resolver, codec=codec)
+    found_by = resolver if as_written else partial(browser_resolver, charset=charset)
     roots = {} if as_written else _ROOTS
     resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
     if look is not None:
