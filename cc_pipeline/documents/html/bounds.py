@@ -361,8 +361,7 @@ def _script_end(markup: bytes, start: int) -> int:
     return len(markup)
 
 
-#: The places to cut, the bounds that were reached, open elements summed over tags, and tags; for markup, attributes a tag,
-#: open elements, tags and attributes a page, and options a page.
+#: For markup, attributes a tag, open elements, tags and attributes a page, and options a page.
 scanned: Callable[[bytes, int, int, int, int], Scanned] = (
     compiled("documents.html._bounds", "scanned") or scanned_plainly
 )
