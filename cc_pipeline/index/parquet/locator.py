@@ -24,7 +24,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers, surt_ranges
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
@@ -185,7 +185,8 @@ class ParquetLocator:
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
-        places = self._finder.find(crawl, subsets, Takers(targets).ranges, self.columns)
+        ranges = Takers(targets, surt_ranges(crawl, self.name)).ranges
+        places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
@@ -203,7 +204,7 @@ class ParquetLocator:
         started = time.monotonic()
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
-        takers = Takers(targets, into=into)
+        takers = Takers(targets, surt_ranges(crawl, self.name), into)
         # a row group without key bounds may hold any key, but none that nobody asks for
         places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):

@@ -26,7 +26,7 @@ from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers, surt_ranges
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
@@ -213,7 +213,7 @@ class ZipNumLocator:
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """Prices the members that a look-up would read. It reads only probes of ``cluster.idx``, and keeps them."""
         self._check(crawl)
-        members = list(self.cluster.members(Takers(targets).ranges))
+        members = list(self.cluster.members(self._takers(targets).ranges))
         size = sum(member.length for member in members)
         return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
 
@@ -224,7 +224,7 @@ class ZipNumLocator:
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
-        takers = Takers(targets, into=into)
+        takers = self._takers(targets, into)
         unread = _Unread()
         for batch in _batches(self.cluster.members(takers.ranges)):
             lines = self._lines(batch, takers.ranges, cost, unread)
@@ -250,6 +250,9 @@ class ZipNumLocator:
             notes=unread.notes(),
             gaps=unread.gaps(crawl, subsets),
         )
+
+    def _takers(self, targets: Sequence[Target], into: Into | None = None) -> Takers:
+        return Takers(targets, surt_ranges(self.crawl, self.name), into)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
