@@ -21,15 +21,15 @@ from cc_pipeline.lake.slice import Slice
 
 #: Stands between the version of a definition and which keys were looked up.
 _MARK: Final = "+keys2"
-#: Slugs of hosts and domains, of which no key has an escape.
-_OF_A_HOST: Final = re.compile(r"(?:[a-z]+_)?[a-z0-9.-]+(?:_[0-9]+)?")
+#: Slugs of targets whose keys may have escapes, or whose slug need not tell their hosts.
+_NOT_A_HOST: Final = re.compile(r"(?:url|prefix|rev)_|set-")
 _SEVERAL_WWW: Final = re.compile(r"www[0-9]*\.(?:w|\W|\Z)")
 _ESCAPE: Final = re.compile(r"%(?:25)*[89A-Fa-f]")
 
 
 def key_marks(slices: Iterable[Slice], read: Callable[[Sequence[str]], Mapping[str, str]]) -> dict[Slice, str]:
     """The mark of each of ``slices`` that needs one; ``read`` gives the definitions of slugs, as they are written."""
-    slices = [s for s in slices if _SEVERAL_WWW.search(s.defined) or not _OF_A_HOST.fullmatch(s.defined)]
+    slices = [s for s in slices if _NOT_A_HOST.match(s.defined) or _SEVERAL_WWW.search(s.defined)]
     if not slices:
         return {}
     targets: dict[str, Target] = {}
@@ -41,8 +41,7 @@ def key_marks(slices: Iterable[Slice], read: Callable[[Sequence[str]], Mapping[s
     return {
         slice_: _MARK
         for slice_ in slices
-        if slice_.defined in several
-        or (by_rule.get(slice_.defined) and key_rule(slice_.crawl) is KeyRule.BEFORE_2025)
+        if slice_.defined in several or (by_rule.get(slice_.defined) and key_rule(slice_.crawl) is KeyRule.BEFORE_2025)
     }
 
 

@@ -136,9 +136,7 @@ def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None 
     versions = (blocked(workspace) if block is None else block).versions(versions, workspace.targets)
     marks = key_marks(slices, partial(definitions.definitions, workspace.lake))
     return {
-        slice_: Wanted(
-            with_mark(versions[slice_.defined], marks.get(slice_, "")), slice_.target.startswith(SET_SLUG)
-        )
+        slice_: Wanted(with_mark(versions[slice_.defined], marks.get(slice_, "")), slice_.target.startswith(SET_SLUG))
         for slice_ in slices
     }
 
