@@ -140,7 +140,7 @@ class LookupResult:
     where only asking it tells. ``sizes`` are how many files the index lists, by subset (of a ZipNum index: bytes of its
     ``cluster.idx``). ``gaps`` are the index files that it was to read and could not, where that is allowed.
     ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
-    names count if they are of one of these (``None``: of any).
+    names count if they are of one of these (``None``: of any). ``unread`` are the keys that the ``gaps`` may have.
     """
 
     captures: Mapping[str, pa.Table]
@@ -154,6 +154,7 @@ class LookupResult:
     index_version: str = ""
     segments: frozenset[str] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[KeyRange, ...] = ()
 
 
 class Locator(Protocol):

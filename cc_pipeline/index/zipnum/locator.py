@@ -11,14 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
 from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
@@ -156,12 +156,18 @@ class _Unread:
     lines: list[str] = field(default_factory=list)
     line_count: int = 0
     members: list[tuple[str, str]] = field(default_factory=list)
+    keys: list[KeyRange] = field(default_factory=list)
     asked: int = 0
 
     def add_line(self, fault: DataFault) -> None:
         self.line_count += 1
         if len(self.lines) < _NAMED:
             self.lines.append(str(fault))
+
+    def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, behind: bytes | None) -> None:
+        """``behind`` is the key of a later member's first line, which this one may end with."""
+        self.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
+        self.keys.append(KeyRange(first_key, None if behind is None else behind + b"\0"))
 
     def notes(self) -> tuple[str, ...]:
         if not self.line_count:
@@ -249,6 +255,7 @@ class ZipNumLocator:
             time.monotonic() - started,
             notes=unread.notes(),
             gaps=unread.gaps(crawl, subsets),
+            unread=merge_ranges(unread.keys),
         )
 
     def _takers(self, targets: Sequence[Target], into: Into | None = None) -> Takers:
@@ -267,16 +274,22 @@ class ZipNumLocator:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = self._members.known(pieces.values(), {})
-        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost, whole_up_to=_MOST_WHOLE)
+        lacking: dict[Piece, DataFault] = {}
+        asked = pieces.values() - found.keys()
+        may_lack = lacking if self._may_lack else None
+        found |= fetch_pieces(self._reader, asked, {}, cost, whole_up_to=_MOST_WHOLE, lacking=may_lack)
         self._members.keep(found, {})
-        for member, piece in pieces.items():
+        behind = [member.first_key for member in members[1:]]
+        for (member, piece), next_key in zip_longest(pieces.items(), behind):
             unread.asked += 1
             try:
+                if piece in lacking:
+                    raise lacking[piece]
                 lines = _lines_of(_inflate(found[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
                 if not self._may_lack:
                     raise
-                unread.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
+                unread.add_member(piece, fault, member.first_key, next_key)
                 continue
             for keys in ranges.near(member.first_key, line_key(lines[-1])):
                 first = bisect_left(lines, keys.start, key=line_key)
