@@ -37,6 +37,7 @@ FIRST_WITH: Final = {
     "page_index": "2021-49",
     "sorted_parts": "2022-27",
     "keys_of_today": "2025-05",
+    "warc_record_id": "2026-30",
 }
 
 _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
