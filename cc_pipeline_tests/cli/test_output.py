@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.checks import health
-from cc_pipeline.checks.health import Finding
+from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline_tests.defs.graph import cc_pipeline

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import duckdb
 import pytest
 
-from cc_pipeline.checks.health import Finding, examine
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault

@@ -27,7 +27,7 @@ from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.checks.health import Finding
+    from cc_pipeline.checks.finding import Finding
     from cc_pipeline.checks.live import Step
     from cc_pipeline.lake.lake import Lake
     from cc_pipeline.upkeep.stored_files import Verified
@@ -228,7 +228,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
     ``Incomplete`` at the end, where the source does not give everything."""
     from cc_pipeline.checks.conservation import balance, to_make_again
-    from cc_pipeline.checks.health import Finding, verified_finding
+    from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.checks.health import verified_finding
     from cc_pipeline.checks.scope import key_of, some
     from cc_pipeline.upkeep import stored_files
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
@@ -280,7 +281,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
 def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]:
     """Takes torn commits back; what was done, and whether all tables can be read then."""
     from cc_pipeline.automation import watch_list
-    from cc_pipeline.checks.health import Finding
+    from cc_pipeline.checks.finding import Finding
     from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
     from cc_pipeline.indexing.catalog import rebuild_catalog
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl

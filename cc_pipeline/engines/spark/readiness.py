@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import scheme_of, shown
-from cc_pipeline.checks.health import Finding
+from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.workspace.workspace import limits_of

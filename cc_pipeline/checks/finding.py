@@ -1,0 +1,15 @@
+"""A finding of ``cc-pipeline doctor``. Commands that only refuse a wrong value use it, so nothing else is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``level`` is ``ok``, ``note`` or ``bad``."""
+
+    level: str
+    topic: str
+    text: str
+    advice: str = ""
