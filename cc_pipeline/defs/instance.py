@@ -71,17 +71,20 @@ DOTENV = """\
 # Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
 CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
 DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
-# a backfill waits for a code server that is being started
-{flag}=${{{flag}:-1}}
-# seconds that a tick of a schedule may take
-{ticks}=${{{ticks}:-600}}
+# a backfill waits for a code server that is being started; a tick may take ten minutes
+{waits}
 # what lies in the current folder is data
 PYTHONSAFEPATH=1
 """
-#: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
-BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
-#: A tick of ``backfill_missing`` may look at 100,000 partitions on a busy machine; Dagster's own limit is a minute.
-TICKS_TAKE: Final = "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS"
+#: Environment variables of Dagster's daemon and UI. Without the first a backfill fails where the daemon is started
+#: before the code server: its assets "no longer exist". The others let a tick take ten minutes instead of one:
+#: ``backfill_missing`` may look at 100,000 partitions on a busy machine, and ``new_crawls`` waits for a source that
+#: refuses, and comes again only after six hours.
+DAEMON_VARIABLES: Final[Mapping[str, str]] = {
+    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
+    "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS": "600",
+    "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "600",
+}
 _OF_BEFORE = (
     re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n"),
     re.compile(
@@ -114,12 +117,18 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     env = folder / ".env"
     before = env.read_text("utf-8") if env.exists() else None
     if before is None:
-        wanted[env] = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
+        wanted[env] = _dotenv(settings.home)
     elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
-        wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
+        wanted[env] = _dotenv(named["home"])
     for path, text in wanted.items():
         write_whole(path, text)
     return list(wanted)
+
+
+def _dotenv(home: object) -> str:
+    """The text of a ``.env`` for ``home``; what the environment says wins over it."""
+    waits = "\n".join(f"{name}=${{{name}:-{value}}}" for name, value in DAEMON_VARIABLES.items())
+    return DOTENV.format(home=home, waits=waits)
 
 
 def prepare_instance(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, TICKS_TAKE
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML
 
 #: Where the folder lies inside the containers.
 IN_CONTAINER: Final = "/srv/cc_pipeline"
@@ -40,8 +40,7 @@ def team_files(team: Team) -> Mapping[str, str]:
         "hosts": _HOSTS.format(len(team.hosts)) if team.hosts else "",
         "code_host": team.hosts[0][0] if team.hosts else "127.0.0.1",
         "code_port": str(team.hosts[0][1] if team.hosts else 4000),
-        "flag": BACKFILLS_WAIT,
-        "ticks": TICKS_TAKE,
+        "waits": "\n".join(f"{name}={value}" for name, value in DAEMON_VARIABLES.items()),
         "bucket": bucket,
         "prefix": prefix.strip("/") or "compute-logs",
         "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
@@ -151,9 +150,8 @@ PGDATABASE=dagster
 PGUSER=dagster
 PGPASSWORD=
 
-# a backfill waits for a code server that is being started
-${flag}=1
-${ticks}=600
+# a backfill waits for a code server that is being started; a tick may take ten minutes
+${waits}
 # names by which browsers reach the UI, with commas (ui.example.org), where a proxy is in front of it. Requests to other
 # names, and from pages of other sites, are refused
 CC_PIPELINE_UI_HOSTS=

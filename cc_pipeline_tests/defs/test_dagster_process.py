@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW, Bucket
@@ -331,7 +331,8 @@ def test_what_earlier_versions_wrote_for_dagster_is_written_anew(bucket: Bucket,
     assert env in prepare_files(settings, tmp_path)
     assert f"${{CC_PIPELINE_HOME:-{tmp_path}/old}}" in env.read_text("utf-8")
     assert prepare_files(settings, tmp_path) == []
-    assert f"{BACKFILLS_WAIT}=${{{BACKFILLS_WAIT}:-1}}\n" in env.read_text("utf-8")
+    for name, value in DAEMON_VARIABLES.items():
+        assert f"{name}=${{{name}:-{value}}}\n" in env.read_text("utf-8")
     # without what the version before did not have
     second = env.read_text("utf-8").partition("# a backfill")[0]
     env.write_text(second, "utf-8")
