@@ -92,19 +92,17 @@ CC_PIPELINE_LEASES=yes
 _DAGSTER_YAML = """\
 # Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
 ${common}storage:
-  custom:
-    # Dagster's own storage (postgres:) with connections that are kept
-    module: cc_pipeline.defs.pooled
-    class: PooledPostgresStorage
-    config:
-      postgres_db:
-        # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
-        scheme: postgresql+psycopg2
-        hostname: {env: PGHOST}
-        port: {env: PGPORT}
-        db_name: {env: PGDATABASE}
-        username: {env: PGUSER}
-        password: {env: PGPASSWORD}
+  postgres:
+    postgres_db:
+      # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
+      scheme: postgresql+psycopg2
+      hostname: {env: PGHOST}
+      port: {env: PGPORT}
+      db_name: {env: PGDATABASE}
+      username: {env: PGUSER}
+      password: {env: PGPASSWORD}
+      # connections are kept, and a server that restarts is waited for for a minute
+      params: {plugin: cc_pipeline}
 compute_logs:
   module: dagster_aws.s3.compute_log_manager
   class: S3ComputeLogManager

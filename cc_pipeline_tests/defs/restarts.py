@@ -185,12 +185,7 @@ def _config(postgres: Postgres | None) -> dict[str, Any]:
         {"key": key, "limit": 1} for key in ("dagster/backfill", "dagster/schedule_name")
     ]
     if postgres is not None:
-        named = {
-            "scheme": "postgresql+psycopg2", "hostname": postgres.host, "port": postgres.port,
-            "db_name": postgres.database, "username": postgres.user, "password": postgres.password,
-        }  # fmt: skip
-        pooled = {"module": "cc_pipeline.defs.pooled", "class": "PooledPostgresStorage"}
-        config["storage"] = {"custom": {**pooled, "config": {"postgres_db": named}}}
+        config["storage"] = postgres.storage
     return config
 
 

@@ -121,13 +121,8 @@ def long_names(crawl: str) -> list[str]:
 def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
     """The instance of a home whose state is in PostgreSQL, as that of a team."""
     with postgres_server() as server:
-        named = {
-            "scheme": "postgresql+psycopg2", "hostname": server.host, "port": server.port,
-            "db_name": server.database, "username": server.user, "password": server.password,
-        }  # fmt: skip
-        pooled = {"module": "cc_pipeline.defs.pooled", "class": "PooledPostgresStorage"}
         state = yaml.safe_load(DAGSTER_YAML)
-        state["storage"] = {"custom": {**pooled, "config": {"postgres_db": named}}}
+        state["storage"] = server.storage
         (home / "dagster").mkdir(parents=True)
         (home / "dagster/dagster.yaml").write_text(yaml.safe_dump(state), "utf-8")
         with instance_in(home / "dagster") as instance:
