@@ -22,7 +22,7 @@ SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
 
 #: What compiled modules have to be made for, ``MADE_FOR`` of ``_module.h``: raised here and there with what a function
 #: of theirs takes or gives.
-MADE_FOR = 1
+MADE_FOR = 2
 
 #: The compiled parts; without one its twin in Python does the same, slower.
 COMPILED = (

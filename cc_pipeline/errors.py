@@ -115,6 +115,10 @@ class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
 
 
+class NotPublished(UserInputError):
+    """A crawl that is announced: the source has no path list of it yet."""
+
+
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: SQLITE_FULL, where a file cannot grow, and SQLITE_IOERR, where its shared memory cannot.
 _SQLITE_NO_ROOM: Final = frozenset({13, 10})

@@ -1,4 +1,5 @@
-"""Serves a folder over HTTP on loopback, with scripted latency and faults, and counts what it was asked.
+"""Serves a folder over HTTP on loopback, with scripted latency and faults, and counts what it was asked. It is a proxy
+for HTTPS, too.
 
 Two ways to run it: ``FaultServer`` on a thread of the test (its ``hits`` can be read at any time), and
 ``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed). All kinds of
@@ -13,6 +14,7 @@ import json
 import random
 import re
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -24,12 +26,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
 from cc_pipeline_tests.faultlies import LIES, concerns
 from cc_pipeline_tests.faultlink import Link
-from cc_pipeline_tests.frontmanners import Front, Manners
+from cc_pipeline_tests.frontmanners import Front, Manners, Request
 
 #: Answers with that status and an error body.
 STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "503": 503}
@@ -77,10 +80,16 @@ class Rule:
         if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
 
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Rule:
+        """The rule that ``dataclasses.asdict`` made ``fields`` of."""
+        return cls(**{**fields, "ranges": tuple(fields.get("ranges", ()))})
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One request: when it was read (seconds since the epoch), what for, what it got."""
+    """One request: when it was read (seconds since the epoch), what for, what it got. Header names are in lower
+    case."""
 
     at: float
     method: str
@@ -89,9 +98,22 @@ class Hit:
     status: int
     fault: str | None
     body_bytes: int
-    agent: str
-    authorization: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
     query: str = ""
+
+    @property
+    def agent(self) -> str:
+        return self.headers.get("user-agent", "")
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get("authorization", "")
+
+
+def asked_again(hits: Iterable[Hit]) -> dict[tuple[str, str | None], int]:
+    """Ranges that came more than once, and how often."""
+    good = Counter((hit.key, hit.range) for hit in hits if hit.status in (200, 206) and hit.method == "GET")
+    return {asked: times for asked, times in good.items() if times > 1}
 
 
 @dataclass(slots=True)
@@ -143,6 +165,7 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        self._tunnel: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -152,9 +175,14 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is not None:
             self._connections.discard(self._transport)
+        if self._tunnel is not None:
+            self._tunnel.close()
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
+        if self._tunnel is not None:
+            self._tunnel.write(data)
+            return
         self._buffer += data
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
@@ -169,20 +197,20 @@ class _Connection(asyncio.Protocol):
             return
         lines = head.decode("latin-1").split("\r\n")
         method, target, _ = lines[0].split(" ", 2)
+        if method == "CONNECT":
+            self._loop.create_task(self._open_tunnel(target, at))
+            return
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         key = unquote(target.split("?", 1)[0]).lstrip("/")
         if fnmatchcase(key, self._scene.held):
             self._loop.call_later(_HELD_SECONDS, self._answer, head, at)
             return
-        asked = headers.get("range")
-        status, fields, body, cut, rule, fault = self._reply(key, asked)
-        agent = headers.get("user-agent", "")
-        lets_in, query = headers.get("authorization", ""), target.partition("?")[2]
-        hit = Hit(at, method, key, asked, status, fault, len(body), agent, lets_in, query)
-        self._scene.hits.append(hit)
-        if self._scene.log is not None:
-            with open(self._scene.log, "a") as log:
-                log.write(json.dumps(asdict(hit)) + "\n")
+        query = target.partition("?")[2]
+        address = self._transport.get_extra_info("peername")[0]
+        connections = sum(one.get_extra_info("peername")[0] == address for one in self._connections)
+        request = Request(key, headers, address, connections, query)
+        status, fields, body, cut, rule, fault = self._reply(request)
+        self._keep(Hit(at, method, key, headers.get("range"), status, fault, len(body), headers, query))
         if rule is not None and rule.kind == "stall":
             return
         fields.setdefault("Content-Length", str(len(body)))
@@ -192,14 +220,27 @@ class _Connection(asyncio.Protocol):
         )
         self._send(top.encode("latin-1") + b"\r\n", b"" if method == "HEAD" else body, rule, cut)
 
-    def _reply(
-        self, key: str, asked: str | None
-    ) -> tuple[int, dict[str, str], bytes, int | None, Rule | None, str | None]:
+    def _keep(self, hit: Hit) -> None:
+        self._scene.hits.append(hit)
+        if self._scene.log is not None:
+            with open(self._scene.log, "a") as log:
+                log.write(json.dumps(asdict(hit)) + "\n")
+
+    async def _open_tunnel(self, target: str, at: float) -> None:
+        """Joins this connection with one to ``target`` (host and port), as a proxy does."""
+        assert self._transport is not None
+        host, _, port = target.rpartition(":")
+        self._tunnel, _ = await self._loop.create_connection(lambda: _FarEnd(self._transport), host, int(port))
+        self._keep(Hit(at, "CONNECT", target, None, 200, None, 0))
+        self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    def _reply(self, request: Request) -> tuple[int, dict[str, str], bytes, int | None, Rule | None, str | None]:
         """Status, headers, body, after how many bytes of it the connection ends; the rule, and what went wrong."""
         scene, front = self._scene, self._scene.front
-        assert self._transport is not None
-        if front.refuses(self._transport.get_extra_info("peername")[0]):
-            return *front.refusal(), None, None, "refused"
+        if (refusal := front.refuse(request)) is not None:
+            reply, fault = refusal
+            return *reply, None, None, fault
+        key, asked = request.key, request.headers.get("range")
         rule = scene.fault_for(key, asked or "")
         lie = rule.kind if rule is not None and rule.kind in LIES else None
         status, fields, body = front.reply(scene.root, key, asked, lie)
@@ -236,6 +277,21 @@ class _Connection(asyncio.Protocol):
         self._transport.write(body[:portion])
         if len(body) > portion:
             self._loop.call_later(0.1, self._drip, body[portion:], portion)
+
+
+class _FarEnd(asyncio.Protocol):
+    """The other end of a tunnel: hands on what comes to ``near``."""
+
+    def __init__(self, near: asyncio.Transport | None) -> None:
+        self._near = near
+
+    def data_received(self, data: bytes) -> None:
+        if self._near is not None:
+            self._near.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._near is not None:
+            self._near.close()
 
 
 def _spoil(
@@ -288,11 +344,15 @@ def _spoil(
     return status, fields, body, None
 
 
-async def _serve(scene: Scene, port: int) -> tuple[asyncio.Server, set[asyncio.BaseTransport]]:
+async def _serve(
+    scene: Scene, port: int, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.Server, set[asyncio.BaseTransport]]:
     loop = asyncio.get_running_loop()
     connections: set[asyncio.BaseTransport] = set()
     link = None if scene.bandwidth is None else Link(scene.bandwidth)
-    server = await loop.create_server(lambda: _Connection(scene, connections, link), "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(
+        lambda: _Connection(scene, connections, link), address, port, backlog=1024, ssl=tls
+    )
     return server, connections
 
 
@@ -309,6 +369,7 @@ class FaultServer:
     """A context manager: ``with FaultServer(folder, rules=[…]) as server: Transport(server.url)``.
 
     ``port`` is that of a server of before, which is to be back. ``manners`` can be changed with ``set_manners``.
+    ``address`` is one of this machine's own, ``tls`` for HTTPS, ``log`` as of ``FaultServerProcess``.
     """
 
     def __init__(
@@ -319,8 +380,12 @@ class FaultServer:
         rules: Iterable[Rule] = (),
         port: int = 0,
         manners: Manners | None = None,
+        address: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        log: Path | None = None,
     ) -> None:
-        self.scene = Scene(root, latency, rules=tuple(rules), front=Front(manners or Manners()))
+        self.scene = Scene(root, latency, rules=tuple(rules), log=log, front=Front(manners or Manners()))
+        self._address, self._tls = address, tls
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faultserver", daemon=True)
         self.port = port
@@ -343,7 +408,7 @@ class FaultServer:
     def __enter__(self) -> FaultServer:
         self._thread.start()
         self._server, self._connections = asyncio.run_coroutine_threadsafe(
-            _serve(self.scene, self.port), self._loop
+            _serve(self.scene, self.port, self._address, self._tls), self._loop
         ).result()
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -359,6 +424,11 @@ class FaultServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def read_hits(log: Path) -> list[Hit]:
+    """The requests that a server has written to its log, none where there is no log yet."""
+    return [Hit(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 class FaultServerProcess:
@@ -395,9 +465,7 @@ class FaultServerProcess:
         return self._process.pid
 
     def hits(self) -> list[Hit]:
-        if self._log is None or not self._log.exists():
-            return []
-        return [Hit(**json.loads(line)) for line in self._log.read_text().splitlines()]
+        return [] if self._log is None else read_hits(self._log)
 
     def __enter__(self) -> FaultServerProcess:
         root = Path(__file__).resolve().parents[1]
@@ -424,8 +492,8 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
     parser.add_argument("--manners", type=json.loads, default={}, help="JSON of Manners")
     given = parser.parse_args()
-    rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
-    front = Front(Manners(**given.manners))
+    rules = tuple(map(Rule.from_json, json.loads(given.rules)))
+    front = Front(Manners.from_json(given.manners))
     scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth, front=front)
     loop = _new_loop()
     server, _ = loop.run_until_complete(_serve(scene, given.port))

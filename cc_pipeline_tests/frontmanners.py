@@ -9,10 +9,15 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Callable
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import count
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from cc_pipeline_tests.faultbodies import error_xml
 from cc_pipeline_tests.faultlies import is_archive, lied
@@ -34,6 +39,29 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
+class Wave:
+    """After ``after`` requests of keys that match ``key`` (shell pattern) every request gets ``status`` (503, 403) for
+    ``seconds``. That happens once."""
+
+    after: int
+    seconds: float
+    status: int = 503
+    key: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the front sees it. Header names are in lower case; ``connections`` are those that its ``address``
+    has open."""
+
+    key: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+    connections: int = 1
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Manners:
     """The defaults are those of a plain S3 server. Times are seconds.
 
@@ -44,6 +72,12 @@ class Manners:
     answered by that ``part``, by the ``whole`` object, or ``refused`` with 416. Without ``totals`` no ``Content-Range``
     says how long the object is; without ``archives`` all files of records are missing. Each ``cut_every``-th answer
     ends in the midst of its body.
+
+    ``sliding`` counts as a firewall does: refused requests too, and an address is refused while more than ``most`` of
+    its requests came within the last ``window``, which is looked up every ``check_every``. An address with more than
+    ``max_connections`` open is refused for ``refused``. ``lone_503`` is the share of requests that get a 503, drawn
+    from ``seed``, ``whole_objects`` the share of index files whose ranges are answered by 200 with the whole file.
+    ``user`` and ``password`` are wanted as Basic authorization, ``query`` behind each address, where given.
     """
 
     latency: float = 0.0
@@ -60,12 +94,28 @@ class Manners:
     archives: bool = True
     bytes_per_second: int | None = None
     cut_every: int | None = None
+    sliding: bool = False
+    check_every: float = 0.0
+    max_connections: int | None = None
+    lone_503: float = 0.0
+    seed: int = 7
+    wave: Wave | None = None
+    whole_objects: float = 0.0
+    user: str = ""
+    password: str = ""
+    query: str = ""
 
     def __post_init__(self) -> None:
         chosen = (self.missing, self.etags, self.suffixes)
         known = (("xml", "html"), ("strong", "weak", "two", "none"), ("part", "whole", "refused"))
         if wrong := [one for one, among in zip(chosen, known, strict=True) if one not in among]:
             raise ValueError(f"no such manners: {', '.join(wrong)}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Manners:
+        """The manners that ``dataclasses.asdict`` made ``fields`` of."""
+        wave = fields.get("wave")
+        return cls(**{**fields, "wave": None if wave is None else Wave(**wave)})
 
 
 #: What is known of data.commoncrawl.org; how much it takes before it refuses is not.
@@ -78,31 +128,88 @@ class Front:
 
     manners: Manners = field(default_factory=Manners)
     clock: Callable[[], float] = time.monotonic
-    asked: dict[str, list[float]] = field(default_factory=dict)
+    asked: dict[str, deque[float]] = field(default_factory=dict)
     blocked: dict[str, float] = field(default_factory=dict)
+    checks: dict[str, tuple[float, bool]] = field(default_factory=dict)
     waves: int = 0
     answers: count[int] = field(default_factory=lambda: count(1))
     tags: dict[str, int] = field(default_factory=dict)
+    before_wave: int = 0
+    wave_until: float | None = None
+    chance: Random = field(init=False)
 
-    def refuses(self, address: str) -> bool:
-        """Whether this request of ``address`` is one too many, or comes while it is refused."""
-        manners, now = self.manners, self.clock()
-        if manners.most is None:
-            return False
+    def __post_init__(self) -> None:
+        self.chance = Random(self.manners.seed)
+
+    def refuse(self, request: Request) -> tuple[Reply, str] | None:
+        """The answer to a request that is not served whatever it asks for, and the reason in a word; else ``None``.
+
+        A lone 503 is drawn for requests that nothing else refuses.
+        """
+        if self.is_blocked(request):
+            return self._blocked(), "refused"
+        if self._is_in_wave(request.key):
+            assert self.manners.wave is not None
+            return (self._blocked() if self.manners.wave.status == 403 else self._unavailable()), "wave"
+        if self.manners.lone_503 and self.chance.random() < self.manners.lone_503:
+            return self._unavailable(), "lone_503"
+        return self._unauthorized(request)
+
+    def is_blocked(self, request: Request) -> bool:
+        """Whether this request of its address is one too many, or comes while the address is refused."""
+        manners, now, address = self.manners, self.clock(), request.address
+        if manners.max_connections is not None and request.connections > manners.max_connections:
+            self.blocked[address] = now + manners.refused
         if now < self.blocked.get(address, now):
             return True
-        times = [at for at in self.asked.get(address, ()) if at > now - manners.window]
-        self.asked[address] = [*times, now]
-        if len(times) < manners.most or self.waves == manners.waves:
+        if manners.most is None:
+            return False
+        times = self.asked.setdefault(address, deque())
+        times.append(now)
+        while times[0] <= now - manners.window:
+            times.popleft()
+        if manners.sliding:
+            return self._is_over_limit(address, len(times), now)
+        if len(times) <= manners.most or self.waves == manners.waves:
             return False
         self.waves += 1
-        self.asked[address] = []
+        times.clear()
         self.blocked[address] = now + manners.refused
         return True
 
-    def refusal(self) -> Reply:
-        """What an address gets that asks too often."""
+    def _is_over_limit(self, address: str, requests: int, now: float) -> bool:
+        """Whether ``requests`` in the window were too many at the last check, which is made when it is due."""
+        due, is_over = self.checks.get(address, (now, False))
+        if now >= due:
+            is_over = requests > (self.manners.most or 0)
+            self.checks[address] = now + self.manners.check_every, is_over
+        return is_over
+
+    def _is_in_wave(self, key: str) -> bool:
+        wave = self.manners.wave
+        if wave is None:
+            return False
+        if self.wave_until is None and self.before_wave >= wave.after:
+            self.wave_until = self.clock() + wave.seconds
+        self.before_wave += fnmatchcase(key, wave.key)
+        return self.wave_until is not None and self.clock() < self.wave_until
+
+    def _unauthorized(self, request: Request) -> tuple[Reply, str] | None:
+        manners = self.manners
+        pair = b64encode(f"{manners.user}:{manners.password}".encode()).decode()
+        if manners.user and request.headers.get("authorization") != f"Basic {pair}":
+            return (401, {"WWW-Authenticate": "Basic"}, b""), "unauthorized"
+        if manners.query and request.query != manners.query:
+            return (403, {}, b""), "unauthorized"
+        return None
+
+    def _blocked(self) -> Reply:
+        """The answer to an address that asks too often."""
         return 403, self._dressed({"Content-Type": "text/html", "Server": "CloudFront"}, "Error"), _REFUSED
+
+    def _unavailable(self) -> Reply:
+        """S3's answer where it cannot serve at once."""
+        return 503, self._dressed({"Content-Type": "application/xml"}, "Error"), error_xml("SlowDown")
 
     def cuts(self) -> bool:
         """Whether this answer is to end early."""
@@ -119,7 +226,7 @@ class Front:
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         fields = self._dressed(self._etag(key, size), "Miss")
         match = _RANGE.match(asked or "")
-        if match is None or not any(match.groups()):
+        if match is None or not any(match.groups()) or self._comes_whole(key):
             return 200, fields, _part(content, 0, size)
         first, last = match.groups()
         if not first and self.manners.suffixes == "whole":
@@ -130,6 +237,13 @@ class Front:
             return 416, self._dressed({"Content-Range": f"bytes */{size}"}, "Error"), error_xml("InvalidRange")
         total = size if self.manners.totals else "*"
         return 206, {**fields, "Content-Range": f"bytes {start}-{stop - 1}/{total}"}, _part(content, start, stop)
+
+    def _comes_whole(self, key: str) -> bool:
+        """Whether this is one of the index files that are sent whole whatever range is asked for."""
+        return (
+            key.startswith("cc-index/")
+            and zlib.crc32(key.encode(), self.manners.seed) % 1_000 < self.manners.whole_objects * 1_000
+        )
 
     def missing(self) -> Reply:
         """The answer where nothing is."""

@@ -92,6 +92,8 @@ def damage_cause(error: Exception) -> str:
 _CHUNK: Final = 1 << 18
 _FIRST_PIECE: Final = 1 << 12
 _PEEK: Final = 1 << 14
+_PADDING: Final = b"\0\r\n"
+_MOST_PADDING: Final = 1 << 24
 
 
 class Readable(Protocol):
@@ -140,6 +142,19 @@ class Window:
         """Whether the source has no byte at ``offset``."""
         self._fill(offset + 1)
         return offset >= self.seen
+
+    def ends_in_padding(self, offset: int) -> bool:
+        """Whether nothing but zero bytes and line ends, some of them, lies from ``offset`` to the end of the source:
+        what tapes and file systems fill a block with. More than ``_MOST_PADDING`` bytes are none."""
+        size = 1
+        while size <= _MOST_PADDING:
+            piece = self.slice(offset, size)
+            if not piece or piece.strip(_PADDING):
+                return False
+            if len(piece) < size:
+                return True
+            size *= 64
+        return False
 
     def release(self, offset: int) -> None:
         """Bytes before ``offset`` are not needed any more."""

@@ -166,13 +166,15 @@ class PlainWalk(Generic[HeaderT]):
         tail = b"" if header.block_length < 0 else window.slice(end, _HEAD)
         following = tail.lstrip(_BLANK)
         short = window.seen < end
-        fits = not short and header.block_length >= 0 and (not following or self._begins(following, end, tail))
+        is_last = not following or (following[:1] == b"\0" and window.ends_in_padding(end))
+        fits = not short and header.block_length >= 0 and (is_last or self._begins(following, end, tail))
         if not fits and grammar.elastic(header):
             return self._elastic(position, body, header)
         if fits:
             block = window.slice(body, header.block_length)
             behind = end + len(tail) - len(following)
-            return _Step(behind, grammar.build(header, block, self._source, (), tail[:8]), behind, last=not following)
+            record = grammar.build(header, block, self._source, (), tail[:8])
+            return _Step(-1 if is_last else behind, record, behind, last=is_last)
         return self._unfit(position, header, end, tail, short)
 
     def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:

@@ -116,6 +116,8 @@ def _compressed(
     found = False
     while position >= 0 and not window.at_end(position):
         window.release(position)
+        if found and window.ends_in_padding(position):
+            break
         outcome = inflate_at(window, position, limit)
         if isinstance(outcome, InflatedMember):
             record = grammar.single(outcome.content, source, outcome.offset) if outcome.content else None

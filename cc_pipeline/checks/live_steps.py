@@ -11,7 +11,7 @@ from typing import Final
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.checks.assumptions import Facts
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
-from cc_pipeline.commoncrawl.paths import cluster_key, parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.paths import IndexFile, cluster_key, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -21,12 +21,12 @@ from cc_pipeline.extraction.nearest import COLUMNS, Nearest, Row, fetched_record
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables
 from cc_pipeline.index.catalog.keep import CrawlSources, update_catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult, weight
 from cc_pipeline.index.lookup import agree, look_up, price_lookup
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.indexing.crawl_index import parse_index_list
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.watched import Seen
@@ -121,24 +121,24 @@ def _path_list(look: Look) -> str:
     newest = [crawl.id for crawl in look.facts.crawls or () if crawl.era == "columnar"][:_NEWEST]
     if not newest:
         raise Skipped("no crawl is known")
-    listed = next((found for crawl in newest if (found := _listed(look, crawl))), ())
-    files = [path for path in listed if place(path)[1] in SUBSETS]
+    listed, notes = next((found for crawl in newest if (found := _listed(look, crawl))[0]), ([], ()))
+    files = [file.path for file in listed if file.subset in SUBSETS]
     if not files:
         raise DataFault(DataKind.MISMATCH, ", ".join(newest), None, "no index file of captures is listed")
     look.index_file = files[len(files) // 2]
-    return f"{len(listed)} index files of {look.crawl}"
+    return "; ".join((f"{len(listed)} index files of {look.crawl}", *notes))
 
 
-def _listed(look: Look, crawl: str) -> tuple[str, ...]:
-    """The index files of a crawl, none where it has no list of them."""
+def _listed(look: Look, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
+    """The index files of a crawl, none where it has no list of them, and a note of lines that name none."""
     look.crawl = crawl
     key = path_list_key(crawl, "cc-index-table")
     try:
-        return look.workspace.transport.read_parsed(key, partial(parse_path_list, source=key))
+        return look.workspace.transport.read_parsed(key, partial(parse_index_list, key=key, crawl=crawl))
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
-        return ()
+        return [], ()
 
 
 def _footer(look: Look) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
@@ -49,6 +49,9 @@ MAX_LIST_BYTES: Final = 1 << 28
 MAX_LIST_KEYS: Final = 2_000_000
 #: An address is a key of at most 1,024 bytes behind a bucket's name; the rest is room for blanks.
 _MAX_LINE: Final = 4096
+#: Lines of a list that cannot be used, of which a note tells, and beyond which it is no list.
+_NAMED_LINES: Final = 5
+_MAX_ODD: Final = 10_000
 #: Bytes inflated at a time, and bytes of gzip data given to zlib at a time (what it leaves is copied).
 _PIECE: Final = 1 << 18
 _STEP: Final = 1 << 14
@@ -171,16 +174,23 @@ def segments_key(crawl: str = "CC-MAIN-2012") -> str:
     return "parse-output/valid_segments.txt"
 
 
-def parse_valid_segments(data: bytes, source: str = "valid_segments.txt") -> tuple[int, ...]:
-    """Segment ids, one decimal number a line, in the list's order. Raises ``DataFault`` naming a wrong line."""
+def parse_valid_segments(
+    data: bytes, source: str = "valid_segments.txt", *, odd: list[DataFault] | None = None
+) -> tuple[int, ...]:
+    """Segment ids, one decimal number a line, in the list's order. Raises ``DataFault`` naming a wrong line; with
+    ``odd``, such faults are added to it instead."""
     segments: dict[int, None] = {}
     offset = 0
     for line in data.split(b"\n"):
         written = line.strip()
         if written:
             if not written.isdigit() or len(written) > 19:
-                raise DataFault(DataKind.MALFORMED, source, offset, f"the line {written[:60]!r} is no segment id")
-            segments[int(written)] = None
+                fault = DataFault(DataKind.MALFORMED, source, offset, f"the line {written[:60]!r} is no segment id")
+                if odd is None:
+                    raise fault
+                odd.append(fault)
+            else:
+                segments[int(written)] = None
         offset += len(line) + 1
     return tuple(segments)
 
@@ -215,6 +225,11 @@ def published_key(crawl: str) -> str | None:
     if not index_is_built(crawl):
         return path_list_key(crawl, "cc-index-table")
     return path_list_key(crawl, "warc") if news_month(crawl) else None
+
+
+def is_path_list(key: str) -> bool:
+    """Whether a key is that of a path list."""
+    return key.endswith(".paths.gz")
 
 
 def cluster_key(crawl: str) -> str:
@@ -259,7 +274,9 @@ def listed_keys(
     odd: list[DataFault] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """The same one by one, each with the byte of the text at which its line starts."""
-    for number, (offset, line) in enumerate(_lines(pieces, source, limit)):
+    for number, (offset, line) in enumerate(_lines(pieces, source, limit, odd)):
+        if odd is not None and len(odd) > _MAX_ODD:
+            raise odd[0]
         if number == most:
             raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
         written = line.strip()
@@ -285,22 +302,48 @@ def _listed_key(written: bytes, source: str, offset: int) -> str:
         ) from fault
 
 
-def _lines(pieces: Iterable[bytes], source: str, limit: int) -> Iterator[tuple[int, bytes]]:
-    """Each line of at most ``limit`` bytes of text, with the byte at which it starts."""
+def refuse_odd_list(odd: Sequence[DataFault], good: int) -> None:
+    """Raises the first of ``odd``, faults of single lines beside ``good`` ones, where they are more than one and a
+    tenth of the good: then it is no list, or a list of something else."""
+    if odd and (not good or len(odd) > max(1, good // 10)):
+        raise odd[0]
+
+
+def describe_odd_lines(odd: Sequence[DataFault], source: str) -> tuple[str, ...]:
+    """A note that names the first of the lines that were left out of the list ``source``; none where all were read."""
+    if not odd:
+        return ()
+    lines = "1 line" if len(odd) == 1 else f"{len(odd):,} lines"
+    named = "; ".join(str(fault) for fault in odd[:_NAMED_LINES])
+    return (f"{lines} of {source} cannot be used and are left out: {named}",)
+
+
+def _lines(
+    pieces: Iterable[bytes], source: str, limit: int, odd: list[DataFault] | None
+) -> Iterator[tuple[int, bytes]]:
+    """Each line of at most ``limit`` bytes of text, with the byte at which it starts. Too long a line is a fault."""
     rest = b""
     offset = size = 0
+    passed = 0  # bytes of a line that is too long, and was said to be
     for piece in pieces:
         size += len(piece)
         if size > limit:
             raise DataFault(DataKind.TOO_LARGE, source, None, f"has more than {limit} bytes of text")
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            yield offset, line
-            offset += len(line) + 1
-        if len(rest) > _MAX_LINE:
-            raise DataFault(
-                DataKind.MALFORMED, source, offset, f"a line of more than {_MAX_LINE} bytes is no key: {rest[:100]!r}"
-            )
+            if not passed:
+                yield offset, line
+            offset += passed + len(line) + 1
+            passed = 0
+        if passed or len(rest) > _MAX_LINE:
+            if not passed:
+                reason = f"a line of more than {_MAX_LINE} bytes is no key: {rest[:100]!r}"
+                fault = DataFault(DataKind.MALFORMED, source, offset, reason)
+                if odd is None:
+                    raise fault
+                odd.append(fault)
+            passed += len(rest)
+            rest = b""
     if rest:
         yield offset, rest
 

@@ -6,6 +6,7 @@ import re
 
 from cc_pipeline.codings import coding_tokens, decoded, undo
 from cc_pipeline.documents.charset import has_wide_characters
+from cc_pipeline.documents.headers import root_element
 from cc_pipeline.documents.page import Headers
 
 #: What compressed bytes start with, by the coding's name.
@@ -74,11 +75,12 @@ def uncoded(payload: bytes, headers: Headers, limit: int, flags: set[str], *, ar
         flags.add("coding_mismatch")
     for _ in range(_HIDDEN_ROUNDS):
         coding = next((name for mark, name in _CODED if body.startswith(mark)), None)
-        result = undo(coding, body, limit) if coding and _is_page(headers) else None
+        is_page = _is_page(headers)
+        result = undo(coding, body, limit) if coding and (is_page or _holds_document(coding, body)) else None
         if result is None:
             break
         body, complete = result[0], complete and result[1]
-        if "gzip" not in undone:
+        if is_page and "gzip" not in undone:
             flags.add("coding_mismatch")
         undone.add(coding or "")
     if not undone:
@@ -95,6 +97,16 @@ def _is_page(headers: Headers) -> bool:
     return named.lstrip().startswith(
         ("text/", "application/xhtml", "application/xml", "application/rss", "application/atom")
     )
+
+
+def _holds_document(coding: str, body: bytes) -> bool:
+    """Whether a compressed file is a sitemap or a feed, which sites offer as files of that kind."""
+    for _ in range(_HIDDEN_ROUNDS):
+        begin = undo(coding, body[:_LOOKED_AT], _LOOKED_AT)
+        body = begin[0] if begin else b""
+        if root_element(body) not in (None, "html"):
+            return True
+    return False
 
 
 def is_binary(payload: bytes, detected: str | None) -> bool:

@@ -1,92 +1,83 @@
 """A wrong charset spoils all that is read of a page. It is taken from header, mark or ``meta`` tag where they can be
-believed, else detected; labels are those of the WHATWG."""
+believed, else detected. Labels and decoders are those of the WHATWG Encoding Standard, as browsers have them."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
+import endec
 from resiliparse.parse.encoding import detect_encoding
 
-#: Name: (Python codec, labels).
-_TABLE: dict[str, tuple[str, str]] = {
-    "UTF-8": ("utf-8", "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8"),
-    "IBM866": ("cp866", "866 cp866 csibm866 ibm866"),
-    "ISO-8859-2": (
-        "iso8859-2",
-        "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2",
-    ),
-    "ISO-8859-3": (
-        "iso8859-3",
-        "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3",
-    ),
-    "ISO-8859-4": (
-        "iso8859-4",
-        "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4",
-    ),
-    "ISO-8859-5": (
-        "iso8859-5",
-        "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988",
-    ),
+#: Labels of the encodings of the WHATWG Encoding Standard, by name.
+_LABELS: dict[str, str] = {
+    "UTF-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
+    "IBM866": "866 cp866 csibm866 ibm866",
+    "ISO-8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2",
+    "ISO-8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3",
+    "ISO-8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4",
+    "ISO-8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988",
     "ISO-8859-6": (
-        "iso8859-6",
         "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6 iso-8859-6-e "
-        "iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987",
+        "iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987"
     ),
     "ISO-8859-7": (
-        "iso8859-7",
         "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7 iso88597 iso_8859-7 "
-        "iso_8859-7:1987 sun_eu_greek",
+        "iso_8859-7:1987 sun_eu_greek"
     ),
     "ISO-8859-8": (
-        "iso8859-8",
         "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-ir-138 iso8859-8 iso88598 iso_8859-8 "
-        "iso_8859-8:1988 visual",
+        "iso_8859-8:1988 visual"
     ),
-    "ISO-8859-8-I": ("iso8859-8", "csiso88598i iso-8859-8-i logical"),
-    "ISO-8859-10": ("iso8859-10", "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6"),
-    "ISO-8859-13": ("iso8859-13", "iso-8859-13 iso8859-13 iso885913"),
-    "ISO-8859-14": ("iso8859-14", "iso-8859-14 iso8859-14 iso885914"),
-    "ISO-8859-15": ("iso8859-15", "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9"),
-    "ISO-8859-16": ("iso8859-16", "iso-8859-16"),
-    "KOI8-R": ("koi8-r", "cskoi8r koi koi8 koi8-r koi8_r"),
-    "KOI8-U": ("koi8-u", "koi8-ru koi8-u"),
-    "macintosh": ("mac-roman", "csmacintosh mac macintosh x-mac-roman"),
-    "windows-874": ("cp874", "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874"),
-    "windows-1250": ("cp1250", "cp1250 windows-1250 x-cp1250"),
-    "windows-1251": ("cp1251", "cp1251 windows-1251 x-cp1251"),
+    "ISO-8859-8-I": "csiso88598i iso-8859-8-i logical",
+    "ISO-8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
+    "ISO-8859-13": "iso-8859-13 iso8859-13 iso885913",
+    "ISO-8859-14": "iso-8859-14 iso8859-14 iso885914",
+    "ISO-8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
+    "ISO-8859-16": "iso-8859-16",
+    "KOI8-R": "cskoi8r koi koi8 koi8-r koi8_r",
+    "KOI8-U": "koi8-ru koi8-u",
+    "macintosh": "csmacintosh mac macintosh x-mac-roman",
+    "windows-874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
+    "windows-1250": "cp1250 windows-1250 x-cp1250",
+    "windows-1251": "cp1251 windows-1251 x-cp1251",
     "windows-1252": (
-        "cp1252",
         "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
-        "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
+        "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252"
     ),
-    "windows-1253": ("cp1253", "cp1253 windows-1253 x-cp1253"),
+    "windows-1253": "cp1253 windows-1253 x-cp1253",
     "windows-1254": (
-        "cp1254",
         "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 iso_8859-9:1989 l5 latin5 "
-        "windows-1254 x-cp1254",
+        "windows-1254 x-cp1254"
     ),
-    "windows-1255": ("cp1255", "cp1255 windows-1255 x-cp1255"),
-    "windows-1256": ("cp1256", "cp1256 windows-1256 x-cp1256"),
-    "windows-1257": ("cp1257", "cp1257 windows-1257 x-cp1257"),
-    "windows-1258": ("cp1258", "cp1258 windows-1258 x-cp1258"),
-    "x-mac-cyrillic": ("mac-cyrillic", "x-mac-cyrillic x-mac-ukrainian"),
-    "GBK": ("gb18030", "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk"),
-    "gb18030": ("gb18030", "gb18030"),
-    "Big5": ("big5hkscs", "big5 big5-hkscs cn-big5 csbig5 x-x-big5"),
-    "EUC-JP": ("euc_jp", "cseucpkdfmtjapanese euc-jp x-euc-jp"),
-    "ISO-2022-JP": ("iso2022_jp_ext", "csiso2022jp iso-2022-jp"),
-    "Shift_JIS": ("cp932", "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis"),
+    "windows-1255": "cp1255 windows-1255 x-cp1255",
+    "windows-1256": "cp1256 windows-1256 x-cp1256",
+    "windows-1257": "cp1257 windows-1257 x-cp1257",
+    "windows-1258": "cp1258 windows-1258 x-cp1258",
+    "x-mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "GBK": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
+    "gb18030": "gb18030",
+    "Big5": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "EUC-JP": "cseucpkdfmtjapanese euc-jp x-euc-jp",
+    "ISO-2022-JP": "csiso2022jp iso-2022-jp",
+    "Shift_JIS": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
     "EUC-KR": (
-        "cp949",
-        "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949",
+        "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949"
     ),
-    "replacement": ("ascii", "iso-2022-cn iso-2022-cn-ext replacement"),
-    "UTF-16BE": ("utf-16-be", "unicodefffe utf-16be"),
-    "UTF-16LE": ("utf-16-le", "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le"),
-    "x-user-defined": ("latin-1", "x-user-defined"),
-    # not in the standard, or sent to its "replacement" for reasons of a browser's safety
+    "replacement": "replacement",
+    "UTF-16BE": "unicodefffe utf-16be",
+    "UTF-16LE": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
+    "x-user-defined": "x-user-defined",
+}
+
+#: Charsets that Python decodes, with their labels: those that the standard lacks, and those of its "replacement", of
+#: which browsers show nothing for their users' safety. An archive keeps what the bytes say: of ISO-2022-CN its ASCII,
+#: since no decoder of it is at hand.
+_BEYOND_STANDARD: dict[str, tuple[str, str]] = {
+    "ISO-2022-CN": ("ascii", "iso-2022-cn iso-2022-cn-ext"),
     "UTF-32LE": ("utf-32-le", "utf-32le utf-32 utf32"),
     "UTF-32BE": ("utf-32-be", "utf-32be"),
     "IBM850": ("cp850", "ibm850 cp850"),
@@ -122,16 +113,28 @@ _ALIASES = {
     "iso-8859-1-windows-3.1-latin-1": "windows-1252",
 }
 
-CODECS: dict[str, str] = {name: codec for name, (codec, _) in _TABLE.items()}
+#: Charsets that Python decodes; of UTF-8 it does what the standard says, and sooner.
+_CODECS: dict[str, str] = {"UTF-8": "utf-8"} | {name: codec for name, (codec, _) in _BEYOND_STANDARD.items()}
+#: The names of all charsets that are decoded.
+CHARSETS = frozenset(_LABELS) | frozenset(_CODECS)
+#: Encodings in which browsers write the queries of a page's links. In pages of others it is UTF-8.
+QUERY_ENCODINGS = frozenset(_LABELS) - {"UTF-8", "UTF-16BE", "UTF-16LE", "replacement"}
 
-_NAMES: dict[str, str] = {label: name for name, (_, labels) in _TABLE.items() for label in labels.split()} | _ALIASES
+_NAMES: dict[str, str] = {
+    label: name
+    for name, labels in chain(_LABELS.items(), ((name, labels) for name, (_, labels) in _BEYOND_STANDARD.items()))
+    for label in labels.split()
+} | _ALIASES
 
 #: Bytes of a document that detection looks at.
 _SAMPLE_BYTES = 256 * 1024
+#: Characters at the end of a sample that may be made of a character that was cut.
+_CUT_CHARACTERS = 4
 #: Bytes in which zero bytes are counted, and the share of them that tells UTF-16 or UTF-32 from other charsets.
 _NUL_SAMPLE = 4096
 _NUL_SHARE = 0.3
 _ASCII = bytes(range(128))
+_CONTROLS = re.compile("[\x80-\x9f]")
 
 #: What text in a multi-byte charset is mostly made of; tried where statistics have no answer.
 _SCRIPTS = (
@@ -263,22 +266,16 @@ def _valid_utf8(sample: bytes, *, whole: bool) -> bool:
 
 
 def _decodes(sample: bytes, name: str) -> bool:
-    try:
-        sample.decode(CODECS[name])
-    except UnicodeDecodeError as error:
-        return error.start >= len(sample) - 4 and len(sample) >= _SAMPLE_BYTES
-    except UnicodeError:
-        return False
-    return True
+    text, clean = decode_as(sample, name)
+    if name.startswith("windows-") and _CONTROLS.search(text):
+        return False  # bytes that the charset has not assigned
+    return clean or (len(sample) >= _SAMPLE_BYTES and "\ufffd" not in text[:-_CUT_CHARACTERS])
 
 
 def _by_script(sample: bytes) -> str | None:
     for name, letters in _SCRIPTS:
-        try:
-            text = sample.decode(CODECS[name])
-        except UnicodeError:
-            continue
-        foreign = sum(1 for character in text if not character.isascii())
+        text, clean = decode_as(sample, name)
+        foreign = sum(1 for character in text if not character.isascii()) if clean else 0
         if foreign and len(letters.findall(text)) >= _SCRIPT_SHARE * foreign:
             return name
     return None
@@ -387,27 +384,14 @@ def without_mark(payload: bytes, name: str) -> bytes:
 
 def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
     """Text of bytes in a charset by its name, and whether every byte fitted; misfits become U+FFFD."""
-    codec = CODECS.get(name, "latin-1")
     payload = without_mark(payload, name)
+    codec = _CODECS.get(name)
+    decode = partial(payload.decode, codec) if codec else partial(endec.decode, payload, name, bom="ignore")
     try:
-        return payload.decode(codec), True
-    except (UnicodeDecodeError, UnicodeError):
+        return decode(errors="strict"), True
+    except UnicodeError:
         pass
     try:
-        if codec.startswith("cp125") or codec == "cp874":
-            text = payload.decode(codec, "c1_control")
-            return text, "\ufffd" not in text
-        return payload.decode(codec, "replace"), False
+        return decode(errors="replace"), False
     except UnicodeError:
         return payload.decode("latin-1"), False
-
-
-def _c1_control(error: UnicodeError) -> tuple[str, int]:
-    """The standard reads bytes 80 to 9F that a windows charset has not assigned as the control characters."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    bad = error.object[error.start : error.end]
-    return "".join(chr(byte) if byte <= 0x9F else "\ufffd" for byte in bad), error.end
-
-
-codecs.register_error("c1_control", _c1_control)

@@ -28,6 +28,8 @@ Kind = Literal["html", "feed", "xml", "text", "other"]
 DEFAULT_MIME = "text/html"
 
 _TYPE = re.compile(r"[^a-z0-9]*([a-z0-9][a-z0-9/.+-]*)", re.IGNORECASE)
+#: The same with a type and a subtype, behind whatever stands in front.
+_FULL_TYPE = re.compile(r"[^a-z0-9/]*[a-z0-9][a-z0-9.+-]*/[a-z0-9]", re.IGNORECASE)
 #: Types that leave it to the bytes (WHATWG MIME Sniffing, 7); ``*/*`` is none either.
 _SAY_NOTHING = frozenset({"unknown/unknown", "application/unknown"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -79,14 +81,17 @@ def is_json_feed(payload: bytes) -> bool:
 def split_content_type(value: str | None) -> tuple[str | None, str | None]:
     """A Content-Type value as (media type in lower case, charset label); ``None`` for what is not there.
 
-    A word without a slash is a type only where it names a known family, such as ``html``.
+    What has no type or no subtype is none (MIME Sniffing, 4.4), but for a word that names what it can only mean, such
+    as ``html``; ``text`` may be anything.
     """
     if not value:
         return None, None
     found = _TYPE.match(value)
     mime = found.group(1).lower() if found else None
-    if mime and "/" not in mime and kind_of(mime) == "other" and not mime.startswith(_BINARY):
-        mime = None
+    if mime and not _FULL_TYPE.match(value):
+        mime = mime.strip("/")
+        if mime == "text" or (kind_of(mime) == "other" and not mime.startswith(_BINARY)):
+            mime = None
     label = _CHARSET.search(value)
     return mime, (label.group(1) if label else None)
 
@@ -144,8 +149,8 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Chose
     archive ``detected``, else to the bytes (WHATWG MIME Sniffing).
 
     ``text/plain`` and ``application/octet-stream`` follow the archive, and where it found HTML so does every type that
-    is neither text nor a program. A feed labelled as HTML, JSON or plain text is known by its root element, or its
-    version; so is a sitemap.
+    is neither text nor a program. A feed labelled as anything else is known by its root element, or its version; so is
+    a sitemap.
     """
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
@@ -177,8 +182,11 @@ def _sniffed(payload: bytes) -> Kind:
 
 
 def _kind_by_root(kind: Kind, detected: str | None, payload: bytes) -> Kind:
+    root = root_element(payload)
+    if kind == "other":
+        # compressed files and files of bytes: a sitemap, or a feed, is one under any name
+        return "feed" if root in ("rss", "feed") else "xml" if root in _SITEMAPS else kind
     if kind in ("html", "text", "xml", "feed"):
-        root = root_element(payload)
         if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
             return "feed"
         if root in _SITEMAPS:

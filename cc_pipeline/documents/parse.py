@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
-from cc_pipeline.documents.charset import CODECS, Decoded, decode, without_mark
+from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
@@ -170,8 +170,9 @@ def _html(
         about.look(tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
             kept = markup if document.cut is None else document.cut.decode("utf-8", "replace")
-            base = resolve("")[0] or page.url
-            main = extracted(kept, options.main_content, url=base, markdown=options.markdown, tree=tree, limits=limits)
+            main = extracted(
+                kept, options.main_content, resolve=resolve, markdown=options.markdown, tree=tree, limits=limits
+            )
 
     document = parse_html(
         markup,
@@ -179,7 +180,7 @@ def _html(
         limits,
         utf8=utf8,
         links=options.links,
-        codec=CODECS.get(decoded.charset, "utf-8"),
+        charset=decoded.charset,
         as_written=options.compat is not None,
         look=look,
     )

@@ -10,13 +10,13 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.commoncrawl.paths import inflated, listed_keys
+from cc_pipeline.commoncrawl.paths import describe_odd_lines, inflated, listed_keys, refuse_odd_list
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.hostfacts.datasets import Dataset
 from cc_pipeline.hostfacts.shards import Gap
@@ -117,7 +117,7 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
         if known is not None:
             age = (now - known.read_at) / timedelta(days=1)
             note = f"{key} could not be read ({fault.kind.value}); the copy from {age:.0f} days ago is used instead"
-            return Listed(known.files, known.gaps, known.read_at, note)
+            return replace(known, note="; ".join(filter(None, (note, known.note))))
         raise EnvironmentFault(
             f"the path list of the dataset {dataset.name} at {key} could not be read ({fault.kind.value})",
             "The dataset may not be there: check where.paths of its YAML file, the source and the network.",
@@ -322,7 +322,10 @@ def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Li
     plain = (
         inflated(data, key) if data[:2] == b"\x1f\x8b" else (data[at : at + _CUT] for at in range(0, len(data), _CUT))
     )
-    return _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES), read_at)
+    odd: list[DataFault] = []
+    listed = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=odd), read_at)
+    refuse_odd_list(odd, sum(map(len, listed.files.values())) + len(listed.gaps))
+    return replace(listed, note="; ".join(describe_odd_lines(odd, key)) or None)
 
 
 def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:

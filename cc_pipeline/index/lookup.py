@@ -15,10 +15,16 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
-from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
+from cc_pipeline.commoncrawl.paths import (
+    cluster_key,
+    describe_odd_lines,
+    parse_valid_segments,
+    refuse_odd_list,
+    segments_key,
+)
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.files import index_size, open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
@@ -369,13 +375,20 @@ def _noting(into: Into, named: set[str], slug: str, rows: pa.Table) -> None:
 def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """The segments that the crawl of 2012 itself names (files of others were never completed), and notes."""
     key = segments_key(CRAWL_2012)
+
+    def parse(data: bytes) -> tuple[tuple[int, ...], list[DataFault]]:
+        odd: list[DataFault] = []
+        segments = parse_valid_segments(data, key, odd=odd)
+        refuse_odd_list(odd, len(segments))
+        return segments, odd
+
     try:
-        segments = transport.read_parsed(key, lambda data: parse_valid_segments(data, key))
+        segments, odd = transport.read_parsed(key, parse)
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
         return None, (f"there is no {key}: captures of all segments are taken",)
-    return frozenset(map(str, segments)), ()
+    return frozenset(map(str, segments)), describe_odd_lines(odd, key)
 
 
 def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None) -> pa.Array | pa.ChunkedArray:

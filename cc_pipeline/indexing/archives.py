@@ -14,9 +14,18 @@ import pyarrow as pa
 from cc_pipeline.addresses import holds_access, scheme_of, shown
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
-from cc_pipeline.commoncrawl.paths import IndexFile, current_key, parse_keys, parse_path_list, path_list_key
-from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow, UserInputError, disk_trouble
+from cc_pipeline.commoncrawl.paths import (
+    IndexFile,
+    current_key,
+    describe_odd_lines,
+    parse_keys,
+    parse_path_list,
+    path_list_key,
+    refuse_odd_list,
+)
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow, UserInputError, disk_trouble
 from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
+from cc_pipeline.indexing.path_lists import read_path_list
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
@@ -50,10 +59,15 @@ def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
     For a month of CC-NEWS this reads its path list, with one request. Raises ``EnvironmentFault`` where that cannot be
     read, ``DataFault`` where it is none, and ``UserInputError`` for a collection to which no file was added.
     """
+    return list_archives(workspace, crawl)[0]
+
+
+def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[str, ...]]:
+    """As :func:`archive_files`, and a note of lines of the path list that name no archive file."""
     if news_month(crawl) is not None:
         key = path_list_key(crawl, "warc")
         try:
-            paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=_MOST_FILES))
+            paths, notes = read_path_list(workspace, key, lambda data: _parse_archive_list(data, key))
         except NotNow:
             raise
         except RangeFault as fault:
@@ -61,13 +75,25 @@ def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
                 f"{crawl} has no path list at {key} ({fault.kind.value})",
                 "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
             ) from fault
-        return [shard_of(crawl, path) for path in dict.fromkeys(paths)]
+        return [shard_of(crawl, path) for path in paths], notes
     rows = _named(workspace, crawl)
     if not rows:
         raise UserInputError(
             f"no file was added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
         )
-    return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows]
+    return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows], ()
+
+
+def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ...]]:
+    odd: list[DataFault] = []
+    paths: dict[str, None] = {}
+    for path in parse_path_list(data, key, most=_MOST_FILES, odd=odd):
+        if ".warc" in path.rpartition("/")[2]:
+            paths[path] = None
+        else:
+            odd.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
+    refuse_odd_list(odd, len(paths))
+    return [*paths], describe_odd_lines(odd, key)
 
 
 def has_archives(workspace: Workspace, crawl: str) -> bool:

@@ -12,8 +12,14 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
-from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow
+from cc_pipeline.commoncrawl.paths import (
+    IndexFile,
+    describe_odd_lines,
+    parse_path_list,
+    path_list_key,
+    refuse_odd_list,
+)
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
 from cc_pipeline.index.archive_rows import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -22,7 +28,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.parquet.kept_page_indexes import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
-from cc_pipeline.indexing.archives import archive_files, built_index, has_archives, own_list
+from cc_pipeline.indexing.archives import built_index, has_archives, list_archives, own_list
 from cc_pipeline.indexing.catalog import (
     catalog_gaps,
     catalog_has,
@@ -35,17 +41,16 @@ from cc_pipeline.indexing.catalog import (
     versions_of_rows,
 )
 from cc_pipeline.indexing.crawls import evidence, find_crawl, probe, unknown
+from cc_pipeline.indexing.path_lists import read_path_list
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.settings import Settings
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
 MOST_INDEX_FILES: Final = 100_000
-#: Lines of a path list that name no file of an index, of which a note tells.
-_NAMED_LINES: Final = 5
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
 
@@ -166,38 +171,49 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
 
 def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
     if index_is_built(crawl):
-        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in archive_files(workspace, crawl)], ()
+        shards, notes = list_archives(workspace, crawl)
+        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
     key = path_list_key(crawl, "cc-index-table")
     listed = own_list(workspace.settings, crawl)
     try:
         if listed is None:
-            return workspace.transport.read_parsed(key, lambda data: _parse_list(data, key))
-        return _parse_list(listed, key)
+            return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
+        return parse_index_list(listed, key, crawl)
     except NotNow:
         raise
     except RangeFault as fault:
-        raise EnvironmentFault(
-            f"{crawl} has no path list at {key} ({fault.kind.value})",
-            "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
-        ) from fault
+        raise _without_list(crawl, key, fault) from fault
 
 
-def _parse_list(data: bytes, key: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    """The files that a path list names, and a note of lines that name none. Raises ``DataFault`` where those are more
-    than one and a tenth of all: then it is no list, or of something else."""
+def _without_list(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
+    if fault.kind is FaultKind.NOT_FOUND:
+        return EnvironmentFault(
+            f"{crawl} is announced and not published yet: the source has no {key}",
+            "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
+        )
+    return EnvironmentFault(
+        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
+        "Check the network and the source (cc-pipeline doctor), or run it again later.",
+    )
+
+
+def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
+    """The index files of ``crawl`` that a path list names, each once, and a note of lines that name none. Raises
+    ``DataFault`` where those are more than one and a tenth of all: then it is no list, or of something else."""
     odd: list[DataFault] = []
-    files: list[IndexFile] = []
+    files: dict[IndexFile, None] = {}
     for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=odd):
         try:
-            files.append(IndexFile.from_path(path))
+            file = IndexFile.from_path(path)
         except DataFault as fault:
             odd.append(fault)
-    if not odd:
-        return files, ()
-    if not files or len(odd) > max(1, len(files) // 10):
-        raise odd[0]
-    named = "; ".join(str(fault) for fault in odd[:_NAMED_LINES])
-    return files, (f"{len(odd):,} lines of {key} name no index file and are left out: {named}",)
+            continue
+        if file.crawl == crawl:
+            files[file] = None
+        else:
+            odd.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
+    refuse_odd_list(odd, len(files))
+    return [*files], describe_odd_lines(odd, key)
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:

@@ -17,9 +17,10 @@ import pyarrow as pa
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
-from cc_pipeline.commoncrawl.paths import cluster_key, published_key, segments_key
+from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, NotNow, UserInputError
 from cc_pipeline.indexing.archives import first_own_key
+from cc_pipeline.indexing.path_lists import path_list_exists
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
 from cc_pipeline.settings import Settings, is_home_of
@@ -159,7 +160,9 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     """Whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (it said 404), or ``unknown``, which is
     everything else: a refusal is no evidence that a crawl does not exist.
 
-    An answer of before of a kind in ``believe`` is given again while it is young; a folder is always looked at.
+    The path list that most crawls are found by is requested whole: whoever reads it next in this workspace sends no
+    request (``path_lists.py``). An answer of before of a kind in ``believe`` is given again while it is young; a folder
+    is always looked at.
     """
     settings = workspace.settings
     key = evidence(settings, crawl)
@@ -169,7 +172,8 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     if known is not None and known.state in believe:
         return known
     try:
-        found = Probe(crawl, "there" if workspace.transport.exists(key) else "absent", datetime.now(UTC))
+        exists = path_list_exists(workspace, key) if is_path_list(key) else workspace.transport.exists(key)
+        found = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
     except RangeFault as fault:
         why, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
         found = Probe(crawl, "unknown", datetime.now(UTC), why, not_now=not_now)

@@ -30,6 +30,11 @@ warc_record_length warc_segment
 PLAIN_COLUMNS: frozenset[str] = frozenset(
     {"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id"}
 )
+#: CDXJ lines of these have neither status nor type (cdx-index-client#3).
+_WITHOUT_STATUS = frozenset({"CC-MAIN-2015-06", "CC-MAIN-2015-11"})
+#: From the first to the last of these, members of ZipNum shards have no last line end, so that two records share a line
+#: where members were joined (webarchive-indexing#4, mended for later indexes on 24 November 2015).
+_FIRST_UNENDED, _LAST_UNENDED = "CC-MAIN-2014-52", "CC-MAIN-2015-40"
 _STORED_TYPES: dict[str, pa.DataType] = {"fetch_time": pa.timestamp("ms", tz="UTC")}
 _PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
@@ -157,11 +162,12 @@ def indexed_name(crawl: CrawlSpec, capture: Capture) -> str:
 
 def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
     """One line without its line feed: key, 14-digit time, and the JSON keys that this crawl's index has."""
+    has_status = crawl.id not in _WITHOUT_STATUS
     fields: list[tuple[str, str | None]] = [
         ("url", capture.url),
-        ("mime", capture.content_mime_type),
-        ("mime-detected", capture.content_mime_detected),
-        ("status", str(capture.fetch_status)),
+        ("mime", capture.content_mime_type if has_status else None),
+        ("mime-detected", capture.content_mime_detected if has_status else None),
+        ("status", str(capture.fetch_status) if has_status else None),
         ("digest", capture.payload_digest if crawl.format == "arc" else capture.content_digest),
         ("length", str(capture.warc_record_length)),
         ("offset", str(capture.warc_record_offset)),
@@ -195,7 +201,7 @@ def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]
         with MemberFile(root / keys[-1]) as out:
             for start in range(low, high, crawl.zipnum_lines):
                 block = lines[start : min(start + crawl.zipnum_lines, high)]
-                offset, length = out.append(b"".join(line + b"\n" for line in block))
+                offset, length = out.append(_member(crawl, block))
                 key, moment, _ = block[0].split(b" ", 2)
                 cluster.append(f"{key.decode()} {moment.decode()}\t{name}\t{offset}\t{length}\t{len(cluster) + 1}\n")
     for name, text in (
@@ -205,3 +211,11 @@ def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]
         keys.append(f"{folder}/{name}")
         (root / keys[-1]).write_text(text, encoding="utf-8", newline="\n")
     return keys
+
+
+def _member(crawl: CrawlSpec, lines: Sequence[bytes]) -> bytes:
+    """The lines of a member, as they stand in shards of this crawl's time."""
+    if crawl.since(_FIRST_UNENDED) and (crawl.id == _LAST_UNENDED or not crawl.since(_LAST_UNENDED)):
+        middle = len(lines) // 2
+        return b"\n".join(lines[:middle]) + b"\n".join(lines[middle:])
+    return b"".join(line + b"\n" for line in lines)

@@ -15,7 +15,7 @@ from cc_pipeline.documents.document2012.json import exchange_row, page_keys
 from cc_pipeline.documents.headers import header, original_length, was_gzip
 from cc_pipeline.documents.html.text import detect_languages
 from cc_pipeline.documents.html.tree import META_KEYS
-from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.urls import browser_resolver, domain_of
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.pagefiles.document import read_metadata_json
@@ -193,11 +193,11 @@ def _meta_tags(html: WatHtml) -> list[dict[str, Any]]:
 
 
 def _links(url: str, html: WatHtml, flags: set[str]) -> Iterator[Link]:
-    resolve = resolver(url)
+    resolve = browser_resolver(url)
     if html.base:
         base, base_host = resolve(html.base)
         if base and base_host:
-            resolve = resolver(base)
+            resolve = browser_resolver(base)
         else:
             flags.add("base_unusable")
     found = [link for group in (html.head_links, html.scripts, html.links) for link in group]

@@ -12,7 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
-from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, PlaceFault, UserInputError, disk_is_full
+from cc_pipeline.errors import (
+    EnvironmentFault,
+    Incomplete,
+    NotNow,
+    NotPublished,
+    PlaceFault,
+    UserInputError,
+    disk_is_full,
+)
 from cc_pipeline.python.running import (
     agreed_builds,
     all_runs,
@@ -92,6 +100,11 @@ def run_targets(
         is_last = number == len(each) and not left
         try:
             part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), yes=yes)
+        except NotPublished:
+            if not one_by_one:
+                raise
+            voice().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
+            continue
         except EnvironmentFault as fault:
             if not one_by_one or len(each) == 1 or isinstance(fault, PlaceFault):
                 raise

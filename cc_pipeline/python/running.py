@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, NotNow, PlaceFault, UserInputError
+from cc_pipeline.errors import (
+    EnvironmentFault,
+    Incomplete,
+    IndexIncomplete,
+    NotNow,
+    NotPublished,
+    PlaceFault,
+    UserInputError,
+)
 from cc_pipeline.python.voice import voice
 
 if TYPE_CHECKING:
@@ -105,7 +113,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
             if not is_published(workspace, found):
                 if index_is_built(found):
                     raise UserInputError(_not_there(found, source))
-                raise UserInputError(
+                raise NotPublished(
                     f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )

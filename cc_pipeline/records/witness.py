@@ -90,7 +90,7 @@ def _some_of(transport: Transport | NamedPlaces, listed: str) -> tuple[str, ...]
     """The first file of a list and the last: one of them may be the one that is gone."""
     found: list[str] = []
     try:
-        for _, key in listed_keys(inflated(transport.read_all(listed).data, listed), listed):
+        for _, key in listed_keys(inflated(transport.read_all(listed).data, listed), listed, odd=[]):
             found[1:] = [key]
     except (RangeFault, DataFault):
         return ()

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.soak_clock import missing as clock_lacks
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.lab import why_no_lab
 from cc_pipeline_tests.postgres import programs
 from cc_pipeline_tests.sparkcluster import why_no_spark
 from cc_pipeline_tests.weedserver import weed_program
@@ -31,6 +32,8 @@ def test_a_short_form_writes_its_figures(name: str, tmp_path: Path) -> None:
         pytest.skip("no Spark or no S3 server here")
     if name == "soak" and (clock_lacks() or programs() is None):
         pytest.skip(clock_lacks() or "no PostgreSQL here")
+    if name == "refused" and why_no_lab():
+        pytest.skip(why_no_lab())
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CC_PIPELINE_")}
     environment |= {"SHORT": "1", "BENCH_RESULTS": str(tmp_path), "CC_PIPELINE_CORPUS": str(CORPUS)}
     command = [sys.executable, "-m", f"benchmarks.bench_{name}"]

@@ -20,10 +20,12 @@ from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline.records.segments import segment_head
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
-from cc_pipeline_tests.guardedserver import GuardedServer
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.frontmanners import Manners
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 USER, PASSWORD, TOKEN = "keeper", "s3cret/Wörd@7", "t0ken/Zz+9=="
+GUARDED = Manners(user=USER, password=PASSWORD)
 #: Each way in which a secret might be spelt somewhere.
 SECRETS = {
     text.encode()
@@ -35,6 +37,11 @@ SECRETS = {
 @pytest.fixture
 def bucket(bucket: tuple[Path, MiniCrawlTruth]) -> Path:
     return bucket[0]
+
+
+def place_of(server: FaultServer) -> str:
+    """Host and port."""
+    return f"127.0.0.1:{server.port}"
 
 
 def leaks(data: bytes) -> list[bytes]:
@@ -106,12 +113,12 @@ def test_a_password_is_sent_and_written_nowhere(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, copied = tmp_path / "home", tmp_path / "copied"
-    with GuardedServer(bucket, USER, PASSWORD) as server:
-        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}"
+    with FaultServer(bucket, manners=GUARDED) as server:
+        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
         said = whole_path(cli, source, home, copied, monkeypatch)
         # a run whose step fails: the event log has what was said
         footers = [path.relative_to(bucket).as_posix() for path in bucket.rglob(f"crawl={OLD}/**/*.parquet")]
-        server.moved = {key: f"{source}/{key}?token={TOKEN}" for key in footers}
+        server.set_rules([Rule("redirect", key, times=None, to=f"{source}/{key}?token={TOKEN}") for key in footers])
         failed = cli("harvest", "-c", OLD)
         assert footers
         assert failed.status == 1
@@ -122,17 +129,17 @@ def test_a_password_is_sent_and_written_nowhere(
         assert refused.status == 1
         assert "credentials" in refused.told
         said += refused.out + refused.err
-    assert {asked.status for asked in server.asked} >= {200, 206, 401}
-    for asked in server.asked:
-        assert leaks(asked.target.encode()) == []
-        assert [name for name, value in asked.headers.items() if leaks(value.encode())] in ([], ["authorization"])
+    assert {hit.status for hit in server.hits} >= {200, 206, 401}
+    for hit in server.hits:
+        assert leaks(f"{hit.key}?{hit.query}".encode()) == []
+        assert [name for name, value in hit.headers.items() if leaks(value.encode())] in ([], ["authorization"])
     assert leaks(said.encode()) == []
     assert list(copied.rglob("*.warc.gz"))
     assert files_that_leak(tmp_path) == []
     stored = next((home / "lake" / "records").rglob("*.warc.gz"))
     text = b"".join(texts_in(stored))
-    assert f"WARC-Source-URI: http://{server.place}/crawl-data/".encode() in text
-    assert f"source: http://{server.place}\r\n".encode() in text
+    assert f"WARC-Source-URI: http://{place_of(server)}/crawl-data/".encode() in text
+    assert f"source: http://{place_of(server)}\r\n".encode() in text
     assert stat.S_IMODE((home / "home.json").stat().st_mode) == 0o600
 
 
@@ -140,17 +147,17 @@ def test_a_token_is_sent_as_it_was_given_and_written_nowhere(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = f"token={TOKEN}&X-Amz-Credential=a%2Fb"
-    with GuardedServer(bucket, query=query) as server:
-        workspace = workspace_of(f"http://{server.place}/?{query}", tmp_path)
+    with FaultServer(bucket, manners=Manners(query=query)) as server:
+        workspace = workspace_of(f"http://{place_of(server)}/?{query}", tmp_path)
         harvest(workspace)
         extract(workspace, "example.com")
         publish(workspace)
         monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path))
-        monkeypatch.setenv("CC_PIPELINE_SOURCE", f"http://{server.place}/?{query}")
+        monkeypatch.setenv("CC_PIPELINE_SOURCE", f"http://{place_of(server)}/?{query}")
         said = cli("doctor")
     assert said.status == 0, said
-    assert {asked.status for asked in server.asked} <= {200, 206, 404}
-    assert all(not leaks(value.encode()) for asked in server.asked for value in asked.headers.values())
+    assert {hit.status for hit in server.hits} <= {200, 206, 404}
+    assert all(not leaks(value.encode()) for hit in server.hits for value in hit.headers.values())
     assert leaks(repr(said).encode()) == []
     assert files_that_leak(tmp_path) == []
 
@@ -159,10 +166,10 @@ def test_a_home_goes_on_with_credentials_of_the_environment(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with GuardedServer(bucket, USER, PASSWORD) as server:
-        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}"
+    with FaultServer(bucket, manners=GUARDED) as server:
+        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
         assert cli("crawls", "--source", source).status == 0
-        assert cli("harvest", "-c", NEW, "--source", f"http://other:one@{server.place}").status == 1
+        assert cli("harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
         alone = cli("crawls")
         monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", USER)
         monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)
@@ -176,16 +183,16 @@ def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with GuardedServer(bucket) as elsewhere, GuardedServer(bucket, USER, PASSWORD) as server:
+    with FaultServer(bucket) as elsewhere, FaultServer(bucket, manners=GUARDED) as server:
         for where in (
-            f"http://{USER}:{quote(PASSWORD, safe='')}@{elsewhere.place}/collinfo.json?token={TOKEN}",
+            f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(elsewhere)}/collinfo.json?token={TOKEN}",
             f"/login?token={TOKEN}",
         ):
-            server.moved["collinfo.json"] = where
-            said = cli("crawls", "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}")
+            server.set_rules([Rule("redirect", "collinfo.json", times=None, to=where)])
+            said = cli("crawls", "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}")
             assert said.status == 1
             assert leaks((said.err + said.out).encode()) == []
-    assert elsewhere.asked == []
+    assert elsewhere.hits == []
 
 
 @pytest.mark.process

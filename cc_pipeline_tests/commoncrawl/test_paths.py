@@ -21,13 +21,15 @@ from cc_pipeline.commoncrawl.paths import (
     arc_key,
     cluster_key,
     current_key,
+    listed_keys,
     parse_arc_key,
     parse_path_list,
     parse_valid_segments,
     path_list_key,
+    refuse_odd_list,
     segments_key,
 )
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 INDEX_PATH = (
@@ -203,6 +205,40 @@ def test_valid_segments() -> None:
     with pytest.raises(DataFault) as fault:
         parse_valid_segments(b"1\n<Error>\n")
     assert fault.value.offset == 2
+    odd: list[DataFault] = []
+    assert parse_valid_segments(b"1\n<Error>\n2\n", odd=odd) == (1, 2)
+    assert [fault.offset for fault in odd] == [2]
+
+
+#: Lines that are no key, as lists have them by mistake: a long one, other bytes, half a page of HTML.
+_ODD = st.sampled_from([b"../x", b"a//b", b"x" * 5_000, "crawl-data/\u00e9".encode(), b"a/../b", b"\x00\xff", b"s3://"])
+
+
+@given(st.lists(st.one_of(st.sampled_from([b"crawl-data/a", b"cc-index/b", b""]), _ODD)), st.integers(1, 6_000))
+def test_an_odd_line_costs_itself_wherever_the_text_is_cut(lines: list[bytes], size: int) -> None:
+    text = b"\n".join(lines)
+    odd: list[DataFault] = []
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    good = [line.decode() for line in lines if line.startswith((b"crawl-data/a", b"cc-index/b"))]
+    assert [key for _, key in listed_keys(pieces, "list", odd=odd)] == good
+    assert len(odd) == len([line for line in lines if line.strip()]) - len(good)
+    starts = [len(b"\n".join(lines[:at])) + (at > 0) for at in range(len(lines))]
+    bad = [at for at, line in zip(starts, lines, strict=True) if line and line.decode("latin-1") not in good]
+    assert [fault.offset for fault in odd] == bad
+
+
+@pytest.mark.parametrize(
+    ("odd", "good", "refused"), [(0, 0, False), (1, 0, True), (1, 1, False), (2, 19, True), (2, 20, False)]
+)
+def test_a_list_of_many_odd_lines_is_none(odd: int, good: int, refused: bool) -> None:
+    faults = [DataFault(DataKind.MALFORMED, "list", at, "is no key") for at in range(odd)]
+    with pytest.raises(DataFault) if refused else contextlib.nullcontext():
+        refuse_odd_list(faults, good)
+
+
+def test_a_list_of_odd_lines_alone_is_left_early() -> None:
+    with pytest.raises(DataFault):
+        parse_path_list(gzip.compress(b"a//b\n" * 20_000), most=1_000_000, odd=[])
 
 
 @given(st.binary(max_size=80))

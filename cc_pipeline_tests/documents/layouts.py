@@ -242,6 +242,65 @@ def _brief(page: _Page) -> str:
     return _mixed(page, (_paragraph, _paragraph, _paragraph, _list, _quote), 2, 6)
 
 
+def _post(page: _Page) -> str:
+    """A post of somebody else's that an article quotes, with its author and a link to it."""
+    text, author, day = page.prose(1, 2), f"\u2014 {page.word()} (@{page.word()})", f"{page.word()} 3, 2019"
+    outer = page.one("div class='embed'", "div class='twitter'", "figure", "div")
+    inner = f"<p>{text}</p>{author} <a href='//t/1'>{day}</a>"
+    name = page.one("twitter-tweet", "instagram-media", "quote", "")
+    quote = page.say("blockquote", f"{text} {author} {day}", inner, f" class='{name}'")
+    return f"<{outer}>{quote}</{outer.split()[0]}>"
+
+
+def _cited(page: _Page) -> str:
+    """A quotation with who said it, within it."""
+    text, who = page.prose(1, 3), page.phrase(2, 4)
+    tag = page.one("footer", "cite", "p")
+    return page.say("blockquote", f"{text} {who}", f"<p>{text}</p><{tag}>{who}</{tag}>")
+
+
+def _quoting(page: _Page) -> str:
+    begin = _cited(page) if page.chance.random() < 0.3 else ""
+    return begin + _mixed(page, (_paragraph, _paragraph, _paragraph, _post, _cited, _quote), 4, 10)
+
+
+def _manual(page: _Page) -> str:
+    """Parts of the first rank, headings behind headings, notes in boxes."""
+    out = []
+    for _ in page.some(2, 5):
+        out.append(_heading(page, page.one("h1", "h2", "h2")))
+        if page.chance.random() < 0.4:
+            out.append(_heading(page, "h3"))
+        out.append(_mixed(page, (_code, _list, _definitions, _paragraph, _paragraph, _table), 1, 4))
+        if page.chance.random() < 0.4:
+            name = page.one("note", "warning", "admonition", "tip")
+            out.append(f"<div class='{name}'><strong>Note</strong>{page.say('p', page.prose(1, 2))}</div>")
+    return "".join(out)
+
+
+def _thread(page: _Page) -> str:
+    """Answers that begin with what they answer, and headings within them."""
+    rows = []
+    for number in page.some(3, 10):
+        who = f"<div class='{page.one('author', 'user', 'c3')}'><a href='/u/{number}'>{page.word()}</a></div>"
+        quoted = ""
+        if page.chance.random() < 0.5:
+            said, text = f"{page.word()} wrote:", page.prose(1, 2)
+            quoted = page.say("blockquote", f"{said} {text}", f"<cite>{said}</cite> {text}")
+        head = _heading(page, "h3") if page.chance.random() < 0.2 else ""
+        body = "".join(_paragraph(page) for _ in page.some(1, 3))
+        rows.append(f"<div class='{page.one('post', 'answer', 'message')}'>{who}<div>{quoted}{head}{body}</div></div>")
+    return "".join(rows)
+
+
+def _item(page: _Page) -> str:
+    """One thing to buy: what it is, its numbers, what it is for."""
+    parts = [f"{_paragraph(page)}<div class='price'>19.99 EUR <button>Buy</button></div>"]
+    for part in page.chance.sample((_list, _table, _definitions, _cited, _paragraph, _paragraph), 4):
+        parts.append(_heading(page, page.one("h2", "h3", "h4")) + part(page))
+    return "".join(parts)
+
+
 def _further(page: _Page) -> str:
     """Other articles."""
     outer, inner, top = (
@@ -293,6 +352,10 @@ KINDS: dict[str, _Part] = {
     "shop": _shop,
     "product": _product,
     "government": _government,
+    "quoting": _quoting,
+    "manual": _manual,
+    "thread": _thread,
+    "item": _item,
     **dict.fromkeys(AROUND, _brief),
 }
 

@@ -172,7 +172,14 @@ def test_a_path_list_of_strange_lines(broken: tuple[Path, list[str]], tmp_path: 
     (gap,) = found.gaps["host-index"]
     assert (gap.path, gap.offset) == (HOST_INDEX_LIST, len(first) + len(listed[1]))
     assert set(found.table["surt_host_name"].to_pylist()) == keys_of(root, paths)
-    replace_file(root / HOST_INDEX_LIST, gzip.compress((first + "../../etc/passwd\n").encode()))
+    replace_file(root / HOST_INDEX_LIST, gzip.compress(("../../etc/passwd\n" + "".join(listed[3:]) + first).encode()))
+    workspace, found = asked(root, tmp_path / "one")
+    assert set(found.table["surt_host_name"].to_pylist()) == keys_of(root, paths)
+    assert not found.gaps
+    assert "../../etc/passwd" in " ".join(found.notes)
+    again = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
+    assert again.table.equals(found.table), "the copy of the list is read as the list was"
+    replace_file(root / HOST_INDEX_LIST, gzip.compress((first + "../../etc/passwd\n" * 2).encode()))
     with pytest.raises(DataFault) as fault:
         asked(root, tmp_path / "other")
     assert (fault.value.source, fault.value.offset) == (HOST_INDEX_LIST, len(first))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from cc_pipeline.extraction.locate import captures_of, locate_captures
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Shard, Tally, index_rows, shard_of
 from cc_pipeline.indexing import from_archives as build
 from cc_pipeline.indexing.archives import BuiltIndex, built_index
-from cc_pipeline.indexing.crawl_index import is_harvested, refused_gaps
+from cc_pipeline.indexing.crawl_index import commit_manifest, is_harvested, refused_gaps
 from cc_pipeline.indexing.from_archives import build_index, build_price, refuse_unpriced
 from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.truth import Capture
@@ -249,6 +250,10 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     after = {path.name: path.stat().st_mtime_ns for path in shards(workspace)}
     assert len(after) == 3 and before.items() <= after.items()
     assert len(rows_of(workspace)) == len(truth.truth.captures)
+    listed = root / path_list_key(MONTH, "warc")
+    listed.write_bytes(listed.read_bytes() + gzip.compress(b"crawl-data/CC-NEWS/2026/05/README\n"))
+    assert is_harvested(workspace, MONTH), "an odd line costs itself"
+    assert "README" in " ".join(commit_manifest(workspace, MONTH).notes)
     # a list that lacks a file for a day takes nothing away
     write_news(root, replace(SPEC, files=1))
     build_index(workspace, MONTH, agreed=True)

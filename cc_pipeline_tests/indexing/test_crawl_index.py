@@ -25,6 +25,7 @@ from cc_pipeline.indexing.crawl_index import (
     list_as_it_is,
 )
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed
+from cc_pipeline.records.witness import _some_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -143,7 +144,7 @@ def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket,
 def test_a_closed_port_is_an_error_and_leaves_the_manifest(bucket: Bucket, tmp_path: Path) -> None:
     source = closed_port()
     workspace = workspace_of(source, tmp_path, collinfo=str(bucket[0] / "collinfo.json"))
-    with pytest.raises(EnvironmentFault, match=r"has no path list.*unreachable"):
+    with pytest.raises(EnvironmentFault, match=r"the path list of .* could not be read \(unreachable\)"):
         commit_manifest(workspace, NEW)
     assert workspace.lake.read("index_manifest").num_rows == 0
 
@@ -202,17 +203,40 @@ def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Pat
     assert commit_manifest(later, NEW).written == 0
 
 
-@pytest.mark.parametrize("odd", ["../x", "cc-index/table/README", "<html>", "a//b"])
-def test_one_odd_line_of_a_path_list_costs_itself_and_is_named(bucket: Bucket, tmp_path: Path, odd: str) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("../x", id="outside"),
+        pytest.param("cc-index/table/README", id="readme"),
+        pytest.param("<html>", id="html"),
+        pytest.param("x" * 5_000, id="long"),
+        pytest.param("cc-index/table/\u00e9.parquet", id="not-ascii"),
+        pytest.param(f"cc-index/table/cc-main/warc/crawl={OLD}/subset=warc/part-00000-x.gz.parquet", id="other-crawl"),
+    ],
+)
+def test_one_odd_line_of_a_path_list_costs_itself_in_every_reader(bucket: Bucket, tmp_path: Path, odd: str) -> None:
+    root, home = copy_of(bucket[0], tmp_path / "bucket"), tmp_path / "home"
     paths = index_paths(root, NEW)
-    put_list(root, [paths[0], odd, *paths[1:]])
-    report = commit_manifest(workspace_of(root, tmp_path / "home"), NEW)
+    put_list(root, [paths[0], odd, *paths[1:], paths[0]])
+    report = commit_manifest(workspace_of(root, home), NEW)
     assert report.rows == len(paths)
     [note] = report.notes
-    assert note.startswith("1 lines of ")
-    assert odd in note
-    put_list(root, [odd, odd, paths[0]])
+    assert note.startswith("1 line of ")
+    assert odd[:20].encode("unicode_escape").decode()[:12] in note
+    workspace = harvested(root, home)
+    assert is_harvested(workspace_of(root, home), NEW)
+    assert list_as_it_is(workspace_of(root, home), NEW) is None
+    for listed in ("cc-index-table", "warc"):
+        key = root / path_list_key(NEW, listed)
+        replace_file(key, key.read_bytes() + gzip.compress(f"{odd}\n".encode()))
+    [_, fetched, _] = extract(workspace, "example.org")
+    assert fetched.per_target["example.org"]["fetched"] > 0
+    assert _some_of(workspace.transport, path_list_key(NEW, "warc")), "the witness is found in the list"
+
+
+def test_a_list_of_odd_lines_is_none(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    put_list(root, ["<html>", "<html>", index_paths(root, NEW)[0]])
     with pytest.raises(DataFault):
         commit_manifest(workspace_of(root, tmp_path / "other"), NEW)
 

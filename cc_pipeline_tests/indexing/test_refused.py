@@ -9,11 +9,15 @@ import pytest
 from cc_pipeline.errors import NotNow
 from cc_pipeline.indexing.crawl_index import commit_manifest, harvest_footers
 from cc_pipeline.transport import refusals
-from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.refusing import Window
+from cc_pipeline_tests.faultserver import FaultServer, Rule, asked_again
+from cc_pipeline_tests.frontmanners import Manners, Wave
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, workspace_of
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
+
+
+def refusals_of(server: FaultServer) -> int:
+    return sum(hit.status == 403 for hit in server.hits)
 
 
 @pytest.mark.matrix
@@ -26,20 +30,21 @@ def test_a_window_of_refusals_ends_well_by_itself(
     monkeypatch.setattr(refusals, "WAIT", 20.0)
     with FaultServer(bucket[0], latency=0.005) as server:
         workspace = workspace_of(server.url, tmp_path, subsets=SUBSETS, concurrency=2)
-        window = Window(server, 2, seconds, "*.parquet")
+        server.set_manners(Manners(wave=Wave(2, seconds, 403, "*.parquet")))
         report = harvest(workspace)
         assert (report.rows, report.notes) == (report.written, ())
         assert report.rows > 2
-        assert 1 <= len(window.refused) <= 2 + probes
-        assert window.asked_again() == {}
-        window = Window(server, 1, seconds, "*.warc.gz")
+        assert 1 <= refusals_of(server) <= 2 + probes
+        assert asked_again(server.hits) == {}
+        server.hits.clear()
+        server.set_manners(Manners(wave=Wave(1, seconds, 403, "*.warc.gz")))
         mine = bucket[1].of(NEW, domain="example.com")
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
         assert fetched.notes == ()
         assert parsed.rows
-        assert 1 <= len(window.refused) <= 2 + probes
-        assert window.asked_again() == {}
+        assert 1 <= refusals_of(server) <= 2 + probes
+        assert asked_again(server.hits) == {}
 
 
 def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Bucket, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess
-from cc_pipeline_tests.frontmanners import CLOUDFRONT, Front, Manners
+from cc_pipeline_tests.frontmanners import CLOUDFRONT, Front, Manners, Request, Wave
 
 CONTENT = bytes(range(250)) * 4
 KEY = "crawl-data/CC-MAIN-2024-22/segments/1/warc/a.warc.gz"
@@ -118,7 +119,7 @@ def test_a_refusal_ends_and_comes_again_as_often_as_it_may() -> None:
     front = Front(Manners(most=2, window=10, refused=30, waves=2), clock=lambda: moments[-1])
 
     def refused(*times: float) -> list[bool]:
-        return [moments.append(at) or front.refuses("a") for at in times]
+        return [moments.append(at) or front.is_blocked(Request("k", address="a")) for at in times]
 
     assert refused(0, 11, 22) == [False] * 3, "two in ten seconds are not too many"
     assert refused(23, 24, 53.9) == [False, True, True]
@@ -128,7 +129,75 @@ def test_a_refusal_ends_and_comes_again_as_often_as_it_may() -> None:
 
 def test_a_plain_server_refuses_nobody() -> None:
     front = Front(clock=lambda: 0.0)
-    assert not any(front.refuses("a") for _ in range(1000))
+    assert not any(front.refuse(Request("k", address="a")) for _ in range(1000))
+
+
+def test_a_sliding_window_counts_what_it_refuses() -> None:
+    moments: list[float] = []
+    front = Front(Manners(most=3, window=10, sliding=True), clock=lambda: moments[-1])
+
+    def blocked(*times: float) -> list[bool]:
+        return [moments.append(at) or front.is_blocked(Request("k", address="a")) for at in times]
+
+    assert blocked(0, 1, 2, 3) == [False, False, False, True]
+    assert blocked(10.5, 11.5, 12.5, 13.5) == [True] * 4, "who goes on asking is refused longer"
+    assert blocked(24) == [False]
+    assert not front.is_blocked(Request("k", address="b"))
+
+
+def test_a_firewall_that_looks_now_and_then_sees_late() -> None:
+    moments: list[float] = []
+    front = Front(Manners(most=2, window=10, sliding=True, check_every=5), clock=lambda: moments[-1])
+    blocked = [moments.append(at) or front.is_blocked(Request("k", address="a")) for at in (0, 1, 2, 4, 5, 9, 16, 30)]
+    assert blocked == [False, False, False, False, True, True, False, False]
+
+
+def test_an_address_with_too_many_connections_is_refused(server: FaultServer) -> None:
+    server.set_manners(Manners(max_connections=1, refused=600))
+    assert ask(server.port)[0] == 200
+    with socket.create_connection(("127.0.0.1", server.port)):
+        assert ask(server.port)[0] == 403
+    assert ask(server.port)[0] == 403
+    assert ask(server.port, address="127.0.0.2")[0] == 200
+
+
+def test_lone_503_come_by_chance_and_again_from_the_same_seed() -> None:
+    def drawn(seed: int) -> list[bool]:
+        front = Front(Manners(lone_503=0.1, seed=seed))
+        return [front.refuse(Request("k")) is not None for _ in range(2_000)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert 160 < sum(drawn(1)) < 240
+    reply, fault = Front(Manners(lone_503=1.0, front=True)).refuse(Request("k")) or ((0, {}, b""), "")
+    assert (reply[0], reply[1]["X-Cache"], fault) == (503, "Error from cloudfront", "lone_503")
+    assert b"SlowDown" in reply[2]
+
+
+@pytest.mark.parametrize("status", [503, 403])
+def test_a_wave_comes_once_and_passes(status: int) -> None:
+    now = 0.0
+    front = Front(Manners(wave=Wave(2, 10.0, status, "*.gz")), clock=lambda: now)
+
+    def ask_front(key: str) -> int | None:
+        refusal = front.refuse(Request(key))
+        return None if refusal is None else refusal[0][0]
+
+    assert [ask_front(key) for key in ("a", "b", "a.gz", "b.gz")] == [None] * 4
+    assert [ask_front(key) for key in ("a", "a.gz")] == [status] * 2
+    now = 10.1
+    assert [ask_front("a.gz") for _ in range(5)] == [None] * 5
+
+
+def test_one_index_file_in_ten_comes_whole(server: FaultServer, tmp_path: Path) -> None:
+    server.set_manners(Manners(whole_objects=0.1))
+    keys = [f"cc-index/f{number}" for number in range(100)]
+    (tmp_path / "cc-index").mkdir()
+    for key in keys:
+        (tmp_path / key).write_bytes(CONTENT)
+    first, second = ([ask(server.port, key, asked="bytes=5-9")[0] for key in keys] for _ in range(2))
+    assert first == second, "the same objects each time"
+    assert set(first) == {200, 206}
+    assert 3 <= first.count(200) <= 20
 
 
 def test_manners_that_there_are_not() -> None:
@@ -137,5 +206,7 @@ def test_manners_that_there_are_not() -> None:
 
 
 def test_the_process_has_manners_too(tmp_path: Path) -> None:
-    with FaultServerProcess(tmp_path, manners=Manners(missing="html", front=True)) as server:
+    manners = Manners(missing="html", front=True, wave=Wave(1, 600.0))
+    with FaultServerProcess(tmp_path, manners=manners) as server:
         assert ask(server.port, "nothing")[1]["content-type"] == "text/html"
+        assert ask(server.port, "nothing")[0] == 503

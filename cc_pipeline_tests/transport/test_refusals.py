@@ -23,8 +23,8 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
-from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
-from cc_pipeline_tests.refusing import Window
+from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, asked_again
+from cc_pipeline_tests.frontmanners import Manners, Wave
 
 #: As by default, a hundred times as fast.
 POLICY = RefusalPolicy(probes=(0.05, 0.15, 0.6), wait=20.0)
@@ -62,15 +62,16 @@ def refused(server: FaultServer) -> list[Hit]:
 def test_a_window_of_refusals_costs_time_and_nothing_else(
     folder: Path, tmp_path: Path, seconds: float, probes: int, rate: float | None
 ) -> None:
-    with FaultServer(folder, latency=0.005) as server:
-        window = Window(server, 50, seconds)
-        with over(server.url, rate=rate, budget_path=tmp_path / "budget.sqlite") as transport:
-            came = list(transport.read_many(ranges(200)))
+    with (
+        FaultServer(folder, latency=0.005, manners=Manners(wave=Wave(50, seconds, 403))) as server,
+        over(server.url, rate=rate, budget_path=tmp_path / "budget.sqlite") as transport,
+    ):
+        came = list(transport.read_many(ranges(200)))
     assert all(isinstance(one, RangeBytes) for one in came)
     assert len(came) == 200
-    assert window.asked_again() == {}
+    assert asked_again(server.hits) == {}
     # those under way, and a probe now and then
-    assert 1 <= len(window.refused) <= 4 + probes
+    assert 1 <= len(refused(server)) <= 4 + probes
 
 
 def test_another_process_waits_too_and_goes_on_when_a_person_says_so(folder: Path, tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 from html import unescape
-from urllib.parse import urljoin
 
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
 from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
-from cc_pipeline.documents.html.urls import Resolved, resolver
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
 
 #: No value with a ``<`` in it, so that the search never goes over the same text twice.
@@ -29,7 +28,7 @@ def absolutize(markup: str | None, base: str) -> str | None:
     """``markup`` with the references of its tags resolved against ``base``; other text untouched."""
     if not markup or "<" not in markup or "=" not in markup or not base:
         return markup
-    resolve = resolver(base)
+    resolve = browser_resolver(base)
     return _TAG.sub(lambda tag: _REFERENCE.sub(partial(_resolved, resolve), tag.group(0)), markup)
 
 
@@ -185,11 +184,8 @@ def base_of(element: Element, base: str) -> str:
     is very long is none: each reference would be as long again."""
     found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
     found = [value for value in found if len(value) <= _BASE_CHARS]
-    try:
-        for value in reversed(found):
-            base = urljoin(base, value)
-    except ValueError:
-        pass
+    for value in reversed(found):
+        base = resolve_reference(base, value)
     return base
 
 
@@ -198,13 +194,8 @@ def absolute_in(base: str, element: Element, href: str) -> str:
 
 
 def absolute(element: Element, href: str, base: str) -> str:
-    """A reference of the feed made absolute, as written where that cannot be."""
-    if "://" in href:
-        return href
-    try:
-        return urljoin(base_of(element, base), href)
-    except ValueError:
-        return href
+    """A reference of the feed as a browser would ask for it, as written where that cannot be."""
+    return resolve_reference(base_of(element, base), href)
 
 
 def read_person(element: Element, base: str) -> Person:

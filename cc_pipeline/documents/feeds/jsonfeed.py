@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urljoin
 
 from cc_pipeline.documents.dates import read_date
 from cc_pipeline.documents.feeds.model import LIST_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.html.urls import resolve_reference
 from cc_pipeline.documents.page import Limits
 
 _SPACE = re.compile(r"[\s\ufeff]*")
@@ -132,10 +132,7 @@ def _text(value: Any) -> str | None:
 
 def _url(value: Any, base: str) -> str | None:
     href = _text(value)
-    try:
-        return urljoin(base, href) if href else None
-    except ValueError:
-        return href
+    return resolve_reference(base, href) if href else None
 
 
 def _number(value: Any) -> float | None:

@@ -33,15 +33,24 @@ static const Plan *plan_of(Node node) {
 
 static int flags_of(Node node) { return lexbor.type(node) == ELEMENT_NODE ? plan_of(node)->flags : 0; }
 
-/* The node behind this one in the order of the document and below root, its own inside left out if so wanted. */
-static Node following(Node node, Node root, int inside) {
+/* The node behind this one in the order of the document and below root, its own inside left out if so wanted. depth
+   follows it down and up. */
+static Node stepped(Node node, Node root, int inside, Py_ssize_t *depth) {
     Node next = inside ? lexbor.first_child(node) : NULL;
+    if (next != NULL) ++*depth;
     while (next == NULL) {
         if (node == root) return NULL;
         next = lexbor.next(node);
-        if (next == NULL && (node = lexbor.parent(node)) == NULL) return NULL;
+        if (next != NULL) break;
+        --*depth;
+        if ((node = lexbor.parent(node)) == NULL) return NULL;
     }
     return next;
+}
+
+static Node following(Node node, Node root, int inside) {
+    Py_ssize_t depth = 0;
+    return stepped(node, root, inside, &depth);
 }
 
 typedef struct {
@@ -509,9 +518,11 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     int failed = 0;
     for (size_t at = 0; at < 6; at++) failed |= (*lists[at] = PyList_New(0)) == NULL;
     Node root = (Node)(uintptr_t)address, behind = NULL;
-    for (Node node = root; !failed && node != NULL; node = following(node, root, 1)) {
+    Py_ssize_t depth = 1, deepest = 0;
+    for (Node node = root; !failed && node != NULL; node = stepped(node, root, 1, &depth)) {
         if (node == behind) found.removed = 0;
         if (lexbor.type(node) != ELEMENT_NODE) continue;
+        if (depth > deepest) deepest = depth;
         failed = collect(&found, node);
         if (plan_of(node)->flags & REMOVED && !found.removed) {
             found.removed = 1;
@@ -519,8 +530,8 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
         }
     }
     if (!failed) {
-        return Py_BuildValue("(NNNNNNOO)", found.links, found.metas, found.titles, found.bases, found.roots, found.scripts,
-                             found.links_cut ? Py_True : Py_False, found.metas_cut ? Py_True : Py_False);
+        return Py_BuildValue("(NNNNNNOOn)", found.links, found.metas, found.titles, found.bases, found.roots, found.scripts,
+                             found.links_cut ? Py_True : Py_False, found.metas_cut ? Py_True : Py_False, deepest);
     }
     for (size_t at = 0; at < 6; at++) Py_XDECREF(*lists[at]);
     return NULL;
@@ -695,7 +706,7 @@ static int prepare(void) {
 
 MODULE(_scan, prepare,
     {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the plans for tags. Before all else."},
-    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, and which were cut."},
+    {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, which were cut, and the depth of elements."},
     {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."},
     {"selected", selected, METH_VARARGS, "The elements that a selection means."},
     {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

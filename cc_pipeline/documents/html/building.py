@@ -9,6 +9,8 @@ until then, and from the rest without tags.
 from __future__ import annotations
 
 import ctypes
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import selectolax.lexbor
@@ -21,6 +23,7 @@ from cc_pipeline.documents.page import Limits
 _FREE_FORMATTING = 24
 #: Bytes of the shortest tag, and of the smallest piece.
 _TAG_BYTES, _MIN_PIECE = 3, 96
+_TAG_START = re.compile(rb"<(?=[a-zA-Z/!?])")
 _SAMPLE = b"<b><i><div><div><div>x"
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 #: Words at the begin of Lexbor's struct of a tree builder that are looked at.
@@ -167,6 +170,32 @@ def build_tree(markup: bytes, limits: Limits, flags: set[str]) -> Built:
     # The cut may be within a value: its words would be attributes.
     kept = bounded(kept, limits, flags).markup
     return Built(LexborHTMLParser(kept), kept, work)
+
+
+def build_shallow_tree(
+    markup: bytes, limits: Limits, flags: set[str], measure: Callable[[LexborHTMLParser], int]
+) -> tuple[LexborHTMLParser, bytes]:
+    """The tree of as much of the markup as is no deeper than twice ``limits.depth`` by ``measure``, and of the rest
+    without tags; and the markup that it was made of.
+
+    For markup that :func:`build_tree` let through. An element that left the stack of open elements may still be an
+    ancestor of what follows, so a tree may be deeper than its stack: only the tree shows it."""
+    tags = [found.start() for found in _TAG_START.finditer(markup)]
+    # Without any tag a page has the three elements that the builder adds.
+    kept, shallow, deep = without_tags(markup), 0, len(tags)
+    tree, cut = LexborHTMLParser(kept), {"nesting_cut"}
+    while deep - shallow > 1:
+        middle = (shallow + deep) // 2
+        tried = markup[: tags[middle]] + without_tags(markup[tags[middle] :])
+        reached = {"nesting_cut"}
+        tried = bounded(tried, limits, reached).markup
+        built = LexborHTMLParser(tried)
+        if measure(built) <= 2 * limits.depth:
+            shallow, tree, kept, cut = middle, built, tried, reached
+        else:
+            deep = middle
+    flags |= cut
+    return tree, kept
 
 
 def _feed(

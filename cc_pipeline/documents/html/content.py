@@ -19,7 +19,7 @@ from cc_pipeline.documents.html.kept import Content, Opinion, content_of, said_i
 from cc_pipeline.documents.html.markdown import Markdown
 from cc_pipeline.documents.html.markdown import markdown as markdown_of
 from cc_pipeline.documents.html.model import likelihoods
-from cc_pipeline.documents.html.urls import browser_resolver
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
 
@@ -75,6 +75,7 @@ Extractor = Literal["fast", "auto", "quality"]
 #: ten megabytes of plain markup, and far longer for odd ones.
 _AUTO_CHARS = 2_000_000
 _LIMITS = Limits()
+_NO_BASE = browser_resolver("")
 _T = TypeVar("_T")
 
 
@@ -225,13 +226,13 @@ def extracted(
     markup: str,
     extractor: Extractor,
     *,
-    url: str = "",
+    resolve: Callable[[str], Resolved] = _NO_BASE,
     markdown: bool = False,
     tree: LexborHTMLParser | None = None,
     limits: Limits = _LIMITS,
 ) -> MainContent:
-    """The main content of a page. ``url`` is what relative links of the Markdown are relative to; ``tree`` is the
-    page's, with nothing taken out but scripts and styles, where the caller has it.
+    """The main content of a page. ``resolve`` makes absolute addresses of the Markdown's links; ``tree`` is the page's,
+    with nothing taken out but scripts and styles, where the caller has it.
 
     ``fast`` asks the trees of ``model.py``, and in doubt resiliparse too; ``auto`` then asks trafilatura as well.
     ``quality`` is trafilatura alone, ten times slower. Readers' comments, by-lines and alternative texts of pictures
@@ -240,10 +241,10 @@ def extracted(
     Raises nothing: where a library fails on a page, the result says so.
     """
     if extractor == "quality":
-        found = _held(partial(_quality, markup, tree, url, markdown, limits))
+        found = _held(partial(_quality, markup, tree, resolve, markdown, limits))
         return found or MainContent(None, None, _named("trafilatura"), whole=False)
     tree = tree or LexborHTMLParser(markup)
-    found = _held(partial(_kept, tree, markup, extractor, url, markdown, limits))
+    found = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
     return found or MainContent(None, None, _named("cc-pipeline"), whole=False)
 
 
@@ -256,7 +257,12 @@ def _held(find: Callable[[], _T | None]) -> _T | None:
 
 
 def _kept(
-    tree: LexborHTMLParser, markup: str, extractor: Extractor, url: str, markdown: bool, limits: Limits
+    tree: LexborHTMLParser,
+    markup: str,
+    extractor: Extractor,
+    resolve: Callable[[str], Resolved],
+    markdown: bool,
+    limits: Limits,
 ) -> MainContent:
     if tree.body is None:
         return MainContent(None, None, _named("cc-pipeline"))
@@ -264,7 +270,7 @@ def _kept(
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
     found = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
-    return _with_markdown(found, tree, content, url, limits) if markdown else found
+    return _with_markdown(found, tree, content, resolve, limits) if markdown else found
 
 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
@@ -281,7 +287,9 @@ def main_content(markup: str, extractor: Extractor) -> str | None:
     return extracted(markup, extractor).text
 
 
-def _quality(markup: str, tree: LexborHTMLParser | None, url: str, markdown: bool, limits: Limits) -> MainContent:
+def _quality(
+    markup: str, tree: LexborHTMLParser | None, resolve: Callable[[str], Resolved], markdown: bool, limits: Limits
+) -> MainContent:
     from trafilatura import extract  # noqa: PLC0415 - a second to import, needed by this extractor only
 
     whole = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
@@ -295,22 +303,21 @@ def _quality(markup: str, tree: LexborHTMLParser | None, url: str, markdown: boo
         return found
     # its own has neither the lines of code nor formulas as they were
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
-    return _with_markdown(found, tree, said_in(seen, text), url, limits)
+    return _with_markdown(found, tree, said_in(seen, text), resolve, limits)
 
 
 def _with_markdown(
-    found: MainContent, tree: LexborHTMLParser, content: Content, url: str, limits: Limits
+    found: MainContent, tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], limits: Limits
 ) -> MainContent:
-    written = _held(partial(_in_markdown, tree, content, url, limits.text_chars))
+    written = _held(partial(_in_markdown, tree, content, resolve, limits.text_chars))
     if written is None:
         return found._replace(whole=False)
     return found._replace(markdown=written.text or None, cut=found.cut or written.cut)
 
 
-def _in_markdown(tree: LexborHTMLParser, content: Content, url: str, most: int) -> Markdown:
-    absolute = browser_resolver(url)
+def _in_markdown(tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], most: int) -> Markdown:
     holders = content.walk.address[content.walk.blocks.element[content.kept]]
-    return markdown_of(tree, lambda href: absolute(href)[0], most, frozenset(holders.tolist()))
+    return markdown_of(tree, lambda href: resolve(href)[0], most, frozenset(holders.tolist()))
 
 
 @lru_cache(maxsize=2)

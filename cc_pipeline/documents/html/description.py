@@ -16,7 +16,8 @@ _NEXT = re.compile(r'["/<,;\-\]}]')
 #: A string; one that nothing ends goes to the end. No start is ever looked at twice, so time grows with length alone.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _CDATA = re.compile(r"(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?")
-_TO_THE_END = re.compile(r";\s*\Z")
+#: A semicolon behind which nothing stands but the end of a wrapping.
+_TO_THE_END = re.compile(r";(?=\s*(?:(?://\s*|/\*\s*)?(?:\]\]>|-->)[\s*/]*)?\Z)")
 _LINE = re.compile(r"[^\n]*")
 #: Characters of a comment of HTML in front of JSON.
 _COMMENT_CHARS = 500

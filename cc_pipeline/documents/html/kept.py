@@ -36,8 +36,11 @@ _FACTS = among("table dl")
 _UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
 #: Of a box that is named for its facts more may be links.
 _FACTS_LINKS = 0.8
-#: Where a unit is as likely as that, none of its blocks is too unlikely.
-_UNIT_WHOLE = 0.3
+#: Where a unit is as likely as that, none of its blocks is too unlikely. A quotation has its author or its date in a
+#: link, and is whole sooner.
+_UNIT_WHOLE, _QUOTE_WHOLE = 0.3, 0.15
+#: What is named for sharing and is half quotation is a post that the article quotes.
+_QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = among("nav aside footer form button")
 #: What is taken out where it stands within an article, and is less than this share of it; or has fewer characters, and
@@ -48,9 +51,9 @@ _HEADINGS = among("h1 h2 h3 h4 h5 h6")
 #: So is a form, with the box around it where that has no more characters. More forms than these are the page's own:
 #: one a post, one a product.
 _FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
-#: A heading below the page's own that is likelier than this stays where the block behind it does; and so do headlines
-#: that are links where there are as many: they make a list of articles.
-_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.25, 3
+#: A heading that is likelier than this, to us or with all who were asked, stays where the text behind it does; and so
+#: do headlines that are links where there are as many: they make a list of articles.
+_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.15, 3
 #: Characters outside links that make a block one that an article begins or ends with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -84,6 +87,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
     before it agree on was not made for such a page, and counts for nothing."""
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
+    own = likely
     asked = in_doubt(walk, likely)
     if asked:
         votes = [(1.0, likely.astype(np.float64))]
@@ -101,7 +105,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
         if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
             break
         kept = likely > threshold
-    return Content(walk, _with_headings(walk, likely, kept), asked)
+    return Content(walk, _with_headings(walk, np.maximum(own, likely), kept), asked)
 
 
 def in_doubt(walk: Walk, likely: Likely) -> bool:
@@ -150,23 +154,27 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     begins, ends = int(sure[0]), int(sure[-1]) + 1
     stands = element.holder == np.arange(len(element.tag))
     around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
-    bad = ((element.hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
+    size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
+    first, last = element.first, element.last
+    chars = np.maximum(size[last] - size[first], 1)
+    quotes = (element.tag == _QUOTE) & stands
+    quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
+    posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
+    hints = np.where(posts, element.hints & ~_SHARE, element.hints)
+    bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
     inside_bad = nearest(walk, bad & stands) > around
     between = (element.first >= begins) & (element.last <= ends)
     notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[around])
     facts = _FACTS[element.tag] & (element.first >= element.first[around]) & (element.last <= begins)
     units = _UNITS[element.tag] & stands & ~inside_bad & (between | notes | facts)
-    size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
-    first, last = element.first, element.last
-    chars = np.maximum(size[last] - size[first], 1)
     named = (element.hints & HINT["infobox"]) != 0
     units &= (links[last] - links[first]) / chars <= np.where(named, _FACTS_LINKS, _UNIT_LINKS)
     mean = (weighed[last] - weighed[first]) / chars
     units &= mean > np.where(between, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
-    whole = units & (mean > _UNIT_WHOLE)
+    whole = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
     kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
     kept = kept | covered(first[whole], last[whole], len(likely))
-    taken = ((element.hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
+    taken = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
     forms = np.flatnonzero((element.tag == _FORM) & stands & between)
     if 0 < len(forms) <= _FEW_FORMS:
         boxes = element.holder[element.parent[forms]]
@@ -179,9 +187,14 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
 
 
 def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """And the headings of what is kept."""
-    heads = np.append(kept[1:], False) & _SUBHEADINGS[walk.blocks.kind]
-    headlines = heads & (walk.blocks.linked >= walk.blocks.chars)
+    """And the headings of what is kept: those that stand before it, other headings between; of the page's own rank
+    only behind other text."""
+    block, count = walk.blocks, len(kept)
+    is_heading = _HEADINGS[block.kind]
+    section = np.minimum.accumulate(np.where(is_heading, count, np.arange(count))[::-1])[::-1]
+    heads = is_heading & np.append(kept, False)[section]
+    heads &= _SUBHEADINGS[block.kind] | (np.cumsum(kept) > 0)
+    headlines = np.append(kept[1:], False) & _SUBHEADINGS[block.kind] & (block.linked >= block.chars)
     if headlines.sum() < _HEADLINES:
         headlines[:] = False
     return np.asarray(kept | headlines | (heads & (likely > _HEADING_LIKELY)))

@@ -27,7 +27,9 @@ WITH_TEXT = frozenset({"a", "area"})
 REMOVED = frozenset({"script", "style"})
 UNREAD = frozenset({"noscript", "template", "title", "iframe"})
 #: What a title of the page is in.
-HOLDS_TITLE = frozenset({"head", "body", "html"})
+HOLDS_TITLE = frozenset(
+    "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
+)
 WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
 #: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.
@@ -39,8 +41,8 @@ Bounded = Callable[[dict[str, Any]], dict[str, str]]
 
 class Collected(NamedTuple):
     """What stands in a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
-    attributes of ``base`` and ``html``, type and text of scripts with a long type, and whether there were more links
-    and meta tags than was asked for."""
+    attributes of ``base`` and ``html``, type and text of scripts with a long type, whether there were more links and
+    meta tags than was asked for, and the depth of its elements (the root's is 1; templates' contents are not in it)."""
 
     links: list[RawLink]
     metas: list[dict[str, str]]
@@ -50,6 +52,7 @@ class Collected(NamedTuple):
     scripts: list[tuple[str, str]]
     links_cut: bool
     metas_cut: bool
+    depth: int
 
 
 class Most(NamedTuple):
@@ -71,7 +74,7 @@ _LONG_TYPE = 19
 
 def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
     """``scan.collected`` by the nodes of selectolax."""
-    found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False)
+    found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
     pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
     removed = []
     for node in tree.css(_SELECTOR):
@@ -114,6 +117,19 @@ def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> C
             room -= len(text or "")
         found.links.append((tag, key, href, rest, text))
     return found
+
+
+def _depth(tree: LexborHTMLParser) -> int:
+    deepest, depth, node = 0, 1, tree.root
+    while node is not None and depth:
+        deepest = max(deepest, depth if node.is_element_node else 0)
+        if node.child is not None:
+            node, depth = node.child, depth + 1
+            continue
+        while node is not None and node.next is None and depth > 1:
+            node, depth = node.parent, depth - 1
+        node = node.next if node is not None and depth > 1 else None
+    return deepest
 
 
 def links_plainly(

@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.building import build_tree
+from cc_pipeline.documents.html.building import build_shallow_tree, build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
 from cc_pipeline.documents.html.scan_py import Collected, Most, Place
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
@@ -114,14 +114,14 @@ def parse_html(
     utf8: bytes | None = None,
     item_index: int | None = None,
     links: bool = True,
-    codec: str = "utf-8",
+    charset: str = "UTF-8",
     as_written: bool = False,
     look: Look | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is what relative links are relative to, unless the page has a ``base``. Links become what a browser would
-    ask for (``codec`` is the page's charset by Python's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
+    ask for (``charset`` is the page's, by the standard's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
     the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before a tree is made where it
     would cost the builder too much, and flagged. ``look`` is called once with the tree, as long as only scripts and
     styles are out of it, what was found until then, and the resolver of the page's references.
@@ -140,9 +140,13 @@ def parse_html(
         limits.attribute_chars,
         limits.text_chars,
     )
-    found = collected(tree, most, partial(_bounded, limits=limits, flags=document.flags))
+    within_bounds = partial(_bounded, limits=limits, flags=document.flags)
+    found = collected(tree, most, within_bounds)
+    if found.depth > 2 * limits.depth:
+        tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
+        found = collected(tree, most, within_bounds)
     _finish_tags(found, document, limits)
-    found_by = resolver if as_written else partial(browser_resolver, codec=codec)
+    found_by = resolver if as_written else partial(browser_resolver, charset=charset)
     roots = {} if as_written else _ROOTS
     resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
     if look is not None:
@@ -152,6 +156,10 @@ def parse_html(
         document.flags.add("text_cut")
         document.body_text = document.body_text[: limits.text_chars]
     return document
+
+
+def _measure_depth(tree: LexborHTMLParser) -> int:
+    return collected(tree, Most(0, 0, 0, 0, 0), dict).depth
 
 
 def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> None:

@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from urllib.parse import quote_from_bytes
 
 import can_ada
+import endec
 from publicsuffixlist import PublicSuffixList
+
+from cc_pipeline.documents.charset import QUERY_ENCODINGS
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
@@ -20,6 +24,12 @@ _PARTS = re.compile(r"([^/?#]*)([^?#]*)(\?[^#]*)?")
 _NOISE = re.compile(r"[\t\r\n]")
 _TRIM = "".join(map(chr, range(0x21)))
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+#: Schemes whose queries are in the page's charset; of others they are UTF-8.
+_QUERY_SCHEMES = ("http:", "https:", "ftp:", "file:")
+#: A reference that the encoder wrote: no query has a "#". What ISO-2022-JP has between escapes is none.
+_LACKING = re.compile(rb"\x1b\$B[^\x1b]*|&#(\d+);")
+#: What stays in a query as it is, beside letters and digits, or is escaped by ada.
+_UNESCAPED = " !\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
 
 
@@ -31,19 +41,19 @@ Resolved = tuple[str | None, str | None]
 _NO_URL = (ValueError, TypeError)
 
 
-def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolved]:
-    """A function from an attribute's value to the URL a browser would go to and that URL's host. ``codec`` is the
-    Python name of the page's charset, in which browsers escape queries."""
+def browser_resolver(base: str, charset: str = "UTF-8") -> Callable[[str], Resolved]:
+    """A function from an attribute's value to the URL a browser would go to and that URL's host. ``charset`` is the
+    page's, by the standard's name: browsers write queries in it."""
     here = _parsed(base)
     parse = can_ada.parse if here is None else here.__add__
     hosts: dict[str, str | None] = {}
-    unicode = codec.startswith("utf-")
+    by_charset = charset in QUERY_ENCODINGS
 
     def resolve(value: str) -> Resolved:
-        if not unicode and not value.isascii() and "?" in value:
-            value = _with_query(value, codec)
         try:
             found = parse(value)
+            if by_charset and not value.isascii() and "?" in value and found.protocol in _QUERY_SCHEMES:
+                found = parse(_with_query(value, charset))
         except _NO_URL:
             return None, None
         name = found.hostname
@@ -52,6 +62,12 @@ def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolve
         return found.href, hosts[name]
 
     return resolve
+
+
+def resolve_reference(base: str, value: str) -> str:
+    """The URL a browser would go to for a reference; ``value`` as written where there is none, such as a relative
+    reference to a ``base`` that is no URL."""
+    return browser_resolver(base)(value)[0] or value
 
 
 def resolve_header(base: str, value: str) -> str | None:
@@ -76,16 +92,14 @@ def _parsed(base: str) -> can_ada.URL | None:
         return None
 
 
-def _with_query(value: str, codec: str) -> str:
-    """The query's characters in a charset's bytes, escaped; those it has not as numeric references, as forms have."""
-    before, _, rest = value.partition("?")
-    query, sign, fragment = rest.partition("#")
-    try:
-        data = query.encode(codec, "xmlcharrefreplace")
-    except (LookupError, UnicodeError):
-        return value
-    escaped = "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in data)
-    return f"{before}?{escaped}{sign}{fragment}"
+def _with_query(value: str, charset: str) -> str:
+    """An address with its query in a charset's bytes, escaped as the URL Standard says ("percent-encode after
+    encoding"); characters that the charset lacks are numeric references, escaped too."""
+    value, sign, fragment = _NOISE.sub("", value).strip(_TRIM).partition("#")
+    before, mark, query = value.partition("?")
+    data = endec.encode(query, charset, "xmlcharrefreplace")
+    data = _LACKING.sub(lambda found: b"%%26%%23%b%%3B" % found[1] if found[1] else found[0], data)
+    return f"{before}{mark}{quote_from_bytes(data, _UNESCAPED)}{sign}{fragment}"
 
 
 def resolver(base: str) -> Callable[[str], Resolved]:

@@ -47,8 +47,10 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
 
     Raises ``DataFault`` (``source``, ``offset`` of its member) for a line that names no place in an archive.
     """
-    key, _, rest = line.partition(b" ")
-    stamp, _, text = rest.partition(b" ")
+    # keys of other writers have spaces
+    head, _, members = line.partition(b" {")
+    key, _, stamp = head.rpartition(b" ")
+    text = b"{" + members
     try:
         said = json.loads(text)
     except ValueError as error:

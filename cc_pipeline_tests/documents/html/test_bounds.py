@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html import bounds
+from cc_pipeline.documents.html import bounds, building
 from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
-from cc_pipeline.documents.html.building import build_tree
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
@@ -136,20 +136,46 @@ def test_no_prefix_turns_the_bounds_off(prefix: str) -> None:
         assert flag == "attributes_cut" or "deep" in parsed.text["text"]
 
 
-@pytest.mark.parametrize("unit", ["<span><p></span></p>", "<div><object></div></object>", "<svg><a>", "<optgroup>"])
-def test_the_tree_itself_bounds_what_ends_do_not_close(unit: str) -> None:
-    flags: set[str] = set()
-    markup = bounded((unit * 3_000 + "x").encode(), LIMITS, flags).markup
-    built = build_tree(markup, LIMITS, flags)
-    assert flags == {"nesting_cut"}
-    assert 500 < _deepest(built.tree) <= 2 * LIMITS.depth + 4
+#: Ends that close nothing, and elements that leave the stack of open elements and stay ancestors.
+UNCLOSED = ("<span><p></span></p>", "<div><object></div></object>", "<svg><a>", "<optgroup>")
+MISNESTED = ("<form><div></form>", "<select><desc><select><nobr><a><b>", "<a><math><mi><a>")
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+@pytest.mark.parametrize("unit", [*UNCLOSED, *MISNESTED])
+def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_readable:
+        monkeypatch.setattr(building, "_lexbor", None)
+    depths: list[int] = []
+    markup = "<title>T</title><p>first" + unit * 3_000 + "<p>last"
+    document = parse_html(markup, "http://a/", LIMITS, look=lambda tree, *_: depths.append(_deepest(tree)))
+    assert document.flags == {"nesting_cut"}
+    assert 500 < depths[0] <= 2 * LIMITS.depth
+    assert document.title == "T"
+    assert document.body_text.split() == ["first", "last"]
+
+
+def test_a_tree_too_deep_is_cut_where_it_becomes_so() -> None:
+    """Links before that place stay links, and what follows keeps its text."""
+    unit = "<form><div><a href=l>x</a></form>"
+    document = parse_html(unit * 510 + "tail", "http://a/", LIMITS)
+    assert not document.flags
+    assert len(document.links) == 510
+    document = parse_html(unit * 600 + "tail", "http://a/", LIMITS)
+    assert document.flags == {"nesting_cut"}
+    assert len(document.links) == 510
+    assert document.body_text.split() == ["x"] * 600 + ["tail"]
 
 
 def _deepest(tree: LexborHTMLParser) -> int:
-    depth, node = 0, tree.root
-    while node is not None:
-        depth, node = depth + 1, node.last_child
-    return depth
+    deepest, waiting = 0, [(tree.root, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        while node is not None:
+            deepest = max(deepest, depth if node.is_element_node else 0)
+            waiting.append((node.child, depth + 1))
+            node = node.next
+    return deepest
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from cc_pipeline.documents.html.content import (
 )
 from cc_pipeline.documents.html.features import beside, holders, windows
 from cc_pipeline.documents.html.kept import content_of
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -136,6 +137,40 @@ def test_a_box_of_facts_before_the_text_is_kept_and_a_table_of_links_is_not() ->
 
 
 SIGN_UP = "<p>Our best stories, every week.</p><form><input type=email><span>Sign up</span></form>"
+POST = (
+    "<div class='twitter embed'><blockquote class=twitter-tweet><p>{} <a href=/t>t.example/1</a></p>"
+    "&mdash; A. Writer (@writer) <a href=/s>May 18, 2024</a></blockquote></div>"
+)
+
+
+def _kept_of(markup: str, likelihoods: dict[str, float]) -> list[str]:
+    """The blocks that are kept; each as likely as is said of how it begins, others surely content."""
+    body = LexborHTMLParser(markup).body
+    assert body
+    seen = walk(body, chars=10**6, elements=10**5)
+    texts = [seen.text_of(block) for block in range(len(seen.blocks.chars))]
+    likely = [next((share for begin, share in likelihoods.items() if text.startswith(begin)), 0.95) for text in texts]
+    return content_of(seen, np.array(likely, np.float32)).text.split("\n")
+
+
+@pytest.mark.parametrize("named", ["twitter embed", "share", "quote"])
+def test_a_post_that_an_article_quotes_is_kept_with_who_wrote_it(named: str) -> None:
+    post = POST.format("It rained on the mill all day, and nobody came.").replace("twitter embed", named)
+    found = _kept_of(f"<body><main>{PARAGRAPHS}{post}{PARAGRAPHS}</main>", {"It rained": 0.4, "\u2014": 0.2})
+    assert found[len(SENTENCES) : -len(SENTENCES)] == [
+        "It rained on the mill all day, and nobody came. t.example/1",
+        "\u2014 A. Writer (@writer) May 18, 2024",
+    ]
+
+
+def test_headings_of_what_is_kept_stay_whatever_their_rank() -> None:
+    section = f"<h1>Section of the first rank</h1>{PARAGRAPHS}<h2>Part</h2><h3>Part of a part</h3>{PARAGRAPHS}"
+    behind = "<h2>Related</h2><p><a href=/r>Another article of ours that is not this one</a></p>"
+    likelihoods = {"The mill": 0.3, "Section": 0.3, "Part": 0.2, "Related": 0.2, "Another": 0.02}
+    found = _kept_of(f"<body><main><h1>The mill</h1>{PARAGRAPHS}{section}{behind}</main>", likelihoods)
+    assert [text for text in found if text not in SENTENCES] == ["Section of the first rank", "Part", "Part of a part"]
+
+
 HAN = ("<p>" + "\u6587" * 60 + "</p>") * 3
 
 
@@ -209,7 +244,7 @@ def test_main_content_has_its_bound() -> None:
 
 @pytest.mark.parametrize("extractor", ["fast", "quality"])
 def test_markdown_on_request(extractor: Extractor) -> None:
-    found = extracted(ARTICLE, extractor, url="https://example.org/a/b", markdown=True)
+    found = extracted(ARTICLE, extractor, resolve=browser_resolver("https://example.org/a/b"), markdown=True)
     assert found.markdown is not None
     assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown
     assert SENTENCES[3] in found.markdown
@@ -218,6 +253,15 @@ def test_markdown_on_request(extractor: Extractor) -> None:
     row = parse_page(page(ARTICLE), ParseOptions(main_content=extractor, markdown=True)).text
     assert row is not None
     assert row["main_content_markdown"]
+
+
+def test_markdown_has_the_addresses_of_the_links() -> None:
+    markup = ARTICLE.replace("/about?a=1", "/about?q=\u0451&a=1").encode("windows-1251", "replace")
+    parsed = parse_page(page(markup, "text/html; charset=windows-1251"), ParseOptions(markdown=True))
+    address = next(link.url for link in parsed.links if link.url and "about" in link.url)
+    assert parsed.text is not None
+    assert "?q=%B8&" in address
+    assert f"]({address})" in parsed.text["main_content_markdown"]
 
 
 def test_a_block_that_spans_lines_and_entities() -> None:

@@ -1,0 +1,48 @@
+"""Path lists of the source: read once for both questions, whether a crawl is published and what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from cc_pipeline.errors import DataFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.workspace import Workspace
+
+T = TypeVar("T")
+
+
+class _KeptLists(dict[str, bytes]):
+    """Path lists by key, as they came: one command reads each once, any other workspace the first time."""
+
+
+def path_list_exists(workspace: Workspace, key: str) -> bool:
+    """Whether the source has the path list ``key``. The list itself is requested, which costs no more than a HEAD, and
+    kept for :func:`read_path_list`. Raises ``RangeFault`` where the source does not say."""
+    try:
+        data = workspace.transport.read_all(key).data
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return False
+        raise
+    workspace.of_command(_KeptLists)[key] = data
+    return True
+
+
+def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
+    """What ``parse`` makes of the path list ``key``: of an answer that was kept, else of a new one. Raises as
+    ``Transport.read_parsed``."""
+    lists = workspace.of_command(_KeptLists)
+    kept = lists.pop(key, None)
+
+    def parse_and_keep(data: bytes) -> T:
+        parsed = parse(data)
+        if workspace.one_command:
+            lists[key] = data
+        return parsed
+
+    if kept is not None:
+        with suppress(DataFault):  # then all places are asked, one after the other
+            return parse_and_keep(kept)
+    return workspace.transport.read_parsed(key, parse_and_keep)

@@ -1,0 +1,26 @@
+"""Every response after a report, through every reader."""
+
+from __future__ import annotations
+
+import pytest
+
+from cc_pipeline_tests.conformance import about_pages, addresses, charsets, feeds, heads, sitemaps, types
+from cc_pipeline_tests.conformance.responses import BARE_READERS, READERS, Case, differences
+
+CASES = {
+    module.__name__.rpartition(".")[2]: module.CASES
+    for module in (heads, types, charsets, addresses, about_pages, feeds, sitemaps)
+}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{kind} {case}") for kind in CASES for case in CASES[kind]])
+def test_rows_are_right(case: Case) -> None:
+    readers = READERS if case.response.fields else READERS | BARE_READERS
+    wrong = {name: differences(read(case.response), case.expected) for name, read in readers.items()}
+    assert not {name: found for name, found in wrong.items() if found}
+
+
+def test_no_report_is_there_twice() -> None:
+    every = [str(case) for cases in CASES.values() for case in cases]
+    assert len(set(every)) == len(every) > 120
+    assert all(case.expected for cases in CASES.values() for case in cases)

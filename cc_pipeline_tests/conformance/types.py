@@ -1,0 +1,94 @@
+"""Media types that say nothing, or another thing than the bytes."""
+
+from __future__ import annotations
+
+from cc_pipeline_tests.conformance.responses import answer, case
+
+_HTML = "<!DOCTYPE html><title>Harbour</title><p>The ferry leaves at noon."
+_FOUND = [("WARC-Identified-Payload-Type", "text/html")]
+_FEED = "<rss version='2.0'><channel><title>News</title><item><title>One</title></item></channel></rss>"
+
+CASES = (
+    *(
+        case(report, repr(value), answer(_HTML, value), fields=_FOUND, title="Harbour", type_from="archive")
+        for report, value in (
+            ("HtmlUnit/htmlunit#1104", "*/*"),
+            ("apify/crawlee#498", ";charset=utf-8"),
+            ("bda-research/node-crawler#193", "utf-8"),
+            ("postmodern/spidr#32", "None"),
+            ("MIME Sniffing 7", "unknown/unknown"),
+            ("MIME Sniffing 7", "application/unknown"),
+        )
+    ),
+    *(
+        case(
+            "MIME Sniffing 7",
+            f"{value!r}, and no crawler looked",
+            answer(_HTML, value),
+            title="Harbour",
+            type_from="bytes",
+        )
+        for value in (None, "", "*/*", "unknown/unknown", "text", "text/", "None")
+    ),
+    case(
+        "postmodern/spidr#32",
+        "a program's type, where the archive found HTML",
+        answer(_HTML, "application/x-httpd-php"),
+        fields=_FOUND,
+        title="Harbour",
+        flags=["type_mismatch"],
+    ),
+    case(
+        "MIME Sniffing 7",
+        "a page as application/octet-stream",
+        answer(_HTML, "application/octet-stream"),
+        fields=_FOUND,
+        title="Harbour",
+    ),
+    case(
+        "RFC 9110 8.3.1",
+        "a type in capitals, with parameters in quotes",
+        answer("<title>\u0434</title>".encode("cp1251"), 'Text/HTML; Charset="WINDOWS-1251"'),
+        title="\u0434",
+    ),
+    case(
+        "adbar/trafilatura#75",
+        "XHTML under its own type",
+        answer(
+            "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'><title>X</title></html>",
+            "application/xhtml+xml",
+        ),
+        title="X",
+        kind="html",
+    ),
+    case(
+        "kurtmckee/feedparser#75",
+        "a feed as HTML",
+        answer(_FEED, "text/html"),
+        kind="feed",
+        item_titles=["One"],
+    ),
+    case("miniflux/v2#122", "a feed as plain text", answer(_FEED, "text/plain"), kind="feed", item_titles=["One"]),
+    case(
+        "bcomnes/jsonfeed-to-atom#5",
+        "a JSON Feed as JSON",
+        answer(
+            '{"version":"https://jsonfeed.org/version/1.1","title":"N","items":[{"id":"1","title":"One","url":"/1"}]}',
+            "application/json",
+        ),
+        kind="feed",
+        item_titles=["One"],
+        item_links=["https://www.example.com/1"],
+    ),
+    case(
+        "plone/volto#6562",
+        "a sitemap that is not compressed, as application/x-gzip",
+        answer(
+            "<?xml version='1.0'?><urlset><url><loc>https://a.example/1</loc></url></urlset>",
+            "application/x-gzip; charset=utf-8",
+        ),
+        fields=[("WARC-Identified-Payload-Type", "application/xml")],
+        url="https://www.example.com/sitemap.xml.gz",
+        locs=["https://a.example/1"],
+    ),
+)
