@@ -107,7 +107,7 @@ FIGURES: Final[dict[str, Figure]] = {
     ),
     "public_rate": Figure(
         _HTTPS.rate or 0, f"{_HTTPS.rate:g} a second", "requests to data.commoncrawl.org", "assumed",
-        "our default, once it is earned ([faults.md](faults.md#the-budget-and-the-breaker))",
+        "our default ([faults.md](faults.md#the-budget-and-the-breaker))",
     ),
     "bucket_rate": Figure(
         _BUCKET.rate or 0, f"{_BUCKET.rate:g} a second", "requests to the bucket, of all hosts", "assumed",

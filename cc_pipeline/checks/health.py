@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import CAUTION, COUNTED
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
@@ -514,6 +515,9 @@ def _finding(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
     text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
     refused = ""
+    if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
+        before = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
+        text += f"; it refused this address at {_moment(state.blocked_at)}{before}"
     if state.last_refusal is not None and state.last_refusal_at is not None:
         refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
     if state.breaker_open_until is not None:

@@ -24,6 +24,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.defs.graph import execute, keys_tags, sensor
+from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 failed_runs = sensor("failed_runs")
@@ -126,7 +127,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
     assert "asked as usual" in tick()
     budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.refused("403", None)
+        budget.tell(forbidden(why="403"))
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
@@ -137,15 +138,16 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         budget.close()
 
 
-def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: Path) -> None:
+def test_what_automation_starts_outlasts_a_window_and_waits_no_longer(tmp_path: Path) -> None:
     def waits(of: Mapping[str, str] | None, **settings: str) -> float | None:
         given = load_settings({f"CC_PIPELINE_{name}": text for name, text in settings.items()}, home=str(tmp_path))
         return patience(given, None if of is None else dg.DagsterRun(job_name="x", tags=dict(of)))
 
     sensor = {"dagster/sensor_name": "new_crawls"}
     assert waits(None) == waits(None, WAIT="inf") == 0
-    assert waits(sensor) == waits(sensor, WAIT="inf") == 30
-    assert waits(sensor, WAIT="5") == 5
+    assert waits(sensor) is None
+    assert waits(sensor, WAIT="inf") == 370
+    assert waits(sensor, WAIT="0.1") == 0.1
     assert waits({"dagster/backfill": "x"}) is None
     assert waits({}, WAIT="inf") == math.inf
 
