@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -85,44 +83,21 @@ DAEMON_VARIABLES: Final[Mapping[str, str]] = {
     "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS": "600",
     "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "600",
 }
-_OF_BEFORE = (
-    re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n"),
-    re.compile(
-        r"# Written once by cc-pipeline.*\nCC_PIPELINE_HOME=\$\{CC_PIPELINE_HOME:-(?P<home>.+)\}\n"
-        r"DAGSTER_HOME=\$\{CC_PIPELINE_HOME\}/dagster\n"
-    ),
-)
-#: What earlier versions wrote as ``dagster.yaml`` (SHA-256).
-_YAML_OF_BEFORE: Final = frozenset(
-    {
-        "0637cafb1edf01956d4768ebe5b17474d2cc3a78a1bb6d3a89287595a9f852f5",
-        "6a589350a9ec5eea5d3f46746c77cdb929bae6aa46b1b60ebfc6ea63033a7705",
-        "77fc85364a58d5e487f4478bea0a1d80b03954faf8d35c8c94e3cbbff26037b3",
-        "8d26376f52aec3be2470a8c9148191a63f4cb7ead11934f473b700c3b08c2479",
-        "c57aba3e5cdb370daf89dfa4a27635e1d726de3ea5c99990d894c54b95f132f8",
-    }
-)
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
-    earlier versions wrote is written anew.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     config = settings.dagster_home / "dagster.yaml"
-    wanted = {} if _is_of_now(config) else {config: DAGSTER_YAML}
-    env = folder / ".env"
-    before = env.read_text("utf-8") if env.exists() else None
-    if before is None:
-        wanted[env] = _dotenv(settings.home)
-    elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
-        wanted[env] = _dotenv(named["home"])
-    for path, text in wanted.items():
+    files = ((config, DAGSTER_YAML), (folder / ".env", _dotenv(settings.home)))
+    missing = [(path, text) for path, text in files if not path.exists()]
+    for path, text in missing:
         write_whole(path, text)
-    return list(wanted)
+    return [path for path, _ in missing]
 
 
 def _dotenv(home: object) -> str:
@@ -132,16 +107,11 @@ def _dotenv(home: object) -> str:
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder with its ``dagster.yaml``; what an earlier version wrote there is written anew."""
+    """Makes the instance's folder, with our ``dagster.yaml`` where there is none."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
-    if not _is_of_now(config):
+    if not config.exists():
         write_whole(config, DAGSTER_YAML)
-
-
-def _is_of_now(config: Path) -> bool:
-    """Whether a ``dagster.yaml`` is there that is a person's own, or of this version."""
-    return config.exists() and hashlib.sha256(config.read_bytes()).hexdigest() not in _YAML_OF_BEFORE
 
 
 def missing_in(settings: Settings) -> list[str]:
