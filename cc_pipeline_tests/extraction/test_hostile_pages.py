@@ -66,7 +66,9 @@ def _hostile(count: int) -> Iterator[set[str]]:
 
     def page(rng: Any, url: str, *given: Any, **named: Any) -> HtmlPage:
         made = html_page(rng, url, *given, **named)
-        if len(urls) < count and url not in urls and zlib.crc32(url.encode()) % 2:
+        # the body at /unavailable is that of other URLs
+        is_own = not url.endswith("/unavailable")
+        if is_own and len(urls) < count and url not in urls and zlib.crc32(url.encode()) % 2:
             urls[url] = len(urls)
         if url not in urls:
             return made
@@ -119,7 +121,7 @@ def test_hostile_pages_cost_a_run_little_and_their_neighbours_nothing(tmp_path: 
     assert len(urls) >= 40
     flags = {flag for url in urls for flag in attacked.rows[url]["flags"] or ()}
     assert {"nesting_cut", "attributes_cut"} <= flags
-    # a hundredth of what one of them took
+    # one of them took more than 100 s
     assert attacked.seconds < 300
 
 

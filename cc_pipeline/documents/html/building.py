@@ -24,8 +24,8 @@ _FREE_FORMATTING = 24
 #: Bytes of the shortest tag, and of the smallest piece.
 _TAG_BYTES, _MIN_PIECE = 3, 96
 _TAG_START = re.compile(rb"<(?=[a-zA-Z/!?])")
-#: What a tree is before its page is fed: a document keeps its mode when it is emptied, and the builder sets it only where
-#: a page has no document type, or an old one.
+#: What a tree is before its page is fed. A document keeps its mode when it is emptied, and the builder sets it only
+#: where a page has no document type, or an old one.
 _STANDARD = "<!DOCTYPE html>"
 _SAMPLE = b"<b><i><div><div><div>x"
 _WORD = ctypes.sizeof(ctypes.c_void_p)
