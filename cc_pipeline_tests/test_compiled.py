@@ -29,7 +29,7 @@ import sys
 import cc_pipeline
 cc_pipeline.MADE_FOR += int(sys.argv[1])
 from cc_pipeline.documents.document2012 import simhash
-from cc_pipeline.documents.html import bounds, features, model, scan, walk, whitespace
+from cc_pipeline.documents.html import bounds, features, model, scan, walk
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.signals import quality
