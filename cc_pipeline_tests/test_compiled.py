@@ -98,7 +98,7 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
     vars(sys.modules[f"cc_pipeline.{COMPILED[1]}"])["made_for"] = cc_pipeline.MADE_FOR - 1
     said = cc_pipeline.lacks_compiled()
     assert said is not None and "\n" not in said
-    assert "1 of 8 are missing, 1 of 8 are old, so pages take 7 to 9 times as long" in said
+    assert "1 of 7 are missing, 1 of 7 are old, so pages take 7 to 9 times as long" in said
     [finding] = _compiled()
     assert (finding.level, "compiler" in finding.advice) == ("note", True)
 

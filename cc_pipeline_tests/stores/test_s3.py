@@ -151,7 +151,7 @@ def test_a_wrong_secret_is_refused(server: S3Server, place: Transport, monkeypat
     ) as transport:
         with pytest.raises(RangeFault) as raised:
             transport.read_all("x")
-        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert raised.value.kind is FaultKind.UNAUTHORIZED
 
 
 def test_anonymous_requests_are_not_signed(server: S3Server, place: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
