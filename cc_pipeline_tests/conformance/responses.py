@@ -23,19 +23,21 @@ URL = "https://www.example.com/dir/page.html"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a server answered and, in ``fields``, what the crawler wrote into the WARC record beside it."""
+    """What a server answered and, in ``fields``, what the crawler wrote into the WARC record beside it. ``record`` is
+    the record's type and that of its block."""
 
     block: bytes
     url: str = URL
     fields: Fields = ()
+    record: tuple[str, str] = ("response", "application/http; msgtype=response")
 
     def as_warc(self) -> bytes:
         """One uncompressed record."""
         about = [
-            ("WARC-Type", "response"),
+            ("WARC-Type", self.record[0]),
             ("WARC-Date", "2024-05-18T01:02:03Z"),
             ("WARC-Record-ID", "<urn:uuid:00000000-0000-0000-0000-000000000046>"),
-            ("Content-Type", "application/http; msgtype=response"),
+            ("Content-Type", self.record[1]),
             ("WARC-Target-URI", self.url),
         ]
         return builders.warc(self.block, [*about, *self.fields])
@@ -74,6 +76,11 @@ class Case:
 def case(report: str, about: str, block: bytes, *, url: str = URL, fields: Fields = (), **expected: Any) -> Case:
     """A line of a kind."""
     return Case(report, about, Response(block, url, fields), expected)
+
+
+def resource(report: str, about: str, block: bytes, content_type: str, kind: str = "resource", **expected: Any) -> Case:
+    """The same of a record without an HTTP header."""
+    return Case(report, about, Response(block, URL, (), (kind, content_type)), expected)
 
 
 #: A function from a response to its page: how its record lies in a file, and which reader takes it out.
