@@ -1,15 +1,13 @@
-"""``python -m benchmarks.bench_locators``: what a look-up reads and how long it takes, beside what others read.
+"""What a look-up reads and how long it takes, beside what others read; a part of ``bench_index``.
 
-Files of real size are generated (about two minutes, kept in ``--work``). Every reader runs in a process of its own
-against one HTTP server that counts requests and bytes, over the same link: ``--latency`` before each answer and
-``--bandwidth`` for all answers together. Times are of the query alone, after a warm-up on a small file.
-``--rivals-python`` names an interpreter with duckdb and its httpfs extension, and polars, where the one that runs this
-has none. The original B-tree writer is Python 2 and is not run.
+Files of real size are generated (2 GB, about two minutes). Every reader runs in a process of its own against one HTTP
+server that counts requests and bytes, over the same link: ``LATENCY`` before each answer and ``BANDWIDTH`` for all
+answers together. Times are of the query alone, after a warm-up on a small file. The original B-tree writer is Python 2
+and is not run.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -28,7 +26,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from benchmarks.index_files import generate_index_file
-from benchmarks.locator_readers import (
+from benchmarks.index_readers import (
     BUCKET,
     COLUMNS,
     CRAWL,
@@ -42,7 +40,7 @@ from benchmarks.locator_readers import (
     WARM,
     index_path,
 )
-from benchmarks.report import RESULTS, Report, sized
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.catalog.build import build_catalog
@@ -54,6 +52,13 @@ from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
 
+#: Rows of the file of real size, and index files of its crawl.
+ROWS = sized(20_000, 3_400_000)
+PARTS = sized(2, 12)
+#: Seconds before each answer, and bits a second of the server's link.
+LATENCY = 0.03
+BANDWIDTH = 1e9
+REPEATS = sized(1, 3)
 #: Rows of the files that stand beside the one of real size.
 _FEW = sized(2_000, 20_000)
 
@@ -69,11 +74,11 @@ class Measured:
 
 
 @contextmanager
-def serving(root: Path, given: argparse.Namespace) -> Iterator[FaultServerProcess]:
+def serving(root: Path) -> Iterator[FaultServerProcess]:
     """The counting server of the tests in a process of its own, over the link."""
     log = root / "hits.log"
     log.unlink(missing_ok=True)
-    with FaultServerProcess(root, latency=given.latency, log=log, bandwidth=given.bandwidth * 1e9 or None) as server:
+    with FaultServerProcess(root, latency=LATENCY, log=log, bandwidth=BANDWIDTH) as server:
         yield server
 
 
@@ -83,11 +88,9 @@ def counted(server: FaultServerProcess) -> tuple[int, int]:
     return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
 
 
-def measure(
-    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, interpreter: str
-) -> Measured | None:
+def measure(name: str, server: FaultServerProcess, paths: Sequence[str], home: Path) -> Measured | None:
     """One query by one reader in a fresh process; ``None`` where the reader is not installed."""
-    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.url, str(home), *paths]
+    command = [sys.executable, "-m", "benchmarks.index_readers", name, server.url, str(home), *paths]
     root = Path(__file__).resolve().parents[1]
     environment = os.environ | {"PYTHONPATH": str(root)}
     with subprocess.Popen(
@@ -164,13 +167,13 @@ def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
     return home
 
 
-def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace) -> None:
+def page_level(report: Report, work: Path) -> None:
     """One small domain: in one file of real size, and in a crawl of several files of which one holds it."""
-    paths = [index_path(CRAWL, part) for part in range(parts)]
-    with serving(work, given) as server:
+    paths = [index_path(CRAWL, part) for part in range(PARTS)]
+    with serving(work) as server:
         home = harvested(work, server.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
         for what, wanted in (("one_file", paths[:1]), ("crawl", paths)):
-            found = {name: _repeated(name, server, wanted, home, given) for name in READERS}
+            found = {name: _repeated(name, server, wanted, home) for name in READERS}
             ours = found.pop("ours")
             assert ours is not None
             for name, rival in found.items():
@@ -179,7 +182,7 @@ def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace
                 assert rival.rows == ours.rows, (name, rival.rows, ours.rows)
                 goals = {"datafusion": (1.0, 2.0, 1.0), "pyarrow": (50.0, None, 5.0), "duckdb": (30.0, None, 5.0)}
                 size, requests, seconds = goals.get(name, (None, None, 5.0))
-                note = f"{ours.rows} rows, {len(COLUMNS)} columns, {len(wanted)} files, {_link(given)}"
+                note = f"{ours.rows} rows, {len(COLUMNS)} columns, {len(wanted)} files, {_link()}"
                 case = f"{what}_vs_{name}"
                 lower = {"higher_is_better": False}
                 report.figure(f"{case}_bytes", ours.bytes, rival.bytes, size, unit="B", note=note, **lower)
@@ -187,22 +190,19 @@ def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace
                 report.figure(f"{case}_seconds", ours.seconds, rival.seconds, seconds, unit="s", **lower)
 
 
-def _repeated(
-    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, given: argparse.Namespace
-) -> Measured | None:
+def _repeated(name: str, server: FaultServerProcess, paths: Sequence[str], home: Path) -> Measured | None:
     """The median run by seconds; counts are the same each time."""
-    interpreter = given.rivals_python if name in ("duckdb", "polars") else sys.executable
-    runs = [measure(name, server, paths, home, interpreter) for _ in range(given.repeats)]
+    runs = [measure(name, server, paths, home) for _ in range(REPEATS)]
     there = sorted((run for run in runs if run is not None), key=lambda run: run.seconds)
     return there[len(there) // 2] if there else None
 
 
-def without_page_index(report: Report, work: Path, given: argparse.Namespace) -> None:
+def without_page_index(report: Report, work: Path) -> None:
     """Five overlapping row groups, one with a match, all columns: the key first, the rest where rows match."""
 
     path = index_path(OLD_CRAWL, 0)
     target = parse_target(DOMAIN)
-    with serving(work, given) as server:
+    with serving(work) as server:
         url = server.url
         with Transport(f"{url}{BUCKET}") as transport:
             finder = Footers(transport, [path])
@@ -223,7 +223,7 @@ def without_page_index(report: Report, work: Path, given: argparse.Namespace) ->
     report.figure("no_page_index_bytes", ours, rival, 2.5, higher_is_better=False, unit="B", note=f"{rows} rows")
 
 
-def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
+def b_tree(report: Report, work: Path) -> None:
     """Building an index of two million URLs, and looking up in it over HTTP."""
     code = (
         "import json,sys,time\n"
@@ -248,13 +248,13 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
     items, seconds, peak = json.loads(run.stdout)
     report.figure("btree_build", items / seconds, unit="URLs/s", note=f"{items} URLs; the original is Python 2")
     report.figure("btree_build_memory", peak, goal=300, higher_is_better=False, unit="MB", note="whole process")
-    _point_look_ups(report, work, given)
+    _point_look_ups(report, work)
 
 
-def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> None:
+def _point_look_ups(report: Report, work: Path) -> None:
 
     key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
-    with serving(work, given) as server, Transport(server.url) as transport:
+    with serving(work) as server, Transport(server.url) as transport:
         tree = BTree(transport, key)
         wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
         cold, warm, times = [], [], []
@@ -269,41 +269,19 @@ def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> No
             warm.append(counted(server)[0] - before)
     report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
     report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
-    report.figure("btree_cold_seconds", median(times), unit="s", note=_link(given))
+    report.figure("btree_cold_seconds", median(times), unit="s", note=_link())
 
 
-def _link(given: argparse.Namespace) -> str:
+def _link() -> str:
     """The link in words."""
-    limit = f"{given.bandwidth:g} Gbit/s" if given.bandwidth else "no limit"
-    return f"{given.latency * 1000:g} ms a request, {limit} for all together"
+    return f"{LATENCY * 1000:g} ms a request, {BANDWIDTH / 1e9:g} Gbit/s for all together"
 
 
-def main() -> None:
-    """Runs the benchmark and writes ``benchmarks/results/locators.json``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--work",
-        type=Path,
-        default=sized(RESULTS / "locators", Path("data/bench-locators")),
-        help="where generated files are kept: 2 GB, beside the figures in the short form",
-    )
-    parser.add_argument("--rows", type=int, default=sized(20_000, 3_400_000), help="rows of the file of real size")
-    parser.add_argument("--parts", type=int, default=sized(2, 12), help="index files of the crawl")
-    parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
-    parser.add_argument("--bandwidth", type=float, default=1.0, help="Gbit/s of the server's link, 0 for no limit")
-    parser.add_argument("--repeats", type=int, default=sized(1, 3))
-    parser.add_argument("--rivals-python", default=sys.executable)
-    given = parser.parse_args()
-
-    work = given.work.resolve()
+def bench_look_ups(report: Report, work: Path) -> None:
+    """Look-ups in one file, in a crawl, without a page index, and in a B-tree. ``work`` keeps generated files."""
     work.mkdir(parents=True, exist_ok=True)
-    generated(work, given.rows, given.parts)
-    report = Report("locators", {"rows": given.rows, "files": given.parts, "link": _link(given)})
-    page_level(report, work, given.parts, given)
-    without_page_index(report, work, given)
-    b_tree(report, work, given)
-    print(report.write())
-
-
-if __name__ == "__main__":
-    main()
+    generated(work, ROWS, PARTS)
+    report.setting |= {"look_up_rows": ROWS, "look_up_files": PARTS, "link": _link()}
+    page_level(report, work)
+    without_page_index(report, work)
+    b_tree(report, work)

@@ -1,6 +1,6 @@
-"""Readers of one question for ``bench_locators``: the captures of one domain, by six programs.
+"""Readers of one question for ``bench_index``: the captures of one domain, by six programs.
 
-``python -m benchmarks.locator_readers NAME URL HOME PATH...`` warms up on a small file, says so, waits for a line, and
+``python -m benchmarks.index_readers NAME URL HOME PATH...`` warms up on a small file, says so, waits for a line, and
 prints rows and seconds of the query. A reader imports nothing but its own library: it may run in an interpreter that
 has only that.
 """

@@ -2,7 +2,7 @@
 
 Rows are generated and committed to a lake as a harvest commits them. Each measurement runs in a process of its own:
 
-    python -m benchmarks.catalog_growth HOME    brings the catalog up to date; prints what it took as JSON
+    python -m benchmarks.index_growth HOME    brings the catalog up to date; prints what it took as JSON
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.catalog_synthetic import SUBSETS, Shape, crawl_tables
+from benchmarks.index_synthetic import SUBSETS, Shape, crawl_tables
 from benchmarks.report import Report, percentile, sized, spread
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
@@ -70,7 +70,7 @@ def grow(home: Path, shape: Shape) -> Iterator[dict[str, float]]:
 
 def measured(home: Path) -> dict[str, float]:
     """``seconds``, ``user`` seconds and ``peak`` MB in a process of its own; ``merged`` where it merged."""
-    arguments = [sys.executable, "-m", "benchmarks.catalog_growth", str(home)]
+    arguments = [sys.executable, "-m", "benchmarks.index_growth", str(home)]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found

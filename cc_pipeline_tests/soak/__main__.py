@@ -1,8 +1,8 @@
-"""``make bench-soak``: months of automation in an hour, on PostgreSQL, with processes killed at random.
+"""``make soak``: months of automation in an hour, on PostgreSQL, with processes killed at random.
 
 A code server and a daemon run with all sensors and schedules on, over a source in which a new crawl appears now and
-then. Each step moves the clock by some days while nothing runs (``soak_clock.py``), waits until the ticks of that day
-and their runs are done, and counts. One partition in fifty always fails (``soak_location.py``). On some days a process
+then. Each step moves the clock by some days while nothing runs (``clock.py``), waits until the ticks of that day
+and their runs are done, and counts. One partition in fifty always fails (``location.py``). On some days a process
 is killed in the middle and started again.
 
 It ends with status 1 where a good partition was made twice or not at all, a run is left that nobody executes, or
@@ -32,8 +32,6 @@ import psycopg2
 import yaml
 
 from benchmarks.report import Report, sized
-from benchmarks.soak_clock import Clock, missing, new_clock
-from benchmarks.soak_location import is_bad
 from cc_pipeline.defs.instance import BACKFILLS_WAIT
 from cc_pipeline.defs.team import Team as WrittenTeam
 from cc_pipeline.defs.team import team_files
@@ -41,6 +39,8 @@ from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
 from cc_pipeline_tests.postgres import Postgres, postgres_server
+from cc_pipeline_tests.soak.clock import Clock, missing, new_clock
+from cc_pipeline_tests.soak.location import is_bad
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,7 +102,7 @@ class Team:
     def commands(self) -> dict[str, list[str]]:
         """The command of each process, by its name."""
         workspace = str(self.folder / "workspace.yaml")
-        server = ["-m", "benchmarks.soak_location", "-h", "127.0.0.1", "-p", str(self.port)]
+        server = ["-m", "cc_pipeline_tests.soak.location", "-h", "127.0.0.1", "-p", str(self.port)]
         return {
             "code": [str(BIN / "dagster"), "api", "grpc", *server, "--location-name", "cc_pipeline"],
             "daemon": [str(BIN / "dagster-daemon"), "run", "-w", workspace],
@@ -350,7 +350,7 @@ def instance_files() -> dict[str, str]:
 
 def main() -> int:
     """Runs the soak; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="bench_soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="other days on which processes are killed")
     parser.add_argument("--picture", type=Path, help="write the picture of all days there (SVG)")
     parser.add_argument("--keep", type=Path, help="leave everything in this new folder")

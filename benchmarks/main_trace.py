@@ -1,7 +1,7 @@
-"""One command of cc-pipeline in this process, with what it called counted: ``python way_trace.py OUT ARGUMENT …``.
+"""One command of cc-pipeline in this process, with what it called counted: ``python main_trace.py OUT ARGUMENT …``.
 
 Writes JSON to OUT. Only this process is counted, in all its threads: pages are parsed in others. Slow, so that
-processor time is measured in a run of its own (``bench_way``).
+processor time is measured in a run of its own (``bench_main``).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""``make bench-way``: what a command costs before and beside its work, in processor time and in what it calls.
+"""``make bench-main``: what a command costs before and beside its work, in processor time and in what it calls.
 
-    python -m benchmarks.bench_way                   150 partitions with nothing to do
-    FULL=1 python -m benchmarks.bench_way            1,500 of them; to make them takes some minutes
-    python -m benchmarks.bench_way start             how long it takes to begin: imports, --help, the definitions
-    python -m benchmarks.bench_way run idle lookup   some of its cases
-    python -m benchmarks.bench_way --keep FOLDER     the bucket and the homes stay there for another time
+    python -m benchmarks.bench_main                   150 partitions with nothing to do
+    FULL=1 python -m benchmarks.bench_main            1,500 of them; to make them takes some minutes
+    python -m benchmarks.bench_main start             how long it takes to begin: imports, --help, the definitions
+    python -m benchmarks.bench_main run idle lookup   some of its cases
+    python -m benchmarks.bench_main --keep FOLDER     the bucket and the homes stay there for another time
 
 Each command is a fresh process on a small generated home; its processor time is that of the process and its children.
 ``import dagster`` is printed apart, and taken off where a command has to import it. What is called is counted in a run
-of its own (``way_trace``), since counting is slow; the names are in the JSON, to compare two of them.
+of its own (``main_trace``), since counting is slow; the names are in the JSON, to compare two of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.report import Report, sized, spread
 
 _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
-_TRACED = [sys.executable, str(Path(__file__).with_name("way_trace.py"))]
+_TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
 CASES = ("start", "run", "idle", "many", "lookup", "check", "plan", "errors")
 #: Captures of the partition that is run.
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for bucket and homes that stay")
     parser.add_argument("--repeats", type=int, default=_REPEATS)
     given = parser.parse_args()
-    report = Report("way")
+    report = Report("main")
     with tempfile.TemporaryDirectory() as folder:
         place = given.keep or Path(folder)
         place.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Harvest and catalog: every footer of every crawl, and which row groups may hold a domain.
+"""Harvest, catalog and look-ups: every footer of every crawl, which row groups may hold a domain, and its captures.
 
-    python -m benchmarks.bench_catalog                      everything, some ten minutes
-    python -m benchmarks.bench_catalog harvest --files 6000
-    python -m benchmarks.bench_catalog catalog --crawls 30      a home that grows crawl by crawl (14; FULL=1: 120)
+    python -m benchmarks.bench_index                      everything, some ten minutes
+    python -m benchmarks.bench_index harvest --files 6000
+    python -m benchmarks.bench_index catalog --crawls 30      a home that grows crawl by crawl (14; FULL=1: 120)
 
 Ours and the rivals run against the same server in one run: a process on this machine whose answers come late.
 """
@@ -18,12 +18,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.catalog_growth import bench_catalog
 from benchmarks.index_files import CRAWL, write_files
+from benchmarks.index_growth import bench_catalog
+from benchmarks.index_look_ups import bench_look_ups
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder
 from cc_pipeline.index.footers.decode import COMPILED, FooterRows
@@ -37,28 +37,15 @@ from cc_pipeline_tests.peak import own_peak
 
 #: Seconds of distance, and the requests under way that it takes.
 DISTANCES = sized(((0.0, 16),), ((0.030, 160), (0.200, 448)))
-RIVAL_FILES = 1000
 FEW_FILES = 400
 SMALL, LARGE = sized((20, 60), (1_000, 25_000))
-PARTS = ("harvest", "catalog", "memory")
+PARTS = ("harvest", "catalog", "memory", "look-ups")
 ROW_GROUPS = 16
 _FILES_A_TABLE = 500
-HERE = Path(__file__).parent
-PYTHON = HERE / "rival" / ".venv" / "bin" / "python"
-READY = PYTHON.parents[1] / "ready"
-NEEDS = ("aiohttp", "fastparquet", "sqlitedict")
-
-
-@dataclass(frozen=True, slots=True)
-class RivalRates:
-    """Files a second of the user's method, all of it and its fetching alone."""
-
-    rate: float
-    fetch_rate: float
 
 
 def bench_harvest(report: Report, folder: Path, files: int, repeats: int) -> None:
-    """Footers fetched, decoded to table rows and stored, a second; against the user's method and two libraries."""
+    """Footers fetched, decoded to table rows and stored, a second; beside two libraries."""
     root = folder / "bucket"
     keys = write_files(root, files)
     report.setting |= {"files": files, "compiled_walk": COMPILED}
@@ -76,11 +63,7 @@ def bench_harvest(report: Report, folder: Path, files: int, repeats: int) -> Non
             print(f"# {delay * 1000:g} ms; {concurrency} requests under way, {files} files", flush=True)
             rates = [our_rate(url, keys, concurrency, folder) for _ in range(repeats)]
             ours = median(rates)
-            rival = user_method([url + key for key in keys[:RIVAL_FILES]], concurrency)
-            note = f"{spread(rates)}; rival: three requests, fastparquet, sqlitedict, as many under way"
-            report.figure(name, ours, rival.rate, 5, unit="files/s", goal_on="ratio", note=note)
-            note = "ours decodes and stores as well"
-            report.figure(f"{name}_and_its_fetch_alone", ours, rival.fetch_rate, unit="files/s", note=note)
+            report.figure(name, ours, unit="files/s", note=spread(rates))
             if (delay, concurrency) == DISTANCES[0]:
                 report.figure(f"{name}_rate", ours, None, 1200, unit="files/s", note=f"best {max(rates):.0f}")
                 few = keys[:FEW_FILES]
@@ -140,38 +123,9 @@ def our_rate(url: str, keys: Sequence[str], concurrency: int, scratch: Path) -> 
 
 def peak_memory(url: str, keys: Sequence[str], concurrency: int) -> float:
     """Megabytes at the peak of a process of its own that harvests ``keys``."""
-    arguments = [sys.executable, "-m", "benchmarks.bench_catalog", "--peak", url, str(concurrency)]
+    arguments = [sys.executable, "-m", "benchmarks.bench_index", "--peak", url, str(concurrency)]
     done = subprocess.run(arguments, input=json.dumps(list(keys)), stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout)
-
-
-def make_environment() -> Path:
-    """The rivals' own environment (their pandas need not suit ours), made with venv and pip when it is missing.
-
-    Raises ``RuntimeError`` where that fails: a comparison without its rival says nothing.
-    """
-    if not READY.exists():
-        shutil.rmtree(PYTHON.parents[1], ignore_errors=True)
-        for command in (
-            [sys.executable, "-m", "venv", str(PYTHON.parents[1])],
-            [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDS],
-        ):
-            try:
-                subprocess.run(command, check=True)
-            except (OSError, subprocess.CalledProcessError) as error:
-                raise RuntimeError(f"the rival ({', '.join(NEEDS)}) cannot be installed: {error}") from error
-        READY.touch()
-    return PYTHON
-
-
-def user_method(urls: Sequence[str], concurrency: int) -> RivalRates:
-    """HEAD, last 8 bytes, footer with asyncio; fastparquet; sqlitedict, as in the user's document."""
-    command = [str(make_environment()), str(HERE / "catalog_rival.py"), str(concurrency)]
-    done = subprocess.run(command, input="\n".join(urls), stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)
-    if found["failed"]:
-        raise RuntimeError(f"the rival lost {found['failed']} files")
-    return RivalRates(found["files"] / found["seconds"], found["files"] / found["fetch_seconds"])
 
 
 def pyarrow_rate(url: str, keys: Sequence[str], concurrency: int) -> float:
@@ -211,7 +165,7 @@ def duckdb_rate(url: str, root: Path, keys: Sequence[str]) -> tuple[float, str]:
 
 
 def main() -> None:
-    """Prints a line a figure and writes ``benchmarks/results/catalog.json``."""
+    """Prints a line a figure and writes ``benchmarks/results/index.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
     parser.add_argument("--files", type=int, default=sized(40, 3_000), help="index files to harvest")
@@ -226,9 +180,9 @@ def main() -> None:
         print(own_peak() / 1024)
         return
     parts = given.parts or PARTS
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="bench-catalog-"))
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="bench-index-"))
     folder.mkdir(parents=True, exist_ok=True)
-    report = Report("catalog" if len(parts) == len(PARTS) else f"catalog-{'-'.join(parts)}")
+    report = Report("index" if len(parts) == len(PARTS) else f"index-{'-'.join(parts)}")
     try:
         if "harvest" in parts:
             bench_harvest(report, folder, given.files, given.repeats)
@@ -236,6 +190,8 @@ def main() -> None:
             bench_catalog(report, folder, given.crawls)
         if "memory" in parts:
             bench_memory(report, folder)
+        if "look-ups" in parts:
+            bench_look_ups(report, folder / "look-ups")
     finally:
         if given.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

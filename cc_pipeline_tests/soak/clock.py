@@ -1,6 +1,6 @@
 """A clock that a benchmark moves: processes started with its environment see another day than it is.
 
-A library of ours moves the time of day and the times of files (``soak_clock.c``). What is written on a day is of that
+A library of ours moves the time of day and the times of files (``clock.c``). What is written on a day is of that
 day and stays so, since ``forward`` makes the files that are there older by as much.
 """
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from benchmarks.compare_published import OF_THE_RUN, main
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.oracles.published import LEFT_OUT, main
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 
@@ -27,15 +27,15 @@ def test_two_homes_of_the_same_are_equal_and_others_are_not(
         publish(workspace)
         homes.append(str(workspace.settings.published_path))
     first, again, other = homes
-    monkeypatch.setattr("sys.argv", ["compare_published", first, again])
+    monkeypatch.setattr("sys.argv", ["published", first, again])
     assert main() == 0
     said = capsys.readouterr().out
     # it says what it left out, and there were rows to compare
-    assert all(column in said for column in OF_THE_RUN)
+    assert all(column in said for column in LEFT_OUT)
     assert all(f"{table}: 0 rows" not in said for table in PAGE_TABLES[:1])
-    monkeypatch.setattr("sys.argv", ["compare_published", first, other])
+    monkeypatch.setattr("sys.argv", ["published", first, other])
     assert main() == 1
-    assert "rows only in one" in capsys.readouterr().out
+    assert "rows only in the first" in capsys.readouterr().out
     with duckdb.connect(first, read_only=True) as connection:
         named = connection.execute("SELECT DISTINCT column_name FROM information_schema.columns").fetchall()
-    assert set(OF_THE_RUN) <= {name for (name,) in named}, "what is left out is in the tables"
+    assert set(LEFT_OUT) <= {name for (name,) in named}, "what is left out is in the tables"

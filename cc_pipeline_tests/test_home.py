@@ -1,4 +1,4 @@
-"""Homes whose note was lost or damaged: no other source ever writes into their tables."""
+"""Notes of homes: lost or damaged ones, so that no other source ever writes into the tables; and other layouts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
+from cc_pipeline.checks.health import examine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, read_note
+from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, UnknownLayout, read_note
 from cc_pipeline.settings import claim_home, load_settings
-from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import Bucket, copy_of, workspace_of
 
 #: What becomes of a note: it is gone, was cut, or is something else.
@@ -93,28 +92,6 @@ def test_a_source_within_a_home_is_known_to_both(tmp_path: Path) -> None:
     assert lent.lake.read("targets").num_rows == 0
 
 
-def test_an_old_home_gets_the_copy_when_it_is_opened(tmp_path: Path) -> None:
-    home, bucket = unpack(1, tmp_path)
-    workspace = workspace_of(bucket, home)
-    workspace.claim()
-    workspace.migrate()
-    (home / NOTE).unlink()
-    note = read_note(home)
-    assert note is not None
-    assert (note.source, note.layout) == (str(bucket), LAYOUT)
-
-
-@pytest.mark.parametrize("left", [None, "{"])
-def test_a_note_that_a_person_wrote_has_an_old_home_migrated(tmp_path: Path, left: str | None) -> None:
-    home, bucket = unpack(1, tmp_path)
-    lose(home / NOTE, left)
-    with pytest.raises(EnvironmentFault, match="write into it"):
-        load_settings({}, home=str(home))
-    (home / NOTE).write_text(json.dumps({"source": str(bucket)}))
-    assert workspace_of(bucket, home).lake.read("records").num_rows > 0
-    assert DeltaTable(str(home / "lake" / "tables" / "fetch_plan")).file_uris() == []
-
-
 def test_a_new_home_needs_no_ceremony(bucket: Bucket, tmp_path: Path) -> None:
     for place in (tmp_path / "new", tmp_path):
         assert read_note(place) is None
@@ -136,3 +113,21 @@ def test_a_private_note_of_somebody_else_keeps_nobody_from_what_is_published(
     settings = load_settings({}, home=str(home))
     with pytest.raises(NoteUnreadable):
         claim_home(settings)
+
+
+@pytest.mark.parametrize("layout", [LAYOUT - 1, LAYOUT + 1, 5])
+def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: int) -> None:
+    note = home / NOTE
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": layout}))
+    before = note.read_text()
+    settings = load_settings({}, home=str(home))
+    with pytest.raises(UnknownLayout, match=f"(?s)layout {layout}; this version .* knows layout {LAYOUT}.*new home"):
+        workspace_of(settings.source, home).lake.read("targets")
+    assert note.read_text() == before
+    [finding] = [finding for finding in examine(settings) if finding.topic == "layout"]
+    assert finding.level == "bad" and f"layout {layout}" in finding.text
+
+
+def test_doctor_tells_the_layout(home: Path) -> None:
+    [finding] = [found for found in examine(load_settings({}, home=str(home))) if found.topic == "layout"]
+    assert (finding.level, finding.text) == ("ok", f"{LAYOUT}, the newest")
