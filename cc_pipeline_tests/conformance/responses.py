@@ -147,6 +147,7 @@ def observe(page: ParsedPage) -> dict[str, Any]:
         "main": text.get("main_content"),
         "kind": text.get("text_type"),
         "json_ld_types": text.get("json_ld_types"),
+        "author": metadata["author"],
         "canonical": metadata["canonical_url"],
         "charset": metadata["charset_detected"],
         "failure": metadata["failure_reason"],
@@ -156,11 +157,14 @@ def observe(page: ParsedPage) -> dict[str, Any]:
         "refresh": (metadata["refresh"] or {}).get("url"),
         "status": metadata["http_result"],
         "type_from": metadata["type_from"],
+        "languages": [(each["hreflang"], each["url"]) for each in metadata["alternates"] or ()],
+        "pictures": [link["link_url"] for link in links if link["attribute"] == "srcset"],
         "links": [link["link_url"] for link in links if link["type"] in ("a", "url", "sitemap")],
         "locs": [link["link_url"] for link in links if link["type"] in ("url", "sitemap")],
         "item_titles": [item["title"] for item in items],
         "item_links": [item["link"] for item in items],
         "item_dates": [item["published"] or item["updated"] for item in items],
+        "item_authors": [[each["name"] for each in item["authors"] or ()] for item in items],
         "item_content": [item["content"] for item in items],
     }  # fmt: skip
 

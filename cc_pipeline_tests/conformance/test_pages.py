@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cc_pipeline_tests.conformance import about_pages, addresses, charsets, feeds, heads, sitemaps, types
+from cc_pipeline_tests.conformance import about_pages, addresses, charsets, contents, feeds, heads, sitemaps, types
 from cc_pipeline_tests.conformance.responses import BARE_READERS, READERS, Case, differences
 
 CASES = {
     module.__name__.rpartition(".")[2]: module.CASES
-    for module in (heads, types, charsets, addresses, about_pages, feeds, sitemaps)
+    for module in (heads, types, charsets, addresses, about_pages, contents, feeds, sitemaps)
 }
 
 
