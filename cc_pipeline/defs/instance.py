@@ -69,17 +69,20 @@ DOTENV = """\
 # Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
 CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
 DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
-# a backfill waits for a code server that is being started
-{flag}=${{{flag}:-1}}
-# seconds that a tick of a schedule may take
-{ticks}=${{{ticks}:-600}}
+# a backfill waits for a code server that is being started; a tick may take ten minutes
+{waits}
 # what lies in the current folder is data
 PYTHONSAFEPATH=1
 """
-#: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
-BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
-#: A tick of ``backfill_missing`` may look at 100,000 partitions on a busy machine; Dagster's own limit is a minute.
-TICKS_TAKE: Final = "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS"
+#: Environment variables of Dagster's daemon and UI. Without the first a backfill fails where the daemon is started
+#: before the code server: its assets "no longer exist". The others let a tick take ten minutes instead of one:
+#: ``backfill_missing`` may look at 100,000 partitions on a busy machine, and ``new_crawls`` waits for a source that
+#: refuses, and comes again only after six hours.
+DAEMON_VARIABLES: Final[Mapping[str, str]] = {
+    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
+    "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS": "600",
+    "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "600",
+}
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
@@ -90,11 +93,17 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     config = settings.dagster_home / "dagster.yaml"
-    dotenv = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
-    missing = [(path, text) for path, text in ((config, DAGSTER_YAML), (folder / ".env", dotenv)) if not path.exists()]
+    files = ((config, DAGSTER_YAML), (folder / ".env", _dotenv(settings.home)))
+    missing = [(path, text) for path, text in files if not path.exists()]
     for path, text in missing:
         write_whole(path, text)
     return [path for path, _ in missing]
+
+
+def _dotenv(home: object) -> str:
+    """The text of a ``.env`` for ``home``; what the environment says wins over it."""
+    waits = "\n".join(f"{name}=${{{name}:-{value}}}" for name, value in DAEMON_VARIABLES.items())
+    return DOTENV.format(home=home, waits=waits)
 
 
 def prepare_instance(settings: Settings) -> None:

@@ -21,6 +21,7 @@ from cc_pipeline.transport.leases import LEASED_LIFE, LOOK_AGAIN, Leases
 from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import (
+    ADDRESS,
     CLOCK_JUMP,
     SAMPLE_KEPT,
     SILENCE,
@@ -176,7 +177,7 @@ class Budget:
             admitted = state.admits(now)
             if isinstance(admitted, Closed):
                 self._keep(state)
-                is_refused = isinstance(state, Blocked) and state.cause != SILENCE
+                is_refused = isinstance(state, Blocked) and state.cause == ADDRESS
                 return replace(admitted, never=is_refused and not self._sample())
             asks = not admitted
             calm = isinstance(state, Serving) and not state.tally.row

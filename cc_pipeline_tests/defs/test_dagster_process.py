@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW, Bucket
@@ -305,7 +305,8 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
     env, config = tmp_path / ".env", settings.dagster_home / "dagster.yaml"
     assert set(prepare_files(settings, tmp_path)) == {env, config}
-    assert f"{BACKFILLS_WAIT}=${{{BACKFILLS_WAIT}:-1}}\n" in env.read_text("utf-8")
+    for name, value in DAEMON_VARIABLES.items():
+        assert f"{name}=${{{name}:-{value}}}\n" in env.read_text("utf-8")
     assert config.read_text("utf-8") == DAGSTER_YAML
     assert missing_in(settings) == []
     env.write_text("CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
