@@ -159,7 +159,7 @@ class Bench:
             run = self.command("commands", FRONT, "run", "-c", "newest", "-d", domain)
             count = sum(not hit.key.endswith(".warc.gz") for hit in run.hits)
             self.report.figure(
-                f"command_{number}", count, None, before, unit="requests", higher_is_better=False, note=run.note
+                f"command_{number}", count, before, unit="requests", higher_is_better=False, note=run.note
             )  # fmt: skip
 
     def command(self, home: str, manners: Manners, *arguments: str, bucket: Path | None = None) -> Run:
