@@ -22,7 +22,7 @@ Answers = Sequence[tuple[str, Seen]]
 
 NOTHING: Final[Judged] = (None, "")
 #: Steps that ask other places than the source.
-_ELSEWHERE: Final = frozenset({"list", "s3"})
+_ELSEWHERE: Final = frozenset({"list", "s3", "mirror"})
 _OK, _PARTIAL, _MISSING = 200, 206, 404
 _REFUSED: Final = frozenset({401, 403, 429, 503})
 _EXPLICIT = re.compile(r"bytes=(\d+)-(\d+)")
@@ -38,7 +38,7 @@ class Facts:
     ``crawls`` were listed. ``bounds`` are the keys of row groups in a footer's order. ``same`` tells whether both
     indexes named the same captures. ``records`` are those that were fetched: whether each is good, and its digest check
     or why it is not; ``arc_records`` are those of the ARC years. ``arc`` tells whether these have a ZipNum index,
-    ``s3`` whether S3 had the same object.
+    ``s3`` whether S3 had the same object, ``mirror`` whether the official mirror had the same record.
     """
 
     crawls: tuple[Crawl, ...] | None = None
@@ -48,6 +48,7 @@ class Facts:
     arc_records: list[tuple[bool, str]] = field(default_factory=list)
     arc: bool | None = None
     s3: bool | None = None
+    mirror: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ ASSUMPTIONS: Final = (
     Assumption("no_refusal", "so few requests are not refused (401, 403, 429, 503)", _refused),
     Assumption("retry_after", "a refusal says when to come back", _retry_after),
     Assumption("s3_same", "s3://commoncrawl has the same objects", lambda facts, _: (facts.s3, "")),
+    Assumption("mirror_same", "the official mirror has the same records", lambda facts, _: (facts.mirror, "")),
 )
 
 
