@@ -30,7 +30,7 @@ class SourceLimits:
 #: month later (cc-monitoring: aws/waf-webacl-*.json); users are refused at six to eight connections. ccrawl-cli runs
 #: with 0.2 s a request, and 5/s are 1,500 in 300 s. Who was refused keeps to 800 for a day, less than any known limit.
 FRONT: Final = SourceLimits(rate=5.0, concurrency=4, cautious=795 / 300)
-#: Any other web host: nothing is known of it.
+#: Any other web host: nothing is known of it. At Hugging Face a public client runs at 20/s (Daft).
 _OTHER: Final = SourceLimits(rate=10.0, concurrency=8)
 #: The index server answers about 100,000 look-ups an hour for everybody together.
 _INDEX_SERVER: Final = SourceLimits(rate=1.0, concurrency=2)
@@ -42,10 +42,7 @@ _OWN_MACHINE: Final = SourceLimits(rate=None, concurrency=128, shared=False)
 OWN_BUCKET_RATE: Final = 1_000.0
 
 _FRONT_HOST: Final = "data.commoncrawl.org"
-#: Common Crawl's mirror at Hugging Face, and the hosts that its files come from: a public client runs at 20/s there
-#: (Daft); half of it, until somebody has seen it live. It answers 429 and says for how long.
-_MIRROR: Final = SourceLimits(rate=10.0, concurrency=8)
-_BY_HOST: Final = {_FRONT_HOST: FRONT, "index.commoncrawl.org": _INDEX_SERVER, "huggingface.co": _MIRROR}
+_BY_HOST: Final = {_FRONT_HOST: FRONT, "index.commoncrawl.org": _INDEX_SERVER}
 
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no window of
 #: ``window_of`` seconds sees more than 1.05 times the rate.
