@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS, has
+from cc_pipeline.commoncrawl.crawls import SUBSETS, has, key_rule
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
@@ -332,6 +332,11 @@ def _record_ids(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> dict[str
     return {kind: make(spec.seed, "record", crawl.id, visit.url, visit.repeat, kind) for kind in kinds}
 
 
+#: Dates in the ARC files of crawl-002 are Pacific time, seven hours behind UTC in September (two records of
+#: commoncrawl/arc2warc-conversion); a response's own ``Date`` is not.
+_WITH_PACIFIC_DATES, _BEHIND_UTC = "CC-MAIN-2009-2010", timedelta(hours=7)
+
+
 def _write_arc_file(
     root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
@@ -340,6 +345,8 @@ def _write_arc_file(
         out.append(file_description(key.rpartition("/")[2], segment_start(crawl, segment)))
         for visit in visits:
             exchange = servers.answer(visit)
+            if crawl.id == _WITH_PACIFIC_DATES:
+                exchange = replace(exchange, fetched=exchange.fetched - _BEHIND_UTC)
             place = out.append(arc_record(exchange))
             yield _arc_capture(crawl, exchange, key, place)
 
@@ -399,7 +406,7 @@ def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, i
         kind=exchange.kind,
         domain=registered_domain(host) or host,
         url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
+        url_surtkey=surt_key(exchange.url, key_rule(crawl.id)),
         fetch_time=exchange.fetched,
         fetch_status=exchange.status,
         warc_filename=key,

@@ -23,7 +23,7 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline_tests.defs.graph import keys_tags, sensor
+from cc_pipeline_tests.defs.graph import execute, keys_tags, sensor
 from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
@@ -63,6 +63,33 @@ def test_a_failed_run_is_told_with_its_partitions_and_reason(
     assert len(partitions) == 11
     assert partitions[-1] == "2 more"
     assert "two partitions failed" in str(one["reason"])
+
+
+def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, webhook="http://127.0.0.1:9/hook")
+    # nobody registered these targets, so each partition fails by itself
+    keys = [f"{NEW}|nobody-{n}.example" for n in range(12)]
+    failed = execute(instance, workspace, "extract_domain", tags=keys_tags(keys))
+    run = instance.get_run_by_id(failed.run_id)
+    assert run is not None
+    [failure_event] = [event for event in failed.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failed_runs",
+        dagster_event=failure_event,
+        dagster_instance=instance,
+        dagster_run=run,
+        resources={WORKSPACE: workspace},
+    ).for_run_failure()
+    failed_runs(context)
+    [one] = told
+    assert str(one["reason"]).startswith("12 of 12 partitions failed")
+    assert one["failed_partitions_count"] == 12
+    named = one["failed_partitions"]
+    assert isinstance(named, list)
+    assert [row["partition"] for row in named] == keys[:10]
+    assert all("that this home knows as a partition" in row["reason"] for row in named)
 
 
 def test_partitions_are_named_however_the_run_has_them(instance: dg.DagsterInstance) -> None:

@@ -128,8 +128,8 @@ def parse_html(
     """
     document = HtmlDocument()
     whole = text.encode("utf-8", "replace") if utf8 is None else utf8
-    markup, document.work = bounded(whole, limits, document.flags)
-    tree, markup, work = build_tree(markup, limits, document.flags)
+    markup, document.work, is_small = bounded(whole, limits, document.flags)
+    tree, markup, work = build_tree(markup, limits, document.flags, is_small=is_small)
     document.work = max(document.work, work)
     if markup is not whole:
         document.cut = markup
