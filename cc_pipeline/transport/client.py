@@ -90,9 +90,10 @@ class Transport:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
-    def read_suffix(self, key: str, length: int) -> RangeBytes:
-        """The last ``length`` bytes (all, when the object is shorter). Raises ``RangeFault``."""
-        return self._value(ByteRange(key, None, length))
+    def read_suffix(self, key: str, length: int, whole_up_to: int = 0) -> RangeBytes:
+        """The last ``length`` bytes (all, when the object is shorter); ``whole_up_to`` as of ``ByteRange``. Raises
+        ``RangeFault``."""
+        return self._value(ByteRange(key, None, length, whole_up_to=whole_up_to))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
