@@ -240,7 +240,7 @@ def narrowed(payload: bytes) -> bytes:
 
 def _wide(head: bytes) -> str | None:
     """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
-    if head.count(0) < len(head) * _NUL_SHARE:
+    if not head or head.count(0) < len(head) * _NUL_SHARE:
         return None
     zeros = [head[place::4].count(0) * 4 / len(head) for place in range(4)]
     often = [share > _NUL_SHARE for share in zeros]

@@ -179,9 +179,9 @@ def generate_answer(chance: random.Random) -> Answer:
         charset = chance.choice(("utf-8", "utf-8", "utf-8", "cp1252", "utf-16-le", "utf-16-be"))
         mark = _MARKS.get(charset, b"") if charset.startswith("utf-16") or chance.random() < 0.3 else b""
         body = mark + text.encode(charset)
-        if chance.random() < 0.05:
-            body = gzip.compress(body, mtime=0)
-            headers = [("Content-Encoding", "gzip")]
+    if chance.random() < 0.05:
+        body = gzip.compress(body, mtime=0)
+        headers = [("Content-Encoding", "gzip")]
     detected = chance.choice((None, None, DETECTED[kind], DETECTED[kind], "application/octet-stream", "text/plain"))
     return Answer(
         page(body, content_type, headers=headers, mime_detected=detected),
