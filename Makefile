@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-rest smoke-live httpfs spark fuzz setup dev wheel lint types imports docs fmt lock check clean help
+.PHONY: demo test test-rest soak smoke-live httpfs spark fuzz setup dev wheel lint types imports docs fmt lock check clean help
 
 # two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
 WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
@@ -79,8 +79,11 @@ smoke-live: setup ## a look at the real source, before a release: 60 requests at
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
-bench-%: setup   ## ours and the rival in one run: catalog, documents, engine, export, facts, faults, given, growth, locators, news, operate, records, refused, shortest, soak, way
+bench-%: setup   ## ours and the rival in one run: documents, growth, index, main, operate, records, refused
 	$(VENV)/python -m benchmarks.bench_$*
+
+soak: setup      ## months of automation in an hour, on PostgreSQL, with processes killed at random (SHORT=1: minutes)
+	$(VENV)/python -m cc_pipeline_tests.soak
 
 clean:           ## forget the demo's state (keeps .venv)
 	find data -mindepth 1 ! -name README.md -delete

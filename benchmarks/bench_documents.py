@@ -2,7 +2,6 @@
 
     python -m benchmarks.bench_documents
     python -m benchmarks.bench_documents --repeats 3
-    python -m benchmarks.bench_documents --before ../earlier    # a checkout, its modules compiled, to compare with
 
 Needs the shared corpus (``CC_PIPELINE_CORPUS``, see cc_pipeline_tests/corpus.py) and, as rivals, whichever of
 beautifulsoup4, feedparser, chardet, faust-cchardet and charset-normalizer are installed. Speeds are pages per second
@@ -24,7 +23,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 from unittest.mock import patch
@@ -33,8 +31,6 @@ from urllib.parse import urljoin, urlsplit
 from publicsuffixlist import PublicSuffixList
 
 from benchmarks.content_model import bench_unseen
-from benchmarks.documents_builds import bench_builds
-from benchmarks.documents_handing import bench_handing
 from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
@@ -391,7 +387,6 @@ def main() -> None:
     arguments.add_argument(
         "--rounds", type=int, default=sized(1, 6), help="times the pages are parsed for whole_machine"
     )
-    arguments.add_argument("--before", type=Path, help="folder of an earlier build, to compare with")
     asked = arguments.parse_args()
     if not CORPUS.is_dir():
         raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
@@ -400,7 +395,6 @@ def main() -> None:
     bench_pages(report, pages, asked.repeats)
     found_and_agreed(report)
     price_of_parts(report, pages, asked.repeats)
-    bench_builds(report, asked.before, pages, asked.repeats)
     bench_main_content(report, max(1, asked.repeats // 2))
     bench_signals(report, asked.repeats)
     bench_structure(report)
@@ -412,7 +406,6 @@ def main() -> None:
     bench_charset(report, asked.repeats)
     bench_feeds(report, asked.repeats)
     bench_machine(report, pages, asked.rounds)
-    bench_handing(report, pages, asked.repeats)
     report.write()
 
 

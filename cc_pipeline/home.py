@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -18,13 +17,11 @@ from cc_pipeline.addresses import shown
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 
-#: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
-#: so a note that a person wrote, without a layout, has an old home migrated.
-FIRST_LAYOUT: Final = 1
-
-#: The layout of tables that this version writes. Each number above 1 has a migration (``workspace/tables.py``);
-#: a column that is only added needs none.
-LAYOUT: Final = 5
+#: The layout of tables that this version writes. Each number above ``OLDEST_LAYOUT`` has a migration
+#: (``workspace/tables.py``); a column that is only added needs none.
+LAYOUT: Final = 1
+#: The oldest layout that migrations lead from.
+OLDEST_LAYOUT: Final = 1
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"
@@ -57,6 +54,10 @@ class NoteUnreadable(EnvironmentFault):
     """There is a note, and this user may not read it, or the disk does not give it."""
 
 
+class UnknownLayout(EnvironmentFault):
+    """Tables have a layout that this version neither writes nor has migrations from."""
+
+
 def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     """The note of ``home``, ``None`` in a new one. Where ``home.json`` is gone or damaged: what its lake says.
 
@@ -64,7 +65,7 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     which nothing says whose they are, and for a damaged note; ``NoteUnreadable``, which is one, for an unreadable one.
     """
     place = home / "lake" if lake is None else lake
-    found = _noted(home / NOTE, home, FIRST_LAYOUT)
+    found = _noted(home / NOTE, home, LAYOUT)
     if found is not None and found is not _DAMAGED:
         return found
     copy = read_copy(place)
@@ -99,7 +100,7 @@ def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
 
 def is_whole(home: Path) -> bool:
     """Whether ``home.json`` itself can be read."""
-    return _noted(home / NOTE, home, FIRST_LAYOUT) not in (None, _DAMAGED)
+    return _noted(home / NOTE, home, LAYOUT) not in (None, _DAMAGED)
 
 
 #: In the place of a note that says nothing.
@@ -171,19 +172,15 @@ def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) 
             write_note(home, replace(note, chosen=chosen))
 
 
-def keep_private(home: Path) -> None:
-    """Takes the note of a home from everybody but its owner; versions of before let all read it."""
-    with suppress(OSError):  # another's home, or a file system without modes
-        if (home / NOTE).stat().st_mode & 0o077:
-            (home / NOTE).chmod(_PRIVATE)
-
-
-def refuse_newer(home: Path, note: HomeNote) -> None:
-    """Raises ``EnvironmentFault`` for a home that a newer version of cc_pipeline has made or migrated."""
-    if note.layout > LAYOUT:
-        raise EnvironmentFault(
-            f"{home} has layout {note.layout}; this version of cc_pipeline knows layouts up to {LAYOUT}",
-            "Install the version that made the home or a newer one, or use another home. Nothing was changed.",
+def refuse_unknown_layout(place: str, note: HomeNote) -> None:
+    """Raises ``UnknownLayout`` for the note of a home or lake at ``place`` that this version can neither use nor
+    migrate."""
+    if not OLDEST_LAYOUT <= note.layout <= LAYOUT:
+        known = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
+        raise UnknownLayout(
+            f"{place} has layout {note.layout}; this version of cc_pipeline knows {known}",
+            "Use the version of cc_pipeline that made it, or begin a new home: set CC_PIPELINE_HOME (and "
+            "CC_PIPELINE_LAKE, where it is set) to another place. Nothing was changed.",
         )
 
 

@@ -62,6 +62,14 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session", autouse=True)
+def users_state_is_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the budget that the user's own homes share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def waits_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that refuses is probed soon, and not waited for long; one that fails is asked as often, and soon."""

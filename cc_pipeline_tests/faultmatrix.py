@@ -2,7 +2,7 @@
 
 A cell is one kind, in one scope, for one time, at one place. Its first run meets the fault, its second one meets it
 again or not, a third one never does, and what is settled by then is replayed. Some kinds are lies: the same wrong thing
-with each answer. The suite runs some cells, ``make bench-faults`` all of them.
+with each answer. The suite runs some cells, ``faulttable.py`` all of them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,22 @@
-"""The table in faultmatrix.md that ``make bench-faults`` makes: written from results, and read again."""
+"""The table in faultmatrix.md: written from results, and read again.
+
+``python -m cc_pipeline_tests.faulttable`` runs all cells of the matrix and writes it, in some ten minutes.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Final
 
-from cc_pipeline_tests.faultmatrix import TIMES, Cell, Result
+from cc_pipeline_tests.faultmatrix import PLACES, TIMES, Cell, Result, cells, place_at, run_cell
 
-#: Where the table stands in faultmatrix.md.
-BEGIN: Final = "<!-- made by make bench-faults -->"
-END: Final = "<!-- end of what make bench-faults made -->"
+PAGE: Final = Path(__file__).with_name("faultmatrix.md")
+#: Where the table stands there.
+BEGIN: Final = "<!-- made by cc_pipeline_tests.faulttable -->"
+END: Final = "<!-- end of the made table -->"
 _HEAD: Final = ("place", "fault", "of", "once", "one run", "the next run too")
 _PLACES_SHOWN: Final = {"folder": "folder", "http": "HTTP", "s3": "S3"}
 
@@ -46,3 +52,19 @@ def read_table(page: str) -> dict[Cell, str]:
             if what != "–":
                 found[Cell(names[place], kind.strip("`"), scope, time)] = what
     return found
+
+
+def main() -> None:
+    """Runs every cell at every place, names what is not as promised, and writes the table."""
+    results: list[Result] = []
+    for name in PLACES:
+        with tempfile.TemporaryDirectory() as folder, place_at(name, Path(folder)) as place:
+            for cell in cells([name]):
+                results.append(run_cell(place, cell))
+                print(*results[-1].wrongs(), sep="\n", end="", flush=True)
+    head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    PAGE.write_text("\n".join([head + BEGIN, *table(results), END + rest.partition(END)[2]]), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

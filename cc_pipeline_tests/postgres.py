@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +25,29 @@ _PASSWORD = "p@ss/w:rd%20"
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """Where the server answers, and its one database."""
+    """Where the server answers, and its one database. ``stop`` ends its process as a restart does, ``start`` begins a
+    new one at the same address."""
 
     host: str
     port: int
     user: str
     password: str
     database: str
+    stop: Callable[[], None]
+    start: Callable[[], None]
+
+    @property
+    def storage(self) -> dict[str, object]:
+        """Dagster's state there, as a team's ``dagster.yaml`` names it."""
+        return {
+            "postgres": {
+                "postgres_db": {
+                    "scheme": "postgresql+psycopg2", "hostname": self.host, "port": self.port,
+                    "db_name": self.database, "username": self.user, "password": self.password,
+                    "params": {"plugin": "cc_pipeline"},
+                }
+            }
+        }  # fmt: skip
 
     @property
     def environment(self) -> dict[str, str]:
@@ -95,14 +111,22 @@ def _running(command: list[str], folder: Path) -> Iterator[Postgres]:
     # as a server for a test: no sockets in a common folder, and nothing waits for the disk
     command = [*command, "-h", "127.0.0.1", "-p", str(port), "-k", "", "-c", "fsync=off"]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-    server = Postgres("127.0.0.1", port, "dagster", _PASSWORD, "postgres")
-    try:
-        _wait(server, process, folder / "log")
-        yield server
-    finally:
-        process.send_signal(signal.SIGQUIT)  # its data goes too
-        process.wait(30)
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def start() -> None:
+            processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd="/"))
+            _wait(server, processes[-1], folder / "log")
+
+        def stop(how: signal.Signals = signal.SIGINT) -> None:
+            processes[-1].send_signal(how)
+            processes[-1].wait(30)
+
+        server = Postgres("127.0.0.1", port, "dagster", _PASSWORD, "postgres", stop, start)
+        try:
+            start()
+            yield server
+        finally:
+            stop(signal.SIGQUIT)  # its data goes too
 
 
 def _wait(server: Postgres, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -17,6 +17,8 @@ LONGEST = (
     "restarts",
     "dagster_process",
     "cli",
+    "cli homes",
+    "cli published",
     "spark",
     "killing",
     "bench soak",
@@ -46,7 +48,6 @@ LONGEST = (
     "records/test_sweep_orders.py",
     "lake/test_adding.py",
     "documents/batch/test_batch.py",
-    "homes/test_old_homes.py",
     "index/footers/test_harvest.py",
 )
 _RANKS = {name: rank for rank, name in enumerate(LONGEST)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,29 @@ def test_flags_win_over_the_environment_and_none_is_no_flag(tmp_path: Path) -> N
     env = {"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_VIA": "btree"}
     settings = load_settings(env, source="https://b.example", via=None)
     assert (settings.source, settings.via) == ("https://b.example", "btree")
+
+
+def test_homes_of_a_user_share_one_budget_at_common_crawl(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    environ = {"XDG_STATE_HOME": str(state)}
+    one, other = (load_settings(environ, home=str(tmp_path / name)).budget_path for name in "ab")
+    assert one == other
+    assert one.is_relative_to(state)
+    bucket = load_settings({**environ, "CC_PIPELINE_SOURCE": "s3://commoncrawl"}, home=str(tmp_path / "c"))
+    assert bucket.budget_path == one
+    # what others serve is the home's own matter
+    mine = load_settings({**environ, "CC_PIPELINE_SOURCE": "https://cc.example.org"}, home=str(tmp_path / "d"))
+    assert mine.budget_path == tmp_path / "d" / "budget.sqlite"
+    team = load_settings({**environ, "CC_PIPELINE_BUDGET": str(tmp_path / "team.sqlite")}, home=str(tmp_path / "e"))
+    assert team.budget_path == tmp_path / "team.sqlite"
+    assert "BUDGET" not in as_texts(team), "a path of one machine stays there"
+
+
+def test_a_user_without_a_folder_of_their_own_keeps_the_budget_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert load_settings({}, home=str(tmp_path)).budget_path == tmp_path / "budget.sqlite"
 
 
 def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None:
@@ -104,7 +128,7 @@ def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path:
     values: dict[str, Any] = {}
     for one in fields(plain):
         now = getattr(plain, one.name)
-        if one.name not in ("home", "webhook") and not isinstance(now, Access):
+        if one.name not in ("home", "budget", "webhook") and not isinstance(now, Access):
             values[one.name] = _CHOSEN.get(one.name, True if isinstance(now, bool) else _OTHER[type(now)])
     full = replace(
         plain, **values, webhook="https://hook.example/secret", source_access=Access(user="me", password="s3cret")
@@ -117,7 +141,9 @@ def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path:
         own = {f"CC_PIPELINE_{name}": "17" for name in ("RATE", "CONCURRENCY", "WORKERS")}
         read = load_settings(own | {f"CC_PIPELINE_{name}": text for name, text in texts.items()}, home=str(there))
         nobody = (NO_ACCESS,) * len(settings.mirrors)
-        assert read == replace(settings, home=there, webhook="", source_access=NO_ACCESS, mirror_access=nobody)
+        assert replace(read, budget=None) == replace(
+            settings, home=there, budget=None, webhook="", source_access=NO_ACCESS, mirror_access=nobody
+        )
 
 
 SEVERAL = "https://me:pw@a.example/cc/, s3://commoncrawl, https://b.example?token=1, /data/Smith, John/cc"

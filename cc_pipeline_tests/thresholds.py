@@ -27,7 +27,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "lake.row_counts": {"_NARROW_ROWS": 16, "_MOST_ENTRIES": 2},
     "lake.layout": {
         "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "FEW_FILES": 2, "FEW_DEEP": 2, "AT_ONCE": 5,
-        "TOO_LARGE": 64 << 10, "SMALL_BYTES": 16 << 10,
+        "SMALL_BYTES": 16 << 10,
     },
     "lake.merging": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_AT_ONCE": 2},
     "lake.streaming": {

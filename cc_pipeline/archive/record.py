@@ -50,6 +50,7 @@ HTTP_FOLDED: Final = "http-folded-header"
 HTTP_MALFORMED_LINE: Final = "http-malformed-line"
 INTERIM: Final = "interim-response"
 EXTRA_CRLF: Final = "extra-crlf"
+END_IN_PAYLOAD: Final = "record-end-in-payload"
 DIGEST_MISMATCH: Final = "digest-mismatch"
 DIGEST_OF_DECHUNKED: Final = "digest-of-dechunked"
 DIGEST_OF_INTERIM: Final = "digest-of-interim"
@@ -87,6 +88,7 @@ FLAGS: Final[dict[str, str]] = {
     HTTP_MALFORMED_LINE: "an HTTP header line has no colon (kept under an empty name)",
     INTERIM: "interim responses (status 1xx) stood before the HTTP response (passed over)",
     EXTRA_CRLF: "a surplus CRLF between HTTP header and payload (CC-MAIN-2018-34) was taken off the payload",
+    END_IN_PAYLOAD: "the declared length is too long by line breaks that end the record (taken off the payload)",
     DIGEST_MISMATCH: "the declared digest is not the payload's",
     DIGEST_OF_DECHUNKED: "the declared digest is that of the payload without its chunked coding",
     DIGEST_OF_INTERIM: "the declared digest is that of all behind an interim response, the final HTTP header included",

@@ -29,7 +29,7 @@ _UNLIMITED: Final = 50.0
 #: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
 #: parser's, from a home that shares the lake.
 _BY_ITSELF: Final = frozenset(
-    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
+    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
 )
 Pair = tuple[str, str]
 _NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
@@ -166,9 +166,7 @@ def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
         for todo in crawl_plan.plan.todos
         if todo.first is not None and todo.first.why in _BY_ITSELF
         # a subset that was not harvested cannot be located, and a run of it would fail
-        if todo.locate is None
-        or todo.locate.why is Why.KEYS
-        or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+        if todo.locate is None or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
     }
     by_time: dict[bool, set[str]] = {True: set(), False: set()}
     times: list[datetime] = []

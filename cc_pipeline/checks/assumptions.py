@@ -29,6 +29,9 @@ _EXPLICIT = re.compile(r"bytes=(\d+)-(\d+)")
 _STATED = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.IGNORECASE)
 
 _ANSWERED: Final = frozenset({_OK, _PARTIAL, 416})
+_UNAVAILABLE = 503
+#: Hours by which Pacific time is behind UTC, and what a crawler's clock may be off.
+_PACIFIC, _SOON = (7, 8), 0.2
 
 
 @dataclass(slots=True)
@@ -39,6 +42,11 @@ class Facts:
     indexes named the same captures. ``records`` are those that were fetched: whether each is good, and its digest check
     or why it is not; ``arc_records`` are those of the ARC years. ``arc`` tells whether these have a ZipNum index,
     ``s3`` whether S3 had the same object.
+
+    ``keys`` and ``old_keys`` are pairs of a key in a ZipNum index and the one that is made of its URL here, of the
+    crawl that was looked at and of one of 2015; ``old_member`` is what the member of 2015 looked like.
+    ``record_ids`` are pairs of a capture's record id in both indexes, for captures that have one in either.
+    ``pacific_hours`` are hours by which a response's ``Date`` is later than the ARC file of crawl-002 says.
     """
 
     crawls: tuple[Crawl, ...] | None = None
@@ -48,6 +56,22 @@ class Facts:
     arc_records: list[tuple[bool, str]] = field(default_factory=list)
     arc: bool | None = None
     s3: bool | None = None
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    old_keys: list[tuple[str, str]] = field(default_factory=list)
+    old_member: OldMember | None = None
+    record_ids: list[tuple[bytes | None, bytes | None]] = field(default_factory=list)
+    pacific_hours: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OldMember:
+    """One member of a ZipNum index: how many records it has, how many of them say a status, and whether it ends with a
+    line end and has a line for each."""
+
+    records: int
+    with_status: int
+    is_ended: bool
+    is_joined: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +161,36 @@ def _retry_after(facts: Facts, answers: Answers) -> Judged:
     return _all("retry-after" in seen.headers for _, seen in answers if seen.status in _REFUSED)
 
 
+def _lone_503(facts: Facts, answers: Answers) -> Judged:
+    """Whether requests that got a 503 were answered when they were sent again at once."""
+    asked: dict[tuple[str, str, str | None], list[int]] = {}
+    for _, seen in answers:
+        if seen.status:
+            asked.setdefault((seen.method, seen.key, seen.asked), []).append(seen.status)
+    return _all(statuses[-1] in _ANSWERED for statuses in asked.values() if _UNAVAILABLE in statuses)
+
+
+def _record_ids(facts: Facts, answers: Answers) -> Judged:
+    return _all(one == other for one, other in facts.record_ids)
+
+
+def _old_member(facts: Facts, answers: Answers) -> Judged:
+    member = facts.old_member
+    if member is None:
+        return NOTHING
+    return not member.is_ended, f"{member.records} records, {'some' if member.is_joined else 'none'} on one line"
+
+
+def _old_status(facts: Facts, answers: Answers) -> Judged:
+    member = facts.old_member
+    return NOTHING if member is None else (not member.with_status, f"{member.with_status} of {member.records} have one")
+
+
+def _pacific(facts: Facts, answers: Answers) -> Judged:
+    held, _ = _all(any(abs(hours - behind) < _SOON for behind in _PACIFIC) for hours in facts.pacific_hours)
+    return held, ", ".join(f"{hours:.2f} h" for hours in facts.pacific_hours)
+
+
 def _good(facts: Facts, answers: Answers) -> Judged:
     return _all(good for good, _ in facts.records)
 
@@ -165,6 +219,19 @@ ASSUMPTIONS: Final = (
     Assumption(
         "same_captures", "the columnar and the ZipNum index name the same captures", lambda facts, _: (facts.same, "")
     ),
+    Assumption(
+        "keys",
+        "keys of the ZipNum index are those that are made of its URLs here",
+        lambda facts, _: _all(key == made for key, made in facts.keys),
+    ),
+    Assumption("record_ids", "CDXJ lines have the record ids of the columnar index", _record_ids),
+    Assumption("old_members", "members of the ZipNum index of CC-MAIN-2015-06 have no last line end", _old_member),
+    Assumption("old_status", "its lines have no status", _old_status),
+    Assumption(
+        "old_keys",
+        "its keys are made of its URLs by the rule of before 2025",
+        lambda facts, _: _all(key == made for key, made in facts.old_keys),
+    ),
     Assumption("records", "where an index row points lies the record of its page", _good),
     Assumption("digests", "payloads have the digests that the index has of them", _digests),
     Assumption(
@@ -173,7 +240,9 @@ ASSUMPTIONS: Final = (
         lambda facts, _: (facts.arc, ""),
     ),
     Assumption("arc_records", "rows of that index lead to ARC records", _good_arc),
+    Assumption("pacific_dates", "ARC files of crawl-002 have dates in Pacific time", _pacific),
     Assumption("no_refusal", "so few requests are not refused (401, 403, 429, 503)", _refused),
+    Assumption("lone_503", "a request that gets a 503 is answered when it is sent once more", _lone_503),
     Assumption("retry_after", "a refusal says when to come back", _retry_after),
     Assumption("s3_same", "s3://commoncrawl has the same objects", lambda facts, _: (facts.s3, "")),
 )

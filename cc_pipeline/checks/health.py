@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import duckdb
-import pyarrow.compute as pc
 
 from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
@@ -31,14 +29,14 @@ from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.lake.slice import Slice, slices_of, targets_by_crawl
-from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import CAUTION, COUNTED
 from cc_pipeline.transport.states import HostState, budget_state
-from cc_pipeline.upkeep.stored_files import Verified, files_with_credentials, lost_records
+from cc_pipeline.upkeep.stored_files import Verified, lost_records
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
@@ -62,7 +60,6 @@ def examine(settings: Settings) -> list[Finding]:
     with open_workspace(settings) as workspace:
         return [
             *_machine(settings),
-            *_credentials(workspace),
             *_source(workspace),
             *_places(workspace),
             *_tables(workspace),
@@ -121,26 +118,6 @@ def _choices(settings: Settings) -> Iterator[Finding]:
             yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={said}")
         else:
             yield Finding("ok", "settings", f"{name} is {mine} in this home")
-
-
-def _credentials(workspace: Workspace) -> Iterator[Finding]:
-    settings = workspace.settings
-    if not is_home_of(settings):
-        return
-    try:
-        held, looked_at = files_with_credentials(workspace)
-    except CcPipelineError as error:
-        yield Finding("bad", "secrets", f"stored files cannot be looked at: {error}")
-        return
-    if held:
-        named = ", ".join(held[:_NAMED]) + (f" and {len(held) - _NAMED:,} more" if len(held) > _NAMED else "")
-        yield Finding(
-            "bad",
-            "secrets",
-            f"credentials of the source are in {named} ({looked_at:,} files of records were looked at)",
-            "Change the password at the source: earlier versions wrote it there. Take it out of home.json too, and "
-            f"set {PREFIX}SOURCE_USER and {PREFIX}SOURCE_PASSWORD or use ~/.netrc. Give none of these files away.",
-        )
 
 
 def _layout(settings: Settings) -> Iterator[Finding]:
@@ -280,10 +257,6 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _torn_slices(lake)
     for path in torn_catalog_files(settings.catalog_path):
         yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
-    try:
-        yield from _unconfirmed(lake)
-    except CcPipelineError as error:
-        yield Finding("bad", "records", str(error))
     # an older layout is as the version that made it left it; a question migrates nothing
     with suppress(CcPipelineError):  # said above, of the layout
         if not pending(settings.home, MIGRATIONS):
@@ -387,34 +360,6 @@ def _clocks(workspace: Workspace) -> Iterator[Finding]:
         )
 
 
-def _unconfirmed(lake: Lake) -> Iterator[Finding]:
-    """Damage that nobody knows to have been seen in two requests: versions of before could take one request for two,
-    and count a record as lost that was damaged on its way."""
-    counts = Counter[tuple[str, str]]()
-    fetches = lake.read("fetches", columns=["crawl", "target", "planned", "fetched", "unsettled"])
-    lost = pc.subtract(fetches["planned"], pc.add(fetches["fetched"], fetches["unsettled"]))
-    columns = ["target", "outcome", "settled", "rounds", "served_by"]
-    with_losses = (Slice(row["crawl"], row["target"]) for row in fetches.filter(pc.greater(lost, 0)).to_pylist())
-    for crawl, targets in targets_by_crawl(with_losses).items():
-        for batch in stream_rows(lake, "records", {"crawl": crawl, "target": targets}, columns):
-            aside = pc.and_(pc.equal(batch["outcome"], "quarantined"), pc.fill_null(batch["settled"], False))
-            # a folder was always read record by record
-            remote = pc.fill_null(pc.match_substring(batch["served_by"], "://"), True)
-            unknown = batch.filter(pc.and_(pc.and_(aside, remote), pc.is_null(batch["rounds"])))
-            counts.update((crawl, target) for target in unknown["target"].to_pylist())
-    found = [(crawl, target, count) for (crawl, target), count in sorted(counts.items())]
-    if found:
-        named = ", ".join(f"{count:,} of {target} in {crawl}" for crawl, target, count in found[:_NAMED])
-        more = f" and in {len(found) - _NAMED:,} more partitions" if len(found) > _NAMED else ""
-        yield Finding(
-            "note",
-            "records",
-            f"damaged records that may have been damaged on their way: {named}{more}. An earlier version put them into "
-            "quarantine, which could take one request for two",
-            "Ask for them again: cc-pipeline replay -c CRAWL -d TARGET, for each of these.",
-        )
-
-
 def verified_finding(done: Verified) -> Finding:
     """What reading stored records found."""
     share = "all" if done.whole else "a sample; --all reads all"
@@ -514,6 +459,9 @@ def _finding(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
     text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
     refused = ""
+    if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
+        before = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
+        text += f"; it refused this address at {_moment(state.blocked_at)}{before}"
     if state.last_refusal is not None and state.last_refusal_at is not None:
         refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
     if state.breaker_open_until is not None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cc_pipeline.addresses import NO_ACCESS, Access
-from cc_pipeline.checks.assumptions import Facts
+from cc_pipeline.checks.assumptions import Facts, OldMember
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import IndexFile, cluster_key, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.headers import header
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.nearest import COLUMNS, Nearest, Row, fetched_record, moment_of, nearest_capture
@@ -25,7 +27,8 @@ from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult, weight
 from cc_pipeline.index.lookup import agree, look_up, price_lookup
-from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.index.parquet.fetch import Piece
+from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of, inflate_member, split_records
 from cc_pipeline.indexing.crawl_index import parse_index_list
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
@@ -45,6 +48,9 @@ _RECORDS: Final = 3
 _SITES: Final = 8
 _TAIL: Final = 4096
 _ARC: Final = "CC-MAIN-2008-2009"
+#: The crawl of the folder crawl-002, and one whose CDXJ lines and members are odd.
+_PACIFIC: Final = "CC-MAIN-2009-2010"
+_OLD: Final = "CC-MAIN-2015-06"
 _NO_SUCH_KEY: Final = "crawl-data/{crawl}/there-is-no-such-key"
 
 
@@ -179,7 +185,9 @@ def _parquet(look: Look) -> str:
     targets = [target for low in lows if low is not None and (target := _site(low)) is not None][:_SITES]
     if not targets:
         raise DataFault(DataKind.UNSUPPORTED, look.index_file, None, "no row group has a key that names a site")
-    sources = replace(index_sources(look.workspace, look.crawl), catalog=_catalog(look), columns=COLUMNS)
+    sources = replace(
+        index_sources(look.workspace, look.crawl), catalog=_catalog(look), columns=(*COLUMNS, "warc_record_id")
+    )
     prices = [weight(price_lookup(look.crawl, SUBSETS, [target], sources, via="parquet")) for target in targets]
     look.target = targets[prices.index(min(prices))]
     return _located(look, look_up(look.crawl, SUBSETS, [look.target], sources, via="parquet"), look.target)
@@ -198,9 +206,43 @@ def _zipnum(look: Look) -> str:
         raise Skipped("no crawl is known")
     result, target = _through_zipnum(look, look.crawl, look.target)
     said = _located(look, result, target)
+    look.facts.keys = _keys_of(look.crawl, result.captures[target.slug].to_pylist())
     if len(look.found) > 1:
         look.facts.same = agree(*look.found).agrees
+        columnar, zipnum = map(_ids_of, look.found)
+        pairs = [(columnar[place], zipnum[place]) for place in columnar.keys() & zipnum.keys()]
+        look.facts.record_ids = [pair for pair in pairs if pair != (None, None)]
     return said
+
+
+def _old(look: Look) -> str:
+    """The first member of a ZipNum index of 2015, as a whole."""
+    transport = look.workspace.transport
+    found = look.workspace.clusters.find(transport, _OLD)
+    if found is None:
+        raise Skipped(f"{cluster_key(_OLD)} is not there")
+    member = next(iter(found.cluster.members([KeyRange(b"", None)])))
+    key = f"{found.cluster.key.rpartition('/')[0]}/{member.shard}"
+    text = inflate_member(
+        transport.read(key, member.offset, member.length).data, Piece(key, member.offset, member.length)
+    )
+    rows = [capture_of(line, key, member.offset) for line in split_records(text)]
+    look.facts.old_keys = _keys_of(_OLD, rows)
+    with_status = sum(row["fetch_status"] is not None for row in rows)
+    ends = text.count(b"\n") + (not text.endswith(b"\n"))
+    look.facts.old_member = OldMember(len(rows), with_status, text.endswith(b"\n"), ends < len(rows))
+    return f"{len(rows):,} records in {member.length:,} bytes of {member.shard} of {_OLD}"
+
+
+def _keys_of(crawl: str, rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The keys of rows, each with the one that is made of its URL."""
+    return [(row["url_surtkey"], surt_key(row["url"])) for row in rows]
+
+
+def _ids_of(result: LookupResult) -> dict[tuple[str, int], bytes | None]:
+    """The record ids of captures by their place."""
+    rows = (row for table in result.captures.values() for row in table.to_pylist())
+    return {(row["warc_filename"], row["warc_record_offset"]): row.get("warc_record_id") for row in rows}
 
 
 def _through_zipnum(look: Look, crawl: str, target: Target | None) -> tuple[LookupResult, Target]:
@@ -279,6 +321,24 @@ def _arc(look: Look) -> str:
     return f"{there.size or 0:,} bytes of cluster.idx, {len(rows)} captures of {target.definition}; {said}"
 
 
+def _pacific(look: Look) -> str:
+    key = cluster_key(_PACIFIC)
+    if look.workspace.transport.head(key) is None:
+        raise Skipped(f"{key} is not there")
+    result, target = _through_zipnum(look, _PACIFIC, None)
+    rows = result.captures[target.slug].to_pylist()[:1]
+    if not rows:
+        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {target.definition} and has no capture")
+    record = fetched_record(look.workspace, rows[0])
+    if not isinstance(record, Nearest):
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
+    served, written = parse_date(header(record.record.http_headers, "date")), record.record.fetch_time
+    if served is None or written is None:
+        raise Skipped("the record says no date")
+    look.facts.pacific_hours.append((served - written).total_seconds() / 3600)
+    return f"a record of {target.definition}, archived {written:%Y-%m-%dT%H:%M:%S}, served {served:%Y-%m-%dT%H:%M:%S}"
+
+
 def _get(look: Look) -> str:
     if not look.records:
         raise Skipped("no record is known")
@@ -329,6 +389,8 @@ STEPS: Final[Mapping[str, Callable[[Look], str]]] = {
     "records": _records,
     "get --at": _get,
     "arc years": _arc,
+    "crawl-002": _pacific,
+    "2015": _old,
     "missing": _missing,
     "s3": _in_s3,
 }

@@ -11,9 +11,6 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 
 import typer
 
@@ -131,7 +128,7 @@ def main() -> None:
     isolate_descendants()
     usable_streams()
     progress.to_nobody_else(tell_of_waiting)
-    with _without_pandas(), interruption.watched():
+    with interruption.watched():
         try:
             try:
                 app()
@@ -155,26 +152,6 @@ def main() -> None:
                 raise
             drop_output()
             sys.exit(1)
-
-
-@contextmanager
-def _without_pandas() -> Iterator[None]:
-    """Inside the block pandas is as if it were not installed, unless it is loaded already.
-
-    No command needs it, but pyarrow loads it with the first array, which takes as long as all else of a look-up.
-    """
-    finder = _NotPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _NotPandas(MetaPathFinder):
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("no command loads pandas", name=fullname)
 
 
 def _flush_what_can_be() -> None:

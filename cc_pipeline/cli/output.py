@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
@@ -48,6 +49,9 @@ _NARROWEST = 12
 _BETWEEN = 3
 #: Seconds that were left when a source was last waited for.
 _left = [0]
+#: When a line last told that a source is waited for (monotonic), and seconds until the next.
+_told_at = [0.0]
+_LINE_EVERY: Final = 60.0
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
@@ -158,11 +162,14 @@ def progress_bars() -> Iterator[None]:
 
 
 def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
-    """Writes a line to standard error for each time that a source is waited for, where no bar shows it."""
+    """Writes a line to standard error where no bar shows that a source is waited for: when that begins, at each probe,
+    and once a minute."""
     del total
     if stage == progress.WAITING:
-        if done > _left[0]:
+        now = time.monotonic()
+        if done > _left[0] or (detail and now - _told_at[0] >= _LINE_EVERY):
             warn(detail)
+            _told_at[0] = now
         _left[0] = done
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -71,68 +69,49 @@ DOTENV = """\
 # Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
 CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
 DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
-# a backfill waits for a code server that is being started
-{flag}=${{{flag}:-1}}
-# seconds that a tick of a schedule may take
-{ticks}=${{{ticks}:-600}}
+# a backfill waits for a code server that is being started; a tick may take ten minutes
+{waits}
 # what lies in the current folder is data
 PYTHONSAFEPATH=1
 """
-#: Without it a backfill fails where the daemon is started before the code server: its assets "no longer exist".
-BACKFILLS_WAIT: Final = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
-#: A tick of ``backfill_missing`` may look at 100,000 partitions on a busy machine; Dagster's own limit is a minute.
-TICKS_TAKE: Final = "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS"
-_OF_BEFORE = (
-    re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n"),
-    re.compile(
-        r"# Written once by cc-pipeline.*\nCC_PIPELINE_HOME=\$\{CC_PIPELINE_HOME:-(?P<home>.+)\}\n"
-        r"DAGSTER_HOME=\$\{CC_PIPELINE_HOME\}/dagster\n"
-    ),
-)
-#: What earlier versions wrote as ``dagster.yaml`` (SHA-256).
-_YAML_OF_BEFORE: Final = frozenset(
-    {
-        "0637cafb1edf01956d4768ebe5b17474d2cc3a78a1bb6d3a89287595a9f852f5",
-        "6a589350a9ec5eea5d3f46746c77cdb929bae6aa46b1b60ebfc6ea63033a7705",
-        "77fc85364a58d5e487f4478bea0a1d80b03954faf8d35c8c94e3cbbff26037b3",
-        "8d26376f52aec3be2470a8c9148191a63f4cb7ead11934f473b700c3b08c2479",
-        "c57aba3e5cdb370daf89dfa4a27635e1d726de3ea5c99990d894c54b95f132f8",
-    }
-)
+#: Environment variables of Dagster's daemon and UI. Without the first a backfill fails where the daemon is started
+#: before the code server: its assets "no longer exist". The others let a tick take ten minutes instead of one:
+#: ``backfill_missing`` may look at 100,000 partitions on a busy machine, and ``new_crawls`` waits for a source that
+#: refuses, and comes again only after six hours.
+DAEMON_VARIABLES: Final[Mapping[str, str]] = {
+    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
+    "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS": "600",
+    "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "600",
+}
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
-    earlier versions wrote is written anew.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     config = settings.dagster_home / "dagster.yaml"
-    wanted = {} if _is_of_now(config) else {config: DAGSTER_YAML}
-    env = folder / ".env"
-    before = env.read_text("utf-8") if env.exists() else None
-    if before is None:
-        wanted[env] = DOTENV.format(home=settings.home, flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
-    elif named := next(filter(None, (one.fullmatch(before) for one in _OF_BEFORE)), None):
-        wanted[env] = DOTENV.format(home=named["home"], flag=BACKFILLS_WAIT, ticks=TICKS_TAKE)
-    for path, text in wanted.items():
+    files = ((config, DAGSTER_YAML), (folder / ".env", _dotenv(settings.home)))
+    missing = [(path, text) for path, text in files if not path.exists()]
+    for path, text in missing:
         write_whole(path, text)
-    return list(wanted)
+    return [path for path, _ in missing]
+
+
+def _dotenv(home: object) -> str:
+    """The text of a ``.env`` for ``home``; what the environment says wins over it."""
+    waits = "\n".join(f"{name}=${{{name}:-{value}}}" for name, value in DAEMON_VARIABLES.items())
+    return DOTENV.format(home=home, waits=waits)
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder with its ``dagster.yaml``; what an earlier version wrote there is written anew."""
+    """Makes the instance's folder, with our ``dagster.yaml`` where there is none."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
-    if not _is_of_now(config):
+    if not config.exists():
         write_whole(config, DAGSTER_YAML)
-
-
-def _is_of_now(config: Path) -> bool:
-    """Whether a ``dagster.yaml`` is there that is a person's own, or of this version."""
-    return config.exists() and hashlib.sha256(config.read_bytes()).hexdigest() not in _YAML_OF_BEFORE
 
 
 def missing_in(settings: Settings) -> list[str]:

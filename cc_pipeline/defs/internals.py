@@ -3,8 +3,7 @@
 Ten private modules are imported, each for what the public names cannot do:
 
 - ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
-- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``), as those
-  of ``dagster_postgres`` (``create_pg_engine``);
+- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``);
 - ``_core.launcher``, ``_core.errors``: what a launcher tells of a run's process, and of a server that is away;
 - ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
@@ -134,26 +133,6 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _normal(connection: Any, _: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
-
-
-@cache
-def keep_connections() -> None:
-    """Lets Dagster's PostgreSQL storages of this process share one engine for each database, which keeps a few
-    connections. The webserver makes engines of its own, which keep one."""
-    engines: dict[str, Any] = {}
-
-    def pooled(create: Callable[..., Any], address: str, provider: Any = None, **options: Any) -> Any:
-        if options.pop("poolclass", None) is None:
-            return create(address, provider, **options)
-        if address not in engines:
-            # the server may have been started anew, and ends what is idle for long
-            kept = {"pool_size": 2, "max_overflow": 30, "pool_pre_ping": True, "pool_recycle": 1_800}
-            engines[address] = create(address, provider, **options, **kept)
-        return engines[address]
-
-    for name in ("run_storage.run_storage", "event_log.event_log", "schedule_storage.schedule_storage"):
-        module: Any = import_module(f"dagster_postgres.{name}")
-        module.create_pg_engine = partial(pooled, module.create_pg_engine)
 
 
 @cache

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import dagster as dg
-from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.checks.outputs import publication_verdict, refuse_unpublished
@@ -26,10 +25,11 @@ from cc_pipeline.defs.instance import (
 from cc_pipeline.defs.internals import recorded_versions, shown_as_ours
 from cc_pipeline.defs.partitions import PROCESS_TAG, by_crawl, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.defs.recording import FailedPartition, failed_in, said
+from cc_pipeline.defs.recording import FailedPartition, said
+from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
 from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.defs.spreading import refuse_alone
-from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
@@ -41,10 +41,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_NOT_RECORDED = (
-    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
-    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
-)
 #: Seconds between two looks at runs that are waited for.
 _LOOK_AGAIN_SECONDS = 2.0
 #: Partition keys that one call to Dagster adds.
@@ -74,8 +70,8 @@ class RunFailed(Exception):
         run_id: str,
         partitions: str,
         reason: str,
-        error_class: str | None = None,
-        failed: Sequence[FailedPartition] = (),
+        error_class: str | None,
+        failed: Sequence[FailedPartition],
     ) -> None:
         self.job = job
         self.run_id = run_id
@@ -87,7 +83,7 @@ class RunFailed(Exception):
     @property
     def is_incomplete(self) -> bool:
         """Whether the source did not give everything, and nothing else is wrong."""
-        return self.error_class in _names(Incomplete)
+        return is_named(self.error_class, Incomplete)
 
 
 class Launcher:
@@ -315,7 +311,8 @@ class Launcher:
             raise failures[0]
         if failures:
             every = [one for failure in failures for one in failure.failed]
-            raise _failed(job, failures[-1].run_id, f"{len(keys):,} partitions", said(every, len(keys)), every)
+            shown = f"{len(keys):,} partitions"
+            raise RunFailed(job, failures[-1].run_id, shown, said(every, len(keys)), gravest_class(every), every)
 
     def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
@@ -383,7 +380,8 @@ class Launcher:
                 end_runs_of_this_process(self._instance)
         interruption.check()
         if not result.success:
-            raise _failure(job, shown, result)
+            failure = describe_failure(event for event in result.all_events if event.is_step_failure)
+            raise RunFailed(job, result.run_id, shown, failure.reason, failure.error_class, failure.partitions)
         return LaunchedRun(job, result.run_id, shown)
 
 
@@ -420,47 +418,3 @@ def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | No
     silent = {key for key, version in here.items() if version is None}
     known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
     return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
-
-
-def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:
-    for event in result.all_events:
-        if not event.is_step_failure:
-            continue
-        raised_here = event.step_failure_data.user_failure_data
-        found = failed_in(raised_here.metadata) if raised_here is not None else []
-        if raised_here is not None and found:
-            return _failed(job, result.run_id, shown, raised_here.description or "", found)
-        error = event.step_failure_data.error
-        if error is not None:
-            # Dagster wraps what a step raises in an error of its own
-            raised = error.cause or error
-            if raised.cls_name in _names(DBAPIError):
-                # the words are a statement in SQL; the error itself, with its number, is gone
-                return RunFailed(job, result.run_id, shown, _NOT_RECORDED, raised.cls_name)
-            words = what_was_said(raised.message, raised.cls_name)
-            return RunFailed(job, result.run_id, shown, words, raised.cls_name)
-    return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")
-
-
-def _failed(job: str, run_id: str, shown: str, words: str, failed: Sequence[FailedPartition]) -> RunFailed:
-    incomplete = _names(Incomplete)
-    gravest = next(
-        (one for one in failed if one.error_class not in incomplete),
-        next((one for one in failed if one.error_class != Incomplete.__name__), failed[0]),
-    )
-    return RunFailed(job, run_id, shown, words, gravest.error_class, failed)
-
-
-def what_was_said(logged: str, error_class: str | None) -> str:
-    """The message of an error in the event log. The name of a class that is not ours stands in front of it.
-
-    ``logged`` is the line that Python prints for an error: its module and class, a colon, its message.
-    """
-    _, found, words = logged.strip().partition(f"{error_class}: ")
-    if not found or error_class is None:
-        return logged.strip()
-    return words if error_class in _names(CcPipelineError) else f"{error_class}: {words}"
-
-
-def _names(family: type[BaseException]) -> set[str]:
-    return {family.__name__}.union(*(_names(each) for each in family.__subclasses__()))

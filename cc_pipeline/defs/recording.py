@@ -220,7 +220,8 @@ def said(failed: Sequence[FailedPartition], asked: int) -> str:
     more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
     advices = {text: one.partition for one, (_, _, text) in zip(failed[:_NAMED], whats, strict=False) if text}
     advice = "\n".join(advices if len(advices) == 1 else [f"{one}: {text}" for text, one in advices.items()])
-    text = f"{len(failed):,} of {asked:,} partitions failed, the others are done. {named}{more}"
+    others = ", the others are done" if len(failed) < asked else ""
+    text = f"{len(failed):,} of {asked:,} partitions failed{others}. {named}{more}"
     return f"{text}\n{advice}" if advice else text
 
 

@@ -14,7 +14,7 @@ from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, split_places
-from cc_pipeline.transport.refusals import WAIT_UNATTENDED
+from cc_pipeline.transport.refusals import WAIT
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 #: Tags of runs that a schedule or a sensor started.
@@ -55,10 +55,10 @@ def workspace_of_run(context: dg.InitResourceContext, at: Placement) -> Iterator
 
 
 def patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
-    """Seconds that a source that refuses is waited for: not in a tick, and not for long in what automation started,
-    which comes back."""
+    """Seconds that a source that refuses is waited for: not in a tick, and no longer than by default in what automation
+    started, which comes back."""
     if run is None:
         return 0.0
-    if run.tags.keys() & _AUTOMATION:
-        return min(WAIT_UNATTENDED, WAIT_UNATTENDED if settings.wait is None else settings.wait)
+    if settings.wait is not None and run.tags.keys() & _AUTOMATION:
+        return min(WAIT, settings.wait)
     return settings.wait

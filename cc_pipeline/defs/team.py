@@ -9,7 +9,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, TICKS_TAKE
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML
 
 #: Where the folder lies inside the containers.
 IN_CONTAINER: Final = "/srv/cc_pipeline"
@@ -40,8 +40,7 @@ def team_files(team: Team) -> Mapping[str, str]:
         "hosts": _HOSTS.format(len(team.hosts)) if team.hosts else "",
         "code_host": team.hosts[0][0] if team.hosts else "127.0.0.1",
         "code_port": str(team.hosts[0][1] if team.hosts else 4000),
-        "flag": BACKFILLS_WAIT,
-        "ticks": TICKS_TAKE,
+        "waits": "\n".join(f"{name}={value}" for name, value in DAEMON_VARIABLES.items()),
         "bucket": bucket,
         "prefix": prefix.strip("/") or "compute-logs",
         "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
@@ -93,19 +92,17 @@ CC_PIPELINE_LEASES=yes
 _DAGSTER_YAML = """\
 # Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
 ${common}storage:
-  custom:
-    # Dagster's own storage (postgres:) with connections that are kept
-    module: cc_pipeline.defs.pooled
-    class: PooledPostgresStorage
-    config:
-      postgres_db:
-        # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
-        scheme: postgresql+psycopg2
-        hostname: {env: PGHOST}
-        port: {env: PGPORT}
-        db_name: {env: PGDATABASE}
-        username: {env: PGUSER}
-        password: {env: PGPASSWORD}
+  postgres:
+    postgres_db:
+      # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
+      scheme: postgresql+psycopg2
+      hostname: {env: PGHOST}
+      port: {env: PGPORT}
+      db_name: {env: PGDATABASE}
+      username: {env: PGUSER}
+      password: {env: PGPASSWORD}
+      # connections are kept, and a server that restarts is waited for for a minute
+      params: {plugin: cc_pipeline}
 compute_logs:
   module: dagster_aws.s3.compute_log_manager
   class: S3ComputeLogManager
@@ -151,9 +148,8 @@ PGDATABASE=dagster
 PGUSER=dagster
 PGPASSWORD=
 
-# a backfill waits for a code server that is being started
-${flag}=1
-${ticks}=600
+# a backfill waits for a code server that is being started; a tick may take ten minutes
+${waits}
 # names by which browsers reach the UI, with commas (ui.example.org), where a proxy is in front of it. Requests to other
 # names, and from pages of other sites, are refused
 CC_PIPELINE_UI_HOSTS=

@@ -69,8 +69,10 @@ _FUNCTION: Final = "failed_rules"
 _PLACE: Final = (*CAPTURE, "url")
 #: Sketches that are taken over at a time.
 _BATCH: Final = 16_384
+#: The first of a page's languages.
+_LANGUAGE: Final = "content_languages[1]"
 _SHOWN: Final = (
-    "url, title, {language} AS language, fetch_time, main_content AS text, main_content_extractor AS extractor, "
+    f"url, title, {_LANGUAGE} AS language, fetch_time, main_content AS text, main_content_extractor AS extractor, "
     "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
 )
 
@@ -144,7 +146,6 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     and sketches of the pages while ``connection`` has it attached as ``sieve``; ``sql`` of the answer reads it. Raises
     ``UserInputError`` where the published file lacks the figures, ``EnvironmentFault`` where the disk refuses.
     """
-    language = _first_language(connection, pages)
     connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
     seen = None
@@ -161,7 +162,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             "LAST, url, crawl, warc_filename, warc_record_offset) - 1 AS rank, *, "
             f"CASE {first} ELSE {len(tests)} END AS step FROM (SELECT {place}, language, fetch_time, domain, "
             "quality.words AS words, md5(main_content) AS digest, content_minhash AS sketch, "
-            f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {language} AS language FROM ({pages}))))"
+            f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {_LANGUAGE} AS language FROM ({pages}))))"
         )
     except duckdb.BinderException as error:
         raise UserInputError(f"the published file has no figures to filter by: {error}") from None
@@ -201,8 +202,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
         sieved.unknown = unknown_of(connection, left, recipe.respect)
     same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
     sieved.sql = (
-        f"SELECT {_SHOWN.format(language=language)} FROM ({pages}) p SEMI JOIN "
-        f"(SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
+        f"SELECT {_SHOWN} FROM ({pages}) p SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
     )
     return sieved
 
@@ -281,17 +281,6 @@ def _drop_near(
         Step("near copies", f"less than {near:g} of its five-word runs are in another text", came, len(dropped), None)
     )
     return came - len(dropped)
-
-
-def _first_language(connection: duckdb.DuckDBPyConnection, pages: str) -> str:
-    """The first of a page's languages; a file published by an earlier version has them as text with commas."""
-    try:
-        columns = {row[0]: str(row[1]) for row in connection.execute(f"DESCRIBE {pages}").fetchall()}
-    except duckdb.Error as error:
-        raise UserInputError(f"DuckDB says: {error}") from None
-    if columns.get("content_languages", "").endswith("]"):
-        return "content_languages[1]"
-    return "nullif(split_part(content_languages, ',', 1), '')"
 
 
 def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:

@@ -28,8 +28,8 @@ from cc_pipeline.delivery.manifest import (
     Manifest,
     PartEntry,
     delivery_id,
+    delivery_of,
     holds,
-    is_ours,
     ledger_name,
     list_name,
     manifest_name,
@@ -325,7 +325,7 @@ class _Work:
                 self.stock.notes.append(
                     f"{part} stays, and no manifest names it: it has captures that nothing else has"
                 )
-        return {name for name in named if is_ours(name, self.order.delivery) and name in self.stock.there}
+        return {name for name in named if delivery_of(name) == self.order.delivery and name in self.stock.there}
 
     def _put(self, manifest: Manifest) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

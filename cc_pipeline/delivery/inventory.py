@@ -211,7 +211,7 @@ class _Taking:
         self._tell_differing(differing)
 
     def _adopt(self, delivery: str, named: set[str]) -> None:
-        """Takes over whole parts that no manifest names: of a copy that was stopped, or made before manifests."""
+        """Takes over whole parts that no manifest names: of a copy that was stopped."""
         found: list[tuple[str, str, Listed, Listed]] = []
         known = self.stock.of_others
         if self.stock.manifest is not None:
@@ -219,31 +219,21 @@ class _Taking:
         for name, listed in self.stock.there.items():
             own = part_named(name)
             beside = self.stock.there.get(list_name(name))
-            if own is not None and own[0] in (None, delivery) and name not in named and beside is not None:
+            if own is not None and own[0] == delivery and name not in named and beside is not None:
                 found.append((name, own[1], listed, beside))
             if name not in known and delivery_of(name) == delivery:
                 self.stock.leftovers.append(name)
         tables = self._map(lambda one: self._list(list_name(one[0]), one[3].size, None), found)
         matched = self.wanted.found((n, None if read is None else read[0]) for n, read in enumerate(tables))
-        strange = 0
         for number, (rows, total) in matched.items():
             name, kind, listed, _ = found[number]
             read = tables[number]
-            mine = delivery_of(name) == delivery
-            # a copy without a delivery in its names may be of other targets
-            good = not self._superseded(kind, rows, total) and (mine or self._fits(kind, rows, total))
+            good = not self._superseded(kind, rows, total)
             entry = self._proved(name, kind, listed, read[1]) if read and good else None
             if entry is not None:
                 self._have(entry, rows)
-            elif mine:
+            else:
                 self.stock.unkept[name] = rows, total
-            elif len(rows):
-                strange += 1
-        if strange:
-            self.stock.notes.append(
-                f"{strange:,} files of earlier copies are not sound, or not what is asked for now, and hold captures "
-                "of this delivery. No manifest names them: copy --verify lists them, delete them yourself"
-            )
 
     def _proved(self, name: str, kind: str, listed: Listed, listing: FileEntry) -> PartEntry | None:
         local = isinstance(self.place.store, LocalStore)
@@ -256,10 +246,6 @@ class _Taking:
         return (
             None if proof.reasons else as_entry(name, kind, listed.size, proof, listing, None if local else listed.etag)
         )
-
-    def _fits(self, kind: str, rows: Rows, total: int) -> bool:
-        """Whether a part holds wanted captures in the wanted form that nothing else holds, and none besides."""
-        return 0 < total == len(rows) and self._in_place(kind, rows)
 
     def _superseded(self, kind: str, rows: Rows, total: int) -> bool:
         """Whether a sound part makes way for others: it is not as wanted, and nothing of it is lost without it."""

@@ -36,12 +36,9 @@ MOST_NAMED: Final = 1_000
 LARGEST_MANIFEST: Final = 128 << 20
 
 _FORMAT: Final = "cc_pipeline delivery"
-#: What killed writers of before left, by the number of their process.
-_UNFINISHED_BEFORE: Final = re.compile(r"\.(.+)\.[0-9]+\.part")
 _MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
 _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
-#: Copies made before there were manifests have no delivery in the names of their parts.
-_PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
+_PART: Final = re.compile(r"[A-Za-z0-9._-]+?-([0-9a-f]{12})-[0-9a-f]{16}\.(warc|arc)\.gz\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
 
 #: Bytes that are read at once of a file in the place.
@@ -155,8 +152,8 @@ def delivery_of_manifest(name: str) -> str | None:
     return found[1] if found else None
 
 
-def part_named(name: str) -> tuple[str | None, str] | None:
-    """The delivery (``None`` for a copy of before manifests) and the kind of a part by its name; else ``None``."""
+def part_named(name: str) -> tuple[str, str] | None:
+    """The delivery and the kind of a part by its name; else ``None``."""
     found = _PART.match(name)
     return (found[1], found[2]) if found else None
 
@@ -164,19 +161,11 @@ def part_named(name: str) -> tuple[str | None, str] | None:
 def delivery_of(name: str) -> str | None:
     """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
     left = unfinished(name)
-    before = _UNFINISHED_BEFORE.fullmatch(name)
-    meant = left[0] if left is not None else before[1] if before is not None else None
-    if meant is not None:
-        return delivery_of(meant) or delivery_of_manifest(meant)
+    if left is not None:
+        return delivery_of(left[0]) or delivery_of_manifest(left[0])
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None
-
-
-def is_ours(name: str, delivery: str) -> bool:
-    """Whether a copy of this delivery may delete a file of this name when its manifest has it: never other files."""
-    part = part_named(name.removesuffix(_LIST_SUFFIX))
-    return delivery_of(name) == delivery or (part is not None and part[0] is None)
 
 
 def to_json(manifest: Manifest) -> bytes:

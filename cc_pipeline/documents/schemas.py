@@ -223,6 +223,8 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("refresh", REFRESH),
     pa.field("headings", pa.list_(HEADING)),
     pa.field("structured", pa.list_(STRUCTURED)),
+    # of ARC files of crawl-002 alone: documents/arc_time.py
+    pa.field("fetch_time_corrected", TIMESTAMP),
 )
 
 _TEXT_FIELDS: tuple[pa.Field, ...] = (

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.blocked import blocked, same_but_for_blocks
@@ -129,7 +130,9 @@ def _fetch_all(
     now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if state.judgement else before
     wholes, mine = {slice_.whole for slice_ in state.judgement}, set(slices)
     judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
-    refusal = refused(judged_now, state.judgement, workspace.settings.max_unsettled, workspace.settings.source)
+    # the source is not to blame for files that a person added
+    source = f"the files of {crawl}" if crawl.startswith(LOCAL_CRAWLS) else workspace.settings.source
+    refusal = refused(judged_now, state.judgement, workspace.settings.max_unsettled, source)
     report = FETCH.report(
         {one: _figures(short, now[one]) for one, short in state.found.items()},
         todo,

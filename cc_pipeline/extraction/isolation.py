@@ -59,12 +59,13 @@ def apart(stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str]) -
 
 
 #: Other kinds may be about the one object that was asked for.
-_OF_ALL: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
+_OF_ALL: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE, FaultKind.THROTTLED})
 
 
 def is_nobodys(error: BaseException) -> bool:
-    """Whether an error would meet every target alike: what is written to does not take it, the circuit breaker of the
-    source is open, or nobody can be reached at its address, which each call would find out anew in many seconds."""
+    """Whether an error would meet every target alike: the place that is written to fails, the circuit breaker of the
+    source is open, the source still asks for fewer requests after all tries, or nobody can be reached at its address.
+    Each call would find that out anew, in many seconds."""
     if isinstance(error, PlaceFault) or disk_is_full(error):
         return True
     if isinstance(error, RangeFault) and error.kind in _OF_ALL:

@@ -216,15 +216,14 @@ def _locate(
     spent, done = _Spent(), 0
     others = {slice_: _listing(one) for slice_, one in standings.items() if slice_ not in versions}
     by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
-    renamed = {s for s, version in versions.items() if by[s] and _only_renamed(version, standings[s])}
-    if asked := {slice_ for slice_ in versions.keys() - renamed if not is_given(slice_.target)}:
+    if asked := {slice_ for slice_ in versions if not is_given(slice_.target)}:
         refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
         follow_catalog(workspace, crawl)
         if why := workspace.short_ways.get(crawl):
             spent.notes[why] = None
     for some in in_passes(workspace, [*versions]):
         progress.report("locate", done, len(versions), crawl)
-        known = what_is_known(workspace, some, [s for s in some if by[s]], renamed & some.keys())
+        known = what_is_known(workspace, some, [s for s in some if by[s]])
         with workspace.scratch_folder("locate") as scratch:
             located = Located(scratch, block)
             kept = keep_rows(workspace, known, located)
@@ -374,11 +373,6 @@ def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Ind
     return found.located_by if index.has(found) else None
 
 
-def _only_renamed(version: str, stands: Standing) -> bool:
-    """Whether nothing is wrong with what a slice was located as but the keys of before, which need no index."""
-    return stands.old_keys and stands.lookup is not None and stands.lookup.definition == version
-
-
 def _questions(
     workspace: Workspace, known: Mapping[Slice, Known], by: Mapping[Slice, str | None]
 ) -> dict[_Question, list[Slice]]:
@@ -417,7 +411,7 @@ def _found(slice_: Slice, answer: LookupResult, version: str, index: Index) -> F
 
 
 def _as_before(version: str, stands: Standing) -> Found:
-    """Of a set that only lost members, or a slice with keys of before: nothing was asked."""
+    """What is noted of a set that only lost members: nothing was asked."""
     before = stands.lookup
     assert before is not None, "it was carried over"
     return Found(before.located_by, before.index, version, None, size=before.index_size)

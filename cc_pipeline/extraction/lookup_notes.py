@@ -15,7 +15,6 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.located import Answer, Located, Summed, urls
-from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import KINDS
@@ -166,18 +165,16 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 
 
 def what_is_known(
-    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice], as_before: Collection[Slice] = ()
+    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice]
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
-    as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of
-    before too, so that nothing is asked. Carried over are today's keys, but for records that came."""
+    as it is now: only members of these are carried over."""
     sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
     before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
         slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
         for slice_, members in before.items()
     }
-    kept |= {slice_: MemberIndex([targets[slice_]]) for slice_ in as_before if targets[slice_].kind != "set"}
     found = {}
     for slice_, target in targets.items():
         found[slice_] = Known(target, target)
@@ -222,10 +219,9 @@ def keep_what_was_divided(
         pairs = [(slice_, member) for slice_ in mine for member in known[slice_].target.members]
         index = MemberIndex([member for _, member in pairs])
         targets = [slice_.target for slice_ in before]
-        came = came_by_old_keys(workspace.lake, before[0].crawl, targets)
         where = {"crawl": before[0].crawl, "target": targets, "located_by": KINDS}
         for batch in stream_rows(workspace.lake, "captures", where):
-            rows = _with_todays_keys(pa.Table.from_batches([batch]).drop_columns("target"), came)
+            rows = pa.Table.from_batches([batch]).drop_columns("target")
             taken: dict[Slice, list[int]] = {}
             for row, (url, host) in enumerate(urls(rows)):
                 for slice_ in {pairs[number][0] for number in index.of(url or "", host)}:
@@ -238,22 +234,13 @@ def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[t
     """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
     own = {slice_.target: slice_ for slice_ in kept}
     where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": KINDS}
-    came: dict[str, pa.Array] = {}
     # batch by batch: a slice may be a million captures, and most of them may be those of members that went
     for batch in stream_rows(workspace.lake, "captures", where):
         rows = pa.Table.from_batches([batch])
         for target in rows["target"].unique().to_pylist():
             slice_ = own[target]
-            if slice_.crawl not in came:
-                came[slice_.crawl] = came_by_old_keys(workspace.lake, slice_.crawl, [*own])
             mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
-            mine = mine.filter(_mask(kept[slice_], mine))
-            yield slice_, _with_todays_keys(mine, came[slice_.crawl])
-
-
-def _with_todays_keys(captures: pa.Table, came: pa.Array) -> pa.Table:
-    column = captures.schema.get_field_index("warc_filename")
-    return captures.set_column(column, captures.schema.field(column), keys_to_be(captures, came))
+            yield slice_, mine.filter(_mask(kept[slice_], mine))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:

@@ -46,7 +46,6 @@ class Why(Enum):
     HOLE = "a hole in the index was filled"
     NOT_WHOLE = "its index lacks files, which the settings do not allow"
     OTHER_INDEX = "another index is to be asked"
-    KEYS = "its captures have keys of an older bucket"
     UNLISTED = "{n} captures are no longer in the index, which nobody accepted"
     CAPTURES = "its captures changed"
     OPEN = "{n} captures are open since {since}"
@@ -283,9 +282,7 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.NOT_WHOLE)
     if not index.has(found):
         return Reason(Why.INDEX if found.complete else Why.HOLE)
-    if found.unlisted:
-        return Reason(Why.UNLISTED, found.unlisted)
-    return Reason(Why.KEYS) if stands.old_keys else None
+    return Reason(Why.UNLISTED, found.unlisted) if found.unlisted else None
 
 
 def _why_fetch(stands: Standing, options: Options) -> Reason | None:

@@ -19,7 +19,7 @@ from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of_all
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
-from cc_pipeline.workspace.workspace import Workspace, limits_of
+from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 
 def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
@@ -78,7 +78,7 @@ def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
         max_bytes=settings.max_bytes,
         max_requests=settings.max_requests,
         what=what,
-        rate=limits_of(settings).rate,
+        rate=rate_now(workspace),
     )
 
 

@@ -15,14 +15,11 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_keys
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.shortfall import SECOND_LOOK
 from cc_pipeline.lake.lake import DigestsUnknown, Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.slice import GONE, LOCATE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
@@ -173,45 +170,13 @@ def _located(lake: Lake) -> set[str]:
 
 
 def _ranges(lake: Lake) -> list[_Range]:
-    """The key ranges of all targets; those that were written down, or of older rows what the definition means."""
-    rows = lake.read("targets", columns=["slug", "ranges"])
-    noted = rows.filter(pc.is_valid(rows["ranges"])).combine_chunks()
-    ranges = noted["ranges"].combine_chunks()
-    slugs = noted["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
+    """The key ranges of all targets."""
+    rows = lake.read("targets", columns=["slug", "ranges"]).combine_chunks()
+    ranges = rows["ranges"].combine_chunks()
+    slugs = rows["slug"].combine_chunks().take(pc.list_parent_indices(ranges))
     ends = pc.list_flatten(ranges)
     columns = (pc.struct_field(ends, "start"), pc.struct_field(ends, "end"), slugs)
-    found: list[_Range] = list(zip(*(column.to_pylist() for column in columns), strict=True))
-    if noted.num_rows < rows.num_rows:
-        before = lake.read("targets", columns=["slug", "definition", "ranges"])
-        for row in before.filter(pc.is_null(before["ranges"])).to_pylist():
-            found += [(one.start, one.end, row["slug"]) for one in _meant(row["definition"])]
-    return found
-
-
-def _meant(definition: str) -> tuple[KeyRange, ...]:
-    try:
-        return parse_target(definition).ranges
-    except UserInputError:
-        return (KeyRange(b"", None),)  # what nobody can read may be anything
-
-
-def keys_to_be(rows: pa.Table | pa.RecordBatch, came: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """The keys of today for the files of ``rows`` (captures). Those of ``came`` (``came_by_old_keys``) stay: their
-    records were read there."""
-    names = rows["warc_filename"]
-    return pc.if_else(pc.is_in(_named(rows), came), names, todays_keys(names))
-
-
-def came_by_old_keys(lake: Lake, crawl: str, targets: Sequence[str]) -> pa.Array:
-    """The places below the folder of before from which records of ``targets`` came, as texts."""
-    where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
-    batches = stream_rows(lake, "records", where, [*PLACE_NAME, "outcome"])
-    came = [_named(batch.filter(pc.not_equal(batch["outcome"], "missing"))) for batch in batches]
-    return pa.concat_arrays([pa.array([], pa.string()), *came])
-
-
-def _named(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
-    return pc.binary_join_element_wise(rows["warc_filename"], pc.cast(rows["warc_record_offset"], pa.string()), " ")
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def slices_that_lost(

@@ -15,7 +15,6 @@ from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
@@ -33,7 +32,7 @@ _FOOTER_BYTES: Final = 64 << 10
 #: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
 _PAGES: Final = (8, 1_400_000)
 _MOST_OF_A_FILE: Final = (40, 100_000_000)
-#: Reads of a cluster.idx for a place that is not known (bench_shortest), and its bytes, of which all may be read.
+#: Reads of a cluster.idx for a place that is not known, and its bytes, of which all may be read.
 _PROBES: Final = 7
 _CLUSTER_BYTES: Final = 110_000_000
 #: A ZipNum index has some million members of so many bytes; a narrow target lies in two of them.
@@ -202,7 +201,7 @@ def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
 
 def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
     """What an index has to be asked for."""
-    return [one for one in crawl_plan.plan.of(LOCATE, but=(Why.KEYS,)) if not is_given(one.target)]
+    return [one for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)]
 
 
 def _is_harvested(crawl_plan: CrawlPlan) -> bool:

@@ -15,14 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
-from cc_pipeline.commoncrawl.paths import OLD_FOLDER
 from cc_pipeline.extraction.fetch_counts import Fetch
-from cc_pipeline.extraction.reusable_records import came_by_old_keys, keys_to_be, slices_that_lost
+from cc_pipeline.extraction.reusable_records import slices_that_lost
 from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.slice import (
     FETCH,
     GONE,
@@ -35,8 +31,6 @@ from cc_pipeline.lake.slice import (
     content_name,
     targets_by_crawl,
 )
-from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.storage import StoredSizes
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -83,8 +77,7 @@ class Standing:
     """How one slice stands. ``None`` where a stage was never made. ``torn`` says that a run was killed between the
     commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``asked`` is
     the note of the last fetch, also of one whose source gave nothing, so that what is there stayed as it was. ``lost``
-    is how many of its records name bytes that are gone. ``old_keys`` says that captures which did not come have keys
-    of years ago, which nobody has any more."""
+    is how many of its records name bytes that are gone."""
 
     located: Made | None = None
     fetched: Made | None = None
@@ -94,7 +87,6 @@ class Standing:
     fetch: Fetch | None = None
     asked: Fetch | None = None
     lost: int = 0
-    old_keys: bool = False
 
     def of(self, stage: Stage) -> Made | None:
         """What stands of one stage."""
@@ -121,8 +113,6 @@ def stand(
     here = {slice_: one.made_from for slice_, one in made[FETCH.label][0].items()} if FETCH in stages else {}
     fetches = {slice_: note for slice_, (made_from, note) in asked.items() if here.get(slice_) == made_from}
     lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
-    both = LOCATE in stages and FETCH in stages
-    old = _with_old_keys(lake, [one for one in lookups if one not in fetches or fetches[one].missing]) if both else ()
     none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
     located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
     return {
@@ -135,7 +125,6 @@ def stand(
             fetches.get(slice_),
             asked[slice_][1] if slice_ in asked else None,
             lost.get(slice_, 0),
-            slice_ in old,
         )
         for slice_ in slices
     }
@@ -196,20 +185,6 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
         for slice_, row in _rows(workspace, "lookups", made)
         if row["made_from"] == made[slice_].made_from
     }
-
-
-def _with_old_keys(lake: Lake, unfetched: Collection[Slice]) -> set[Slice]:
-    """Those of slices with captures that did not come which hold keys of before. Keys of today lie behind them in the
-    order of texts, so that where there are none the footers of ``captures`` say so, and no rows are read."""
-    found: set[Slice] = set()
-    for crawl, targets in targets_by_crawl(unfetched).items():
-        where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
-        came = None
-        for batch in stream_rows(lake, "captures", where, ("target", *PLACE_NAME)):
-            came = came_by_old_keys(lake, crawl, targets) if came is None else came
-            others = batch.filter(pc.not_equal(batch["warc_filename"], keys_to_be(batch, came)))
-            found |= {Slice(crawl, target) for target in others["target"].unique().to_pylist()}
-    return found
 
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -133,17 +133,12 @@ def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> No
             table.unlink(missing_ok=True)
 
 
-#: How homes of before said it; now ``key.of`` does.
-_OF_DOMAINS: Final = "# its key is a registered domain: it says the same of all hosts below it\n"
-
-
 def _text(described: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
 
 
 def _read(text: str, file: Path) -> Known:
-    dataset = parse_dataset(text, str(file))
-    return Known(replace(dataset, of_domains=dataset.of_domains or text.startswith(_OF_DOMAINS)), file)
+    return Known(parse_dataset(text, str(file)), file)
 
 
 def _valid(name: str) -> str:

@@ -24,7 +24,7 @@ from cc_pipeline.transport.ahead import PIECE, ReadAhead
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
-from cc_pipeline.workspace.workspace import Workspace, limits_of
+from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 _REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
 #: Files whose size is asked for before a price is told; the others are taken to be as large on the average.
@@ -98,7 +98,7 @@ def build_price(workspace: Workspace, index: BuiltIndex, most: int | None = None
     if not is_each:
         size = round(size / max(1, len(there)) * len(wanted))
         requests = _pieces(size) + 2 * len(wanted)
-    rate = limits_of(workspace.settings).rate
+    rate = rate_now(workspace)
     seconds = max(size / _BYTES_PER_SECOND, requests / rate if rate else 0.0)
     return BuildPrice(index.crawl, len(wanted), len(index.listed), size, requests, seconds, not is_each)
 

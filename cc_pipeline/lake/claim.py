@@ -14,7 +14,7 @@ from typing import Final
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.home import LAKE_NOTE, LAYOUT, HomeNote, as_written, parsed, read_note, write_note
+from cc_pipeline.home import LAKE_NOTE, HomeNote, as_written, parsed, read_note, refuse_unknown_layout, write_note
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -24,8 +24,8 @@ _LONGEST: Final = 64 * 1024
 def claim_lake(lake: Transport, home: Path, source: str) -> None:
     """Writes the lake's note where there is none, and lets ``home``, which has a note, follow the lake's layout.
 
-    Raises ``UserInputError`` for a lake of another source; ``EnvironmentFault`` for a lake that a newer version made,
-    for a note that is none, and when the place cannot be read or written.
+    Raises ``UserInputError`` for a lake of another source; ``UnknownLayout`` for a lake of another layout;
+    ``EnvironmentFault`` for a note that is none, and when the place cannot be read or written.
     """
     mine = read_note(home)
     assert mine is not None
@@ -39,12 +39,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
             f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
             "another place for this source, or work on that lake with a home of its source"
         )
-    if noted.layout > LAYOUT:
-        raise EnvironmentFault(
-            f"the lake {lake.source} has layout {noted.layout}; this version of cc_pipeline knows layouts up to "
-            f"{LAYOUT}",
-            "Install the version that migrated the lake or a newer one, or use another lake. Nothing was changed.",
-        )
+    refuse_unknown_layout(f"the lake {lake.source}", noted)
     if noted.layout != mine.layout:
         # migrated by another home, or not yet migrated although this home was, with another lake
         write_note(home, replace(mine, layout=noted.layout))

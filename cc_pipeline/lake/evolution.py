@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import LAYOUT, read_note, refuse_newer, write_note
+from cc_pipeline.home import read_note, refuse_unknown_layout, write_note
 from cc_pipeline.locks import locked
 
 if TYPE_CHECKING:
@@ -110,43 +110,34 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class Migration:
     """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
 
-    ``rewrites`` names the tables whose files it writes anew; their bytes are its price, and what ``rewrites_of`` says
-    where it writes only some of a table's files. ``apply`` may be killed at any moment and run again. It makes Delta
-    commits, so older versions can be read until upkeep deletes them.
+    ``rewrites`` names the tables whose files it writes anew; their bytes are its price. ``apply`` may be killed at any
+    moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
     """
 
     layout: int
     what: str
     apply: Callable[[Lake], None]
     rewrites: tuple[str, ...] = ()
-    rewrites_of: Callable[[Lake], int] = lambda _: 0
 
     def price(self, lake: Lake) -> int:
         """Bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old files."""
-        return self.rewrites_of(lake) + sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
+        return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 
 
 def pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:
-    """The migrations that ``home`` still needs, in their order. Raises ``EnvironmentFault`` for a newer home."""
+    """The migrations that ``home`` still needs, in their order. Raises ``UnknownLayout``."""
     note = read_note(home)
     if note is None:
         return []
-    refuse_newer(home, note)
+    refuse_unknown_layout(str(home), note)
     return sorted((step for step in migrations if step.layout > note.layout), key=lambda step: step.layout)
 
 
-def migrate(
-    home: Path,
-    lake: Lake,
-    migrations: Sequence[Migration],
-    *,
-    rewrite: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-) -> int:
-    """Brings ``home`` to ``LAYOUT``, one process at a time; gives how many migrations ran.
+def migrate(home: Path, lake: Lake, migrations: Sequence[Migration], *, rewrite: bool = False) -> int:
+    """Brings ``home`` to the layout of this version, one process at a time; gives how many migrations ran.
 
-    ``say`` gets a line before each step. Raises ``EnvironmentFault``, and runs no migration, when one of them rewrites
-    tables and ``rewrite`` is not set, when the disk has too little room, and when the home is newer than this version.
+    Raises ``EnvironmentFault``, and runs no migration, when one of them rewrites tables and ``rewrite`` is not set, and
+    when the disk has too little room; ``UnknownLayout`` for a home of another layout.
     """
     if not pending(home, migrations):
         return 0
@@ -156,12 +147,11 @@ def migrate(
         price = sum(step.price(lake) for step in steps)
         if price and not rewrite:
             raise EnvironmentFault(
-                f"{home} has an older layout, and bringing it to layout {LAYOUT} rewrites {_gigabytes(price)}",
+                f"{home} has an older layout; to bring it to layout {steps[-1].layout} rewrites {_gigabytes(price)}",
                 "This command shows the steps, then asks before it rewrites: cc-pipeline migrate",
             )
         _check_room(lake, price)
         for step in steps:
-            say(f"layout {step.layout}: {step.what} ({_gigabytes(step.price(lake))} rewritten)")
             step.apply(lake)
             note = read_note(home)
             assert note is not None

@@ -35,8 +35,6 @@ FEW_FILES: Final = 32
 FEW_DEEP: Final = 8
 #: Small files that are merged in one go: opening one takes milliseconds, and someone may wait for the end.
 AT_ONCE: Final = 1_000
-#: Bytes above which a file of many slices is too large. A writer goes over ``FILE_BYTES`` by a row group.
-TOO_LARGE: Final = 2 * FILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +102,6 @@ def due(
             found.append(_smallest(small, most_bytes))
         found.append(_smaller_runs([file for file in own if file.size >= SMALL_BYTES], most_bytes))
     return sorted((merge for merge in found if len(merge) > 1), key=_bytes)
-
-
-def too_large(files: Sequence[StoredFile]) -> list[StoredFile]:
-    """The files above the bound that hold more than one slice, or may: to replace one rewrites them whole."""
-    return [file for file in files if file.size > TOO_LARGE and (file.first is None or file.first != file.last)]
 
 
 def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:

@@ -6,8 +6,6 @@ A merge is one commit that takes files out and puts others in (``replacing.py``)
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import FEW_FILES, StoredFile, apart, clustered_by, due, stored_files, too_large
+from cc_pipeline.lake.layout import FEW_FILES, StoredFile, apart, clustered_by, due, stored_files
 from cc_pipeline.lake.replacing import (
     BATCH_ROWS,
     opened_apart,
@@ -120,41 +118,6 @@ def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: 
             break
         replaced += len(first)
     return replaced
-
-
-def split_large(lake: Lake) -> None:
-    """Writes every file of many slices above the bound anew, as sorted ones; a migration, which may be run again.
-
-    Raises ``EnvironmentFault`` when the lake cannot be read or written, and where another process writes to it.
-    """
-    scratch = Path(tempfile.gettempdir() if "://" in lake.root else lake.root) / "migration.scratch"
-    try:
-        for table, spec in lake.specs.items():
-            named = {file.path for file in _too_large(lake, table)}
-            while (handle := opened_apart(lake, table)) is not None:
-                # of those of before: a new one may be as large if it has a row of that size
-                large = [file for file in too_large(stored_files(spec, handle)) if file.path in named]
-                own = [file for file in large if file.partition == large[0].partition][:_AT_ONCE]
-                if not own:
-                    break
-                if not merge(lake, table, handle, own, scratch):
-                    raise EnvironmentFault(
-                        f"{table} was written by another process while its files were being split",
-                        "End all runs on this home, then run it again: it goes on where it stopped.",
-                    )
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def bytes_too_large(lake: Lake) -> int:
-    """Bytes of the files that :func:`split_large` writes anew."""
-    return sum(file.size for table in lake.specs for file in _too_large(lake, table))
-
-
-def _too_large(lake: Lake, table: str) -> list[StoredFile]:
-    spec = lake.specs[table]
-    handle = lake.open(spec)
-    return [] if handle is None else too_large(stored_files(spec, handle))
 
 
 def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:

@@ -23,15 +23,8 @@ MOST_NAMED: Final = 1_000
 Where = Mapping[str, str | Sequence[str]]
 
 
-class Starting(str):
-    """A value of a condition for reading: every text that starts with this one (not an empty one, in ASCII)."""
-
-    __slots__ = ()
-
-
 def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.RecordBatch]:
-    """The rows whose columns equal ``where`` (a value, any of a sequence, or what starts with a text), in ``schema``,
-    batch by batch."""
+    """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch."""
     many = {name: frozenset(value) for name, value in where.items() if _is_many(value)}
     further = [pa.field(name, pa.string()) for name in many if name not in schema.names]
     wider = pa.schema([*schema, *further])
@@ -54,9 +47,6 @@ def _is_many(value: object) -> bool:
 
 
 def _equal(name: str, value: str | Sequence[str]) -> str:
-    if isinstance(value, Starting):
-        behind = value[:-1] + chr(ord(value[-1]) + 1)
-        return f"({name} >= {quoted(value)} AND {name} < {quoted(behind)})"
     if isinstance(value, str):
         return f"{name} = {quoted(value)}"
     if _is_many(value):

@@ -47,7 +47,7 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
         before = known.get(target.slug)
         parts = _parts_for(target, before)
         version = versions[target.slug] if parts == 1 else _divided_version(target)
-        if before is not None and before["version"] == version and before["ranges"] is not None:
+        if before is not None and before["version"] == version:
             continue
         if parts > 1:
             _register_parts(lake, divided(target, parts))
@@ -249,14 +249,7 @@ def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
 
 def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
     """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
-    before: Iterable[KeyRange] = ()
-    if row is not None:
-        noted = row["ranges"]
-        before = (
-            parse_target(row["definition"]).ranges
-            if noted is None
-            else [KeyRange(one["start"], one["end"]) for one in noted]
-        )
+    before = [] if row is None else [KeyRange(one["start"], one["end"]) for one in row["ranges"]]
     return [{"start": one.start, "end": one.end} for one in merge_ranges([*own, *before])]
 
 

@@ -1,7 +1,4 @@
-"""What takes away files of tables that nobody can need any more.
-
-The work of upkeep and of migrations. None of it changes what a table says, but for ``retire``.
-"""
+"""Deletes files of tables that nobody can need any more: the work of upkeep. No table's rows change."""
 
 from __future__ import annotations
 
@@ -142,19 +139,6 @@ def _delete(lake: Lake, table: str, handle: DeltaTable, **chosen: Any) -> int:
         table, handle.version(), lambda hooks: gone.extend(vacuum_files(post_commithook_properties=hooks))
     )
     return len(gone)
-
-
-def retire(lake: Lake, table: str) -> None:
-    """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed.
-
-    Raises ``EnvironmentFault``.
-    """
-    handle = lake.open(TableSpec(table, pa.schema([])))
-    try:
-        if handle is not None and handle.file_uris():
-            lake.commit_durably(table, handle.version(), lambda hooks: handle.delete(post_commithook_properties=hooks))
-    except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not empty {lake.address(table)}", error) from error
 
 
 def _has_version(lake: Lake, spec: TableSpec, version: int) -> bool:

@@ -332,6 +332,11 @@ def _record_ids(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> dict[str
     return {kind: make(spec.seed, "record", crawl.id, visit.url, visit.repeat, kind) for kind in kinds}
 
 
+#: Dates in the ARC files of crawl-002 are Pacific time, seven hours behind UTC in September (two records of
+#: commoncrawl/arc2warc-conversion); a response's own ``Date`` is not.
+_WITH_PACIFIC_DATES, _BEHIND_UTC = "CC-MAIN-2009-2010", timedelta(hours=7)
+
+
 def _write_arc_file(
     root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, servers: Servers, segment: int, file: int, visits: list[Visit]
 ) -> Iterator[Capture]:
@@ -340,6 +345,8 @@ def _write_arc_file(
         out.append(file_description(key.rpartition("/")[2], segment_start(crawl, segment)))
         for visit in visits:
             exchange = servers.answer(visit)
+            if crawl.id == _WITH_PACIFIC_DATES:
+                exchange = replace(exchange, fetched=exchange.fetched - _BEHIND_UTC)
             place = out.append(arc_record(exchange))
             yield _arc_capture(crawl, exchange, key, place)
 

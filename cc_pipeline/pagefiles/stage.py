@@ -118,9 +118,6 @@ def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None
     if found is None:
         raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
     here = READ_FILES.made_from(lake, [slice_])[slice_]
-    # what layout 1 committed: the tag in place of the content
-    if here is not None and here == _digest(file, *found):
-        return None
     tag = input_digest({"tag": [*found]})
     kept = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
     if kept[_TAG.digest_name(slice_)] == tag and here == _digest(file, kept[_CONTENT.digest_name(slice_)]):

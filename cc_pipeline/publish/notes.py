@@ -103,6 +103,8 @@ COLUMN_NOTES: dict[str, str] = {
     "disposition": "SUCCESS or FAILURE, as the 2012 metadata has it (docs/formats.md)",
     "failure_reason": "Why it is a FAILURE, in the words of 2012 or ours (docs/formats.md)",
     "attempt_time": "When the crawl of the page was attempted",
+    "fetch_time_corrected": "Of ARC files of crawl-002, whose dates are Pacific time: fetch_time in UTC, moved by the "
+    "whole hours that the response's Date is away; null for other captures, and without a Date within a day",
     "charset_detector": "0 header, 1 meta tag, 2 and 3 detectors, 10 undetermined (docs/documents.md)",
     "text_simhash": "64-bit simhash of the text by the 2012 algorithm, signed",
     "parsed_as": "html or feed; null for what is neither",

@@ -281,10 +281,6 @@ def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
         for path in folder.glob(".*.part*"):
             if left := unfinished(path.name):
                 yield path, left[1]
-    published = settings.published_path
-    # as versions of before named them
-    for path in published.parent.glob(f"{published.name}.building-*"):
-        yield path, path.name.partition(".building-")[2].removesuffix(".wal").removesuffix(".tmp")
     scratch = settings.home / "scratch"
     for path in scratch.iterdir() if scratch.is_dir() else ():
         yield path, path.name

@@ -471,5 +471,4 @@ class FetchRun:
             # whoever adopts it, should this run be killed, does not know whether the source had a witness
             stored = bad.outcome | {"settled": False}
             writer.add("raw", bad.data, stored)
-            # rows of versions that took one request for two have no rounds: doctor tells them apart by that
             self.outcomes.of[self._name(row)] = stored | {"settled": settled, "rounds": 1 if settled else None}

@@ -39,7 +39,7 @@ class Coalescing:
     whole range stays within ``span`` bytes (a single record may be larger).
 
     At the pace of a polite client, a request is 1.25 MB of a line of 100 Mbit/s. Two MiB of a range are in memory
-    however long it is, and a broken connection costs one record (``benchmarks/range_bounds.py``, docs/records.md). That
+    however long it is, and a broken connection costs one record (docs/records.md). That
     is not so where the length of a record is unknown: such a range is no longer than a piece.
     """
 

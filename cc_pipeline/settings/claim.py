@@ -9,14 +9,13 @@ from pathlib import Path
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import (
-    FIRST_LAYOUT,
     LAKE_NOTE,
+    LAYOUT,
     HomeNote,
     is_whole,
-    keep_private,
     read_copy,
     read_note,
-    refuse_newer,
+    refuse_unknown_layout,
     write_copy,
     write_note,
 )
@@ -37,14 +36,14 @@ def is_home_of(settings: Settings) -> bool:
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the home's folders and writes down its places; refuses a home of another source or a newer layout.
+    """Makes the home's folders and writes down its places; refuses a home of another source or layout.
 
     A home may get further mirrors, and another order of its places: a list of several takes the place of the noted one.
     A single place that is in that list is used alone, and the list stays. The home's own lake gets a copy of the note,
     from which ``home.json`` is written again where it was lost.
 
-    Raises ``UserInputError`` for another source; ``EnvironmentFault`` for a newer layout, for tables of which nothing
-    says whose they are, and when the folder cannot be written.
+    Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
+    of which nothing says whose they are, and when the folder cannot be written.
     """
     home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
     noted, copy = read_note(home, lake), None if lake is None else read_copy(lake)
@@ -59,8 +58,8 @@ def claim_home(settings: Settings) -> None:
             f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
             f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
         )
-    note = noted or HomeNote(settings.source, FIRST_LAYOUT, mirrors=settings.mirrors)
-    refuse_newer(home, note)
+    note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+    refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
         settings.dagster_home.mkdir(exist_ok=True)
@@ -75,8 +74,6 @@ def claim_home(settings: Settings) -> None:
         note = replace(note, source=settings.source, mirrors=settings.mirrors)
     if note != noted or not is_whole(home):
         write_note(home, note)
-    else:
-        keep_private(home)
     bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
     if lake is not None and copy != bare:
         with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -57,7 +58,7 @@ FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _P
 #: Days of history that a home needs: schedules ask what failed in the last seven.
 _LEAST_HISTORY: Final = 8
 #: What belongs to one machine, what nobody else is to see, and what the text of the source says.
-_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
+_KEPT: Final = frozenset({"home", "budget", "webhook", "mirrors", "mirror_access"})
 
 
 def checked(settings: Settings) -> Settings:
@@ -165,9 +166,27 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     read |= note.chosen if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
     settings = checked(replace(settings, **given))
+    if settings.budget:
+        settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
+    elif any(map(settings.is_public_place, settings.sources)):
+        settings = replace(settings, budget=_users_budget(env))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
     return let_in(replace(settings, collinfo=address), env, own, list_access, (*noted, *split_places(said or "")))
+
+
+def _users_budget(environ: Mapping[str, str]) -> str | None:
+    """The file by which all homes of a user on this machine share what they send to Common Crawl, which counts the
+    requests of an address; ``None`` where the user has no folder that can be written to. Homes of users may lie on
+    several machines' common disk, so the file has the machine's name."""
+    state = environ.get("XDG_STATE_HOME")
+    try:
+        folder = (Path(state) if state else Path.home() / ".local" / "state") / "cc_pipeline"
+    except RuntimeError:
+        return None
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    machine = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+    return str(folder / f"budget-{machine}.sqlite") if os.access(nearest, os.W_OK) else None
 
 
 def _note_of(home: Path) -> HomeNote | None:

@@ -48,7 +48,8 @@ class Settings:
     where another home
     publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on ``spark``;
     ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at the same
-    time at most. ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
+    time at most. ``budget`` is the file by which homes of one machine share what they send; ``None``: this home's own.
+    ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
     what all of them lease from one PostgreSQL.
     """
 
@@ -67,6 +68,7 @@ class Settings:
     spark_master: str = ""
     spark_workers: int = 0
     hosts: int = 1
+    budget: str | None = None
     leases: bool = False
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False
@@ -152,8 +154,8 @@ class Settings:
 
     @property
     def budget_path(self) -> Path:
-        """The request budget that all processes of this home share."""
-        return self.home / "budget.sqlite"
+        """The file of the request budget: of all homes that share it where ``budget`` names one, else this home's."""
+        return Path(self.budget) if self.budget else self.home / "budget.sqlite"
 
     @property
     def footers_path(self) -> Path:

@@ -12,16 +12,32 @@ import time
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.faults import LONGEST_WAIT
 from cc_pipeline.transport.leases import LEASED_LIFE, LOOK_AGAIN, Leases
-from cc_pipeline.transport.outage import OUTAGES_TABLE, Closed, OutagePolicy, Outages
-from cc_pipeline.transport.rates import KEPT, PACES_TABLE, Pace, SourceLimits, shared_among, slot_spacing
-from cc_pipeline.transport.refusals import CLOCK_JUMP, REFUSALS_TABLE, SHORT_PAUSE, RefusalPolicy, Refusals
+from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
+from cc_pipeline.transport.refusals import (
+    ADDRESS,
+    CLOCK_JUMP,
+    SAMPLE_KEPT,
+    SILENCE,
+    Blocked,
+    Event,
+    Gave,
+    HostRules,
+    RefusalPolicy,
+    Sent,
+    Serving,
+    State,
+    as_text,
+    from_text,
+    remembered,
+    told_elsewhere,
+)
 
 #: A slot is void when this many seconds have passed.
 SLOT_LIFE = 0.025
@@ -35,10 +51,10 @@ _HOLDER_LIFE = 10.0
 _FULL_HOUSE = 0.2
 _TABLES = """
 create table if not exists hosts (
-  host text primary key, rate real, concurrency integer,
-  next_slot real not null default 0, pause_until real not null default 0,
-  last_refusal text, last_refusal_at real not null default 0
+  host text primary key, rate real, concurrency integer, next_slot real not null default 0
 ) without rowid;
+create table if not exists states (host text primary key, state text not null) without rowid;
+create table if not exists samples (host text primary key, key text not null, at real not null) without rowid;
 create table if not exists holders (
   host text, holder text, pid integer, granted integer, expires real, primary key (host, holder)
 ) without rowid;
@@ -64,15 +80,15 @@ _RENEWAL: Final = 30.0
 class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
-    ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
-    can be earned. ``sample`` is the key of an object that came from the host within a week. A slot is void ``life``
-    seconds after it was due."""
+    ``asks``: the host is blocked, and this one request finds out whether that is over. ``calm``: no good answer would
+    change what is known of it. ``sample`` is the key of an object that came from the host within a week. A slot is void
+    ``life`` seconds after it was due."""
 
     start: float
     spacing: float
     count: int
     asks: bool = False
-    earns: bool = False
+    calm: bool = False
     sample: str = ""
     life: float = SLOT_LIFE
 
@@ -108,7 +124,7 @@ def open_file(path: Path | None) -> sqlite3.Connection:
         # a file of before: one lender had the row of a host, and another one's end took it away
         if db.execute("select count(*) from pragma_table_info('lent')").fetchone()[0] == _FORMER_COLUMNS:
             db.execute("drop table lent")
-        for statement in (_TABLES + OUTAGES_TABLE + REFUSALS_TABLE + PACES_TABLE).split(";"):
+        for statement in (_TABLES).split(";"):
             db.execute(statement)
     return db
 
@@ -133,17 +149,13 @@ class Budget:
         self._db = open_file(path)
         self._leases = leases
         self.full_house = _FULL_HOUSE if leases is None else LOOK_AGAIN
-        self._refusals = Refusals(self._db, host, refusals or RefusalPolicy())
-        self._outages = None if outage is None else Outages(self._db, host, outage)
-        self._pace = None if limits.rate is None else Pace(self._db, host, limits)
+        self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), outage, limits.cautious)
         with Exclusive(self._db):
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
                 "set rate = excluded.rate, concurrency = excluded.concurrency",
                 (host, limits.rate, limits.concurrency),
             )
-            if self._pace is not None:
-                self._pace.open(time.time())
 
     def close(self) -> None:
         """Gives back what this process holds."""
@@ -152,36 +164,37 @@ class Budget:
         if self._leases is not None:
             self._leases.close()
 
-    def lease(self, wanted: int) -> Lease | Closed:
-        """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
-        telling, or is out. Raises as ``Leases`` do."""
+    def lease(self, wanted: int, came: int = 0, last_sent: float = 0.0) -> Lease | Closed:
+        """Slots for up to ``wanted`` requests, at least one; ``came`` requests got what they asked for since the last
+        lease, the last of them sent at ``last_sent``. ``Closed``: the host is blocked, or asked for a pause worth
+        telling. Raises as ``Leases`` do."""
+        rules = self._rules
         with Exclusive(self._db):
             now = time.time()
-            next_slot, refusal = self._row("next_slot, last_refusal")
-            pause_until = self._pause_until(now)
-            if pause_until > now + SHORT_PAUSE:
-                return Closed(pause_until, refusal or "refused")
-            # an outage is asked about first, and who is not admitted by both has used up the probe of neither
-            asks = False
-            self._db.execute("savepoint admitting")
-            for one in (self._outages, self._refusals):
-                admitted = one is None or one.admits(now)
-                if isinstance(admitted, Closed):
-                    self._db.execute("rollback to admitting")
-                    return admitted
-                asks = asks or not admitted
-            sample = self._refusals.sample(now - KEPT) if asks else ""
-            if self._pace is None:
-                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, sample=sample)
-            if next_slot > max(now, pause_until) + CLOCK_JUMP:
-                next_slot = now
+            state = self._state(now)
+            if came:
+                state = state.next(Gave(now, came, last_sent), rules)
+            admitted = state.admits(now)
+            if isinstance(admitted, Closed):
+                self._keep(state)
+                is_refused = isinstance(state, Blocked) and state.cause == ADDRESS
+                return replace(admitted, never=is_refused and not self._sample())
+            asks = not admitted
+            calm = isinstance(state, Serving) and not state.tally.row
+            sample = self._sample(now - SAMPLE_KEPT) if asks else ""
+            pace = state.rate_at(rules, now)
+            pause_until = max(now, state.memory.pause_until)
+            if pace is None:
+                count = 1 if asks else wanted
+                self._keep(state.next(Sent(now, count), rules) if asks else state)
+                return Lease(pause_until, 0.0, count, asks, calm and pause_until <= now, sample)
             # those elsewhere have as much each as is left here
-            pace = self._pace.rate
-            earns = pace < self._pace.most
             rate = pace / (1 + self._lent(now))
             spacing = slot_spacing(rate)
             count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
-            start = max(now, next_slot, pause_until)
+            self._keep(state.next(Sent(now, count), rules))
+            (next_slot,) = self._db.execute("select next_slot from hosts where host = ?", (self.host,)).fetchone()
+            start = max(now if next_slot > pause_until + CLOCK_JUMP else next_slot, pause_until)
             if self._leases is None:
                 self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
         if self._leases is not None:
@@ -189,7 +202,7 @@ class Budget:
             ahead, spacing, count = self._leases.slots(1 if asks else wanted, pace, max(0.0, pause_until - now))
             start = time.time() + ahead
         life = SLOT_LIFE if self._leases is None else LEASED_LIFE
-        return Lease(start, spacing, count, asks, earns, sample, life)
+        return Lease(start, spacing, count, asks, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -219,61 +232,27 @@ class Budget:
             )
         return share
 
-    def slow_down(self, refusal: str, retry_after: float | None) -> None:
-        """The source asked for less: all processes wait (a second, or as long as it says), then go on at half the
-        rate."""
+    def tell(self, event: Event) -> State:
+        """What came of a request, for all processes; the state that follows."""
         with Exclusive(self._db):
-            now = time.time()
-            pause = max(self._pause_until(now), now + (1.0 if retry_after is None else retry_after))
-            self._db.execute("update hosts set pause_until = ? where host = ?", (pause, self.host))
-            self._note(now, refusal)
-            if self._pace is not None:
-                self._pace.slower(now)
-
-    def refused(
-        self, refusal: str, retry_after: float | None, sent: float | None = None, *, at_once: bool = False
-    ) -> None:
-        """The source refused a request sent at ``sent`` (seconds since the epoch; now): nothing is sent but probes. It
-        goes on at half the rate, but where it is probed ``at_once`` and answers."""
-        with Exclusive(self._db):
-            now = time.time()
-            sent = now if sent is None else sent
-            slows = self._refusals.begin(now, refusal, retry_after, sent, at_once=at_once)
-            self._note(now, refusal)
-            if slows and self._pace is not None:
-                self._pace.slower(now)
-
-    def well(self, sent: float) -> None:
-        """A probe sent at ``sent`` got an answer: the host does not refuse any more."""
-        with Exclusive(self._db):
-            self._refusals.end(sent)
+            state = self._state(event.now).next(event, self._rules)
+            self._keep(state)
+        return state
 
     def came(self, key: str) -> None:
         """An object came: it can be asked for to find out whether the host refuses."""
-        self._refusals.came(key, time.time())
+        self._db.execute("insert or replace into samples values (?, ?, ?)", (self.host, key, time.time()))
 
-    def earned(self, since: float) -> None:
-        """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""
-        if self._pace is not None:
-            with Exclusive(self._db):
-                self._pace.faster(time.time(), since)
+    def _sample(self, since: float = 0.0) -> str:
+        """The key of an object that came from the host, and was noted after ``since``; empty where none did."""
+        found = self._db.execute("select key from samples where host = ? and at >= ?", (self.host, since)).fetchone()
+        return "" if found is None else str(found[0])
 
-    def _note(self, now: float, refusal: str) -> None:
-        self._db.execute(
-            "update hosts set last_refusal = ?, last_refusal_at = ? where host = ?", (refusal, now, self.host)
-        )
+    def _state(self, now: float) -> State:
+        return state_in(self._db, self.host, now)
 
-    def out(self, why: str, wait: float | None) -> Closed | None:
-        """The host gives nothing: all processes that can ask others leave it alone."""
-        if self._outages is None:
-            return None
-        with Exclusive(self._db):
-            return self._outages.begin(time.time(), why, wait)
-
-    def answers(self) -> None:
-        """The host is not out, or no longer."""
-        if self._outages is not None:
-            self._outages.end()
+    def _keep(self, state: State) -> None:
+        keep_state(self._db, self.host, state)
 
     def _lent(self, now: float) -> int:
         """Even shares that others have whom this file does not count."""
@@ -284,14 +263,16 @@ class Budget:
         ).fetchone()
         return int(row[0])
 
-    def _pause_until(self, now: float) -> float:
-        until, asked_at = self._row("pause_until, last_refusal_at")
-        # either was written before the clock was set back
-        return now if until > now + LONGEST_WAIT + CLOCK_JUMP or asked_at > now + CLOCK_JUMP else float(until)
 
-    def _row(self, columns: str) -> tuple[Any, ...]:
-        row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()
-        return row
+def state_in(db: sqlite3.Connection, host: str, now: float) -> State:
+    """How a host stands, as a budget's file has it."""
+    row = db.execute("select state from states where host = ?", (host,)).fetchone()
+    return Serving() if row is None else remembered(from_text(row[0]), now)
+
+
+def keep_state(db: sqlite3.Connection, host: str, state: State) -> None:
+    """Notes how a host stands."""
+    db.execute("insert or replace into states values (?, ?)", (host, as_text(state)))
 
 
 class Exclusive:
@@ -325,10 +306,12 @@ def openings(path: Path) -> tuple[Opening, ...]:
     if not path.exists():
         return ()
     with _told(path), closing(open_file(path)) as db:
-        rows = db.execute(
-            "select host, since, until, probes, why from refusals where since > ended order by host"
-        ).fetchall()
-    return tuple(Opening(*row) for row in rows)
+        states = [(host, from_text(text)) for host, text in db.execute("select host, state from states order by host")]
+    return tuple(
+        Opening(host, state.since, state.until, state.probes, state.why)
+        for host, state in states
+        if isinstance(state, Blocked) and state.cause != SILENCE
+    )
 
 
 def take_over(path: Path, told: Collection[Opening]) -> None:
@@ -339,17 +322,9 @@ def take_over(path: Path, told: Collection[Opening]) -> None:
     with _told(path), closing(open_file(path)) as db, Exclusive(db):
         for one in told:
             db.execute("insert or ignore into hosts (host) values (?)", (one.host,))
-            db.execute(
-                "update hosts set last_refusal = ?1, last_refusal_at = ?2 where host = ?3 and last_refusal_at < ?2",
-                (one.why, one.since, one.host),
-            )
-            db.execute(
-                "insert into refusals (host, since, until, probes, ended, why) values (?, ?, ?, ?, 0, ?) "
-                "on conflict (host) do update set since = excluded.since, until = max(until, excluded.until), "
-                "probes = max(probes, excluded.probes), why = excluded.why "
-                "where excluded.since > since and excluded.since > ended",
-                (one.host, one.since, one.until, one.probes, one.why),
-            )
+            # what is told is a fact of then, whatever this machine's clock says
+            state = told_elsewhere(state_in(db, one.host, time.time()), one.since, one.until, one.probes, one.why)
+            keep_state(db, one.host, state)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from enum import Enum
 from typing import Final
 
 from cc_pipeline.addresses import shown
@@ -27,6 +28,9 @@ _CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotM
 #: What S3 says of a signature whose time is more than a quarter of an hour off.
 _SKEWED_CODE: Final = b"RequestTimeTooSkewed"
 _SERVER_TIME: Final = re.compile(rb"<ServerTime>\s*([0-9TZ:.+-]{10,40})\s*</ServerTime>")
+#: What a front says that its servers do not answer. 500 may be about the object, or a bug: it is asked for again, and
+#: no number of them says that all should wait.
+_FRONT_TROUBLE: Final = frozenset({502, 504})
 #: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
 _USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Bytes of an object, at most: what the tables can hold.
@@ -103,6 +107,17 @@ class FaultKind(Kind):
     WRONG_RANGE = "wrong_range"
     CHANGED_OBJECT = "changed_object"
     BREAKER_OPEN = "breaker_open"
+
+
+class Refusal(Enum):
+    """How an answer that refuses may be meant; ``refusals.py`` tells it by how such answers come."""
+
+    #: 503, 502, 504, and what says ``SlowDown`` or the like without a time: S3 says so at any rate.
+    CHANCE = "chance"
+    #: 429, or a ``Retry-After``: all are asked for less.
+    RATE = "rate"
+    #: 403: of the address, or of the object.
+    ADDRESS = "address"
 
 
 #: Kinds that are about the source at this moment. All other kinds are about the object that was asked for.
@@ -219,14 +234,14 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says. ``final``:
-    whoever judges it knows that the same request would get the same answer. ``may_be_chance``: a 503 without a
-    ``Retry-After``, which S3 also answers by chance, whatever the rate."""
+    whoever judges it knows that the same request would get the same answer. ``refusal`` is how it may be meant, where
+    it refuses."""
 
     kind: FaultKind
     detail: str
     retry_after: float | None = None
     final: bool = False
-    may_be_chance: bool = False
+    refusal: Refusal | None = None
 
 
 def judge_range(
@@ -343,8 +358,8 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if code is not None and code[1] == _SKEWED_CODE:
         return Finding(FaultKind.UNAUTHORIZED, f"{detail}: {_both_times(headers, body)}")
     if status in (429, 503) or (code is not None and code[1] in _THROTTLE_CODES):
-        by_chance = status == 503 and wait is None
-        return Finding(FaultKind.THROTTLED, detail, wait, may_be_chance=by_chance)
+        refusal = Refusal.RATE if status == 429 or wait is not None else Refusal.CHANCE
+        return Finding(FaultKind.THROTTLED, detail, wait, refusal=refusal)
     if status in (404, 410):
         return Finding(FaultKind.NOT_FOUND, detail)
     if status == 416:
@@ -354,9 +369,10 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if status == 401 or (code is not None and code[1] in _CREDENTIAL_CODES):
         return Finding(FaultKind.UNAUTHORIZED, detail)
     if status == 403:
-        return Finding(FaultKind.FORBIDDEN, detail, wait)
+        return Finding(FaultKind.FORBIDDEN, detail, wait, refusal=Refusal.ADDRESS)
     if status >= 500 or status in (408, 425):
-        return Finding(FaultKind.SERVER_ERROR, detail, wait)
+        chance = Refusal.CHANCE if status in _FRONT_TROUBLE else None
+        return Finding(FaultKind.SERVER_ERROR, detail, wait, refusal=chance if wait is None else Refusal.RATE)
     if 300 <= status < 400:
         # a place may repeat in it what it was asked with
         location = headers.get("location", "")
@@ -377,8 +393,8 @@ def error_document(body: bytes) -> Finding | None:
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None
-    wait = 1.0 if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES else None
-    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", wait)
+    refusal = Refusal.CHANCE if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES else None
+    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", refusal=refusal)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

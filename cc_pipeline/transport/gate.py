@@ -11,16 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding
+from cc_pipeline.transport.faults import Finding, Refusal
 from cc_pipeline.transport.leases import LOOK_AGAIN, LeasesAway
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
-from cc_pipeline.transport.rates import SUCCESSES
-from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.transport.refusals import Blocked, Event, Failed, Gave, RefusalPolicy, is_answer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,42 +29,6 @@ _RENEWAL = 1.0
 
 #: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
 _LOOK_AGAIN = 1.0
-
-
-class RecentRefusals:
-    """The last answers of a host, and whether its 503s among them come by chance.
-
-    S3 behind Common Crawl's front answers 503 by chance, up to one request in five on a bad day, whatever the rate. A
-    503 that follows the rate comes in a row, or in a larger share. No I/O.
-    """
-
-    #: Answers that are looked at: at one refusal in six, chance reaches the share once in a hundred.
-    WINDOW: Final = 100
-    #: The share of refusals from which on they follow the rate, and how many it takes: a few answers are no share.
-    SHARE: Final = 0.25
-    LEAST: Final = 10
-    #: So many in a row follow the rate: by chance, at one in five, that is one row in 3,000.
-    ROW: Final = 5
-
-    def __init__(self) -> None:
-        self._were_refused: deque[bool] = deque(maxlen=self.WINDOW)
-        self._in_a_row = 0
-
-    def succeeded(self) -> None:
-        self._were_refused.append(False)
-        self._in_a_row = 0
-
-    def refused(self) -> bool:
-        """Notes a 503; whether it is taken for chance. One that is not makes all slower, and is judged by what comes
-        at the new rate from then on."""
-        self._were_refused.append(True)
-        self._in_a_row += 1
-        refusals = sum(self._were_refused)
-        if self._in_a_row < self.ROW and refusals < max(self.LEAST, self.SHARE * len(self._were_refused)):
-            return True
-        self._were_refused.clear()
-        self._in_a_row = 0
-        return False
 
 
 class GateClosed(Exception):
@@ -107,9 +70,6 @@ class Gate:
         self._outage = outage
         self._refusals = refusals or RefusalPolicy()
         self.waits = outage is None and bool(self._refusals.probes)
-        self._in_a_row = 0
-        self._objects: set[str] = set()
-        self._was_out = False
         self._budget: Budget | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
         self._waiting: deque[asyncio.Future[bool]] = deque()
@@ -119,7 +79,6 @@ class Gate:
         self._in_flight = 0
         self._granted = 0
         self._renewed = 0.0
-        self._pause_until = 0.0
         # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
         self._refused_at = 0.0
         self._waited_since = 0.0
@@ -127,14 +86,11 @@ class Gate:
         self._away_since = 0.0
         # until when it was said to refuse, and when that was said first
         self._closed_until = self._seen_at = 0.0
-        self._asked_for_less = False
-        self._recent = RecentRefusals()
-        self._earns = False
-        self._good = 0
-        self._good_since = 0.0
+        # what came since it was told last, and whether the next lease is to hear of it
+        self._came = 0
+        self._came_sent = 0.0
+        self._is_calm = outage is None
         self._news: deque[Callable[[Budget], object]] = deque()
-        self._told_out: Finding | None = None
-        self._told_well = False
         self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> bool:
@@ -165,51 +121,54 @@ class Gate:
     def succeeded(self, sent: float, key: str = "") -> None:
         """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
         for."""
-        self._answers(sent)
-        self._recent.succeeded()
+        self._came += 1
+        self._came_sent = max(self._came_sent, sent)
         self.sample = key or self.sample
         self.denied.discard(key)
         if key and not self._told_sample:
             self._told_sample = self._took_sample = True
             self._report(partial(Budget.came, key=key))
-        if self._earns:
-            self._good += 1
-            self._good_since = sent if self._good == 1 else self._good_since
-            if self._good >= SUCCESSES:
-                self._good = 0
-                self._report(partial(Budget.earned, since=self._good_since))
-        if self._outage is not None:
-            self._answered()
-
-    def failed(self, finding: Finding, sent: float, key: str) -> None:
-        """A request for ``key`` sent at ``sent`` failed. When the source refuses or asks for it, all processes wait."""
-        if finding.kind not in ENVIRONMENT_KINDS:
-            self._answers(sent)
-        elif finding.kind is FaultKind.FORBIDDEN and self._refusals.probes and key not in self.denied:
-            self._refused_at = self._refused_at or time.time()
-            self._good = 0
-            # who does not wait may still find out with what came before
-            at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
-            told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
-            self._report(partial(told, sent=sent, at_once=at_once))
-        elif finding.may_be_chance and self._recent.refused():
-            pass  # the request alone is sent again, with jitter
-        elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
-            wait = 1.0 if finding.retry_after is None else finding.retry_after
-            self._pause_until = max(self._pause_until, time.monotonic() + wait)
-            self._asked_for_less, self._good = True, 0
-            self._report(partial(Budget.slow_down, refusal=finding.detail, retry_after=finding.retry_after))
-        if self._outage is not None:
-            if finding.kind in ANSWERS:
-                self._answered()
-            elif finding.kind in TROUBLE:
-                self.gave_nothing(finding, key)
-
-    def _answers(self, sent: float) -> None:
-        """An answer to a request sent at ``sent``: the host does not refuse, if that was after it did."""
         if self._refused_at and sent >= self._refused_at:
+            self._tell_what_came()
             self._is_well()
-            self._report(partial(Budget.well, sent=sent))
+
+    def failed(self, finding: Finding, sent: float, key: str, *, again: bool = False) -> None:
+        """A request for ``key`` sent at ``sent`` failed, ``again``: not for the first time."""
+        refusal = finding.refusal
+        if refusal is Refusal.ADDRESS and (not self._refusals.probes or key in self.denied):
+            refusal = None
+        is_news = refusal is not None or (
+            self._outage is not None and (finding.kind in ANSWERS or finding.kind in TROUBLE)
+        )
+        shows_it_well = self._refused_at and sent >= self._refused_at and is_answer(finding.kind, finding.refusal)
+        if not is_news and not shows_it_well:
+            return
+        self._tell_what_came()
+        now = time.time()
+        if refusal is Refusal.ADDRESS:
+            self._refused_at = self._refused_at or now
+        # who does not wait may still find out with what came before
+        at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
+        self._tell_state(
+            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, at_once, again)
+        )
+        if shows_it_well:
+            self._is_well()
+
+    def _tell_what_came(self) -> None:
+        if self._came:
+            self._tell_state(Gave(time.time(), self._came, self._came_sent))
+            self._came, self._came_sent = 0, 0.0
+
+    def _tell_state(self, event: Event) -> None:
+        self._is_calm = False
+        self._report(partial(self._note_state, event))
+
+    def _note_state(self, event: Event, budget: Budget) -> None:
+        """Tells an event. Where the host is blocked from then on, slots that are leased already are void."""
+        state = budget.tell(event)
+        if isinstance(state, Blocked) and not self._refused_at:
+            self._refused_at = event.now
 
     def _is_well(self) -> None:
         if self._waited_since:
@@ -219,27 +178,10 @@ class Gate:
         self._again.set()
 
     def gave_nothing(self, finding: Finding, key: str) -> None:
-        """A request for ``key`` brought nothing, be it by the fault of a host that this one redirects to."""
+        """A request for ``key`` brought nothing, by the fault of a host that this one redirects to."""
         if self._outage is not None:
-            self._in_a_row += 1
-            if len(self._objects) < self._outage.objects:
-                self._objects.add(key)
-            if self._outage.is_out(self._in_a_row, len(self._objects), finding.kind):
-                # each time anew: another process, or a person, may have found it well meanwhile
-                self._start_anew()
-                self._was_out, self._told_out, self._told_well = True, finding, False
-                self._wake()
-
-    def _answered(self) -> None:
-        """The host gave something, if only that it has no such object."""
-        self._start_anew()
-        if self._was_out:
-            self._was_out, self._told_out, self._told_well = False, None, True
-            self._wake()
-
-    def _start_anew(self) -> None:
-        self._in_a_row = 0
-        self._objects.clear()
+            now = time.time()
+            self._tell_state(Failed(now, now, finding.kind, finding.detail, None, finding.retry_after, key))
 
     async def close(self) -> None:
         """Gives this process's share back, when all that others are to know is told."""
@@ -253,9 +195,6 @@ class Gate:
 
     def _report(self, news: Callable[[Budget], object]) -> None:
         self._news.append(news)
-        self._wake()
-
-    def _wake(self) -> None:
         if self._reporter is None or self._reporter.done():
             self._reporter = asyncio.create_task(self._tell())
 
@@ -263,19 +202,9 @@ class Gate:
         """Tells the other processes through the budget file."""
         # an error of the budget file also meets the next request, which raises it
         with suppress(EnvironmentFault):
-            while self._news or self._told_out is not None or self._told_well:
+            while self._news:
                 budget = await self._the_budget()
-                await self._tell_of_outages(budget)
-                if self._news:
-                    await self._ask(self._news.popleft(), budget)
-
-    async def _tell_of_outages(self, budget: Budget) -> None:
-        out, self._told_out = self._told_out, None
-        if out is not None:
-            await self._ask(budget.out, f"{out.kind.value}: {out.detail}", out.retry_after)
-        well, self._told_well = self._told_well, False
-        if well:
-            await self._ask(budget.answers)
+                await self._ask(self._news.popleft(), budget)
 
     async def _let_pass(self) -> None:
         try:
@@ -295,8 +224,8 @@ class Gate:
             await self._wait_for_room(budget)
             return
         wanted = min(room, len(self._waiting))
-        free = budget.limits.rate is None and not budget.limits.shared and self._outage is None
-        if free and not self._refused_at and not self._asked_for_less:
+        free = budget.limits.rate is None and not budget.limits.shared
+        if free and self._is_calm:
             # for a place that no other process counts against, and that is well
             for _ in range(wanted):
                 self._release()
@@ -310,24 +239,24 @@ class Gate:
         if self._reporter is not None:
             # what came before is known then to whoever gives leases
             await asyncio.wait([self._reporter])
-        lease = await self._ask(budget.lease, wanted)
+        came, self._came = self._came, 0
+        self._is_calm = self._outage is None
+        lease = await self._ask(budget.lease, wanted, came, self._came_sent)
         if self._away_since:
             self._away_since = 0.0
             progress.report(progress.WAITING, 0)
         if isinstance(lease, Closed):
+            self._is_calm = False
             await self._wait_for(lease, budget.host)
             return
-        self._earns = lease.earns
+        # what was told meanwhile is news to the next lease
+        self._is_calm = self._is_calm and lease.calm
         if lease.asks:
-            # one failure of the request that finds out is enough
-            self._start_anew()
-            self._was_out = self._outage is not None
             self._refused_at = self._refused_at or asked
             if not self._took_sample:
                 self.sample, self._took_sample = lease.sample, True
         elif self._refused_at and self._refused_at < asked:
             self._is_well()
-        self._asked_for_less = self._asked_for_less and lease.start > asked
         for number in range(lease.count):
             due = lease.start + number * lease.spacing
             delay = due - time.time()
@@ -335,9 +264,8 @@ class Gate:
                 await asyncio.sleep(delay)
             now = time.time()
             # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
-            late = now - due > lease.life and not lease.asks
-            if lease.spacing and (late or time.monotonic() < self._pause_until):
-                continue  # a missed slot is void, or the place has asked for a pause meanwhile
+            if lease.spacing and now - due > lease.life and not lease.asks:
+                continue  # a missed slot is void
             if self._refused_at >= asked and not lease.asks:
                 return  # it has refused meanwhile
             self._release(asks=lease.asks)
@@ -356,7 +284,6 @@ class Gate:
         # a probe that was due just now may be under way, here or in another process
         is_probed = self._in_flight > 0 or now - self._seen_at < policy.soon
         if is_over and not (self.waits and is_probed and policy.waits_for_probes(waited, left)):
-            self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
             return
         why = f"{closed.why}; nothing came from it yet, so check the credentials" if closed.never else closed.why

@@ -6,7 +6,6 @@ asking is decided by whoever asks (``records/patience.py``).
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +17,6 @@ ANSWERS: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE
 _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
 #: Kinds that say that a host is not well, when they come one after the other.
 TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
-
-OUTAGES_TABLE: Final = """
-create table if not exists outages (
-  host text primary key, since real not null, times integer not null, until real not null, why text not null
-) without rowid;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +49,3 @@ class OutagePolicy:
     def stay(self, times: int) -> float:
         """Seconds for which a host is left alone the ``times``-th time (from 1) in a row."""
         return float(min(self.longest, self.first * 2 ** min(times - 1, 30)))
-
-
-class Outages:
-    """One host's outages in a budget's file. Used inside the budget's transactions."""
-
-    def __init__(self, db: sqlite3.Connection, host: str, policy: OutagePolicy) -> None:
-        self.policy = policy
-        self._db = db
-        self._host = host
-
-    def admits(self, now: float) -> Closed | bool:
-        """``True`` where the host is not out. Where it is, ``False`` for the one whose request finds out whether it is
-        back, and ``Closed`` for all others meanwhile."""
-        row = self._db.execute("select times, until, why from outages where host = ?", (self._host,)).fetchone()
-        if row is None:
-            return True
-        times, until, why = row
-        # a time further ahead than it can be was written before the clock was set back
-        if now < until <= now + self.policy.longest:
-            return Closed(until, why)
-        again = now + self.policy.stay(times + 1)
-        self._db.execute("update outages set times = times + 1, until = ? where host = ?", (again, self._host))
-        return False
-
-    def begin(self, now: float, why: str, wait: float | None) -> Closed:
-        """The host is out from now on, for ``wait`` seconds at least; one that was out before stays so."""
-        self._db.execute(
-            "insert into outages values (?, ?, 1, ?, ?) on conflict (host) do update set why = excluded.why",
-            (self._host, now, now + max(self.policy.first, min(wait or 0.0, self.policy.longest)), why[:300]),
-        )
-        (until,) = self._db.execute("select until from outages where host = ?", (self._host,)).fetchone()
-        return Closed(until, why)
-
-    def end(self) -> None:
-        """The host answers."""
-        self._db.execute("delete from outages where host = ?", (self._host,))

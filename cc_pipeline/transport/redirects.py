@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -175,7 +175,7 @@ class Follower:
             return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
         found = judge(answer)
         if isinstance(found, Finding):
-            found = Finding(found.kind, f"{found.detail}, from {host_of(shown(address))}", found.retry_after)
+            found = replace(found, detail=f"{found.detail}, from {host_of(shown(address))}")
         elif size is not None and found.total and found.total != size:
             detail = f"{found.total} bytes where the redirect spoke of {size}"
             found = Finding(FaultKind.WRONG_RANGE, detail)

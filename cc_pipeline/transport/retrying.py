@@ -40,6 +40,10 @@ class _Refusal:
     well: int
     leads: asyncio.Event | None = None
 
+    @property
+    def is_forbidden(self) -> bool:
+        return self.found.kind is FaultKind.FORBIDDEN
+
 
 class Asker:
     """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
@@ -60,8 +64,8 @@ class Asker:
 
         ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
 
-        A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
-        others since the last one: then it is the object that is refused.
+        A host that is blocked is waited for, and a refusal (a probe's, or a 403) counts as an attempt once more only
+        when the host has answered others since the last one: then it is the object that is refused.
         """
         refusal: _Refusal | None = None
         try:
@@ -70,7 +74,7 @@ class Asker:
             last_wait = 0.0
             while True:
                 gate: Gate | None = self.gate
-                if refusal is not None and await self._is_denied(key, refusal):
+                if refusal is not None and refusal.is_forbidden and await self._is_denied(key, refusal):
                     return refusal.found, NO_BODY, attempt
                 asked = time.monotonic()
                 try:
@@ -88,19 +92,22 @@ class Asker:
                 if isinstance(found, Verified):
                     self._tell(gate, found, sent, key)
                     return found, answer, attempt
-                if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
+                is_forbidden = found.kind is FaultKind.FORBIDDEN
+                if gate is not None and gate.waits and (is_forbidden or (probes and found.refusal is not None)):
+                    is_over = False
                     if refusal is not None and refusal.well != gate.well:
                         attempt += 1
                         most = self._retry.most(found)
-                        if attempt >= min(tries or most, most):
+                        is_over = attempt >= min(tries or most, most)
+                        if is_over and is_forbidden:
                             gate.denied.add(key)
                     self._tell(gate, found, sent, key)
-                    if key in gate.denied:
+                    if is_over or key in gate.denied:
                         return found, answer, attempt
                     refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
                     stats.retries += 1
                     continue
-                self._tell(gate, found, sent, key)
+                self._tell(gate, found, sent, key, again=attempt > 1)
                 wait = self._retry.next_wait(found, attempt, last_wait)
                 if wait is None or (tries is not None and attempt >= tries):
                     return found, answer, attempt
@@ -150,7 +157,9 @@ class Asker:
         finally:
             self.gate.leave()
 
-    def _tell(self, gate: Gate | None, found: Verified | Finding, sent: float, key: str) -> None:
+    def _tell(
+        self, gate: Gate | None, found: Verified | Finding, sent: float, key: str, *, again: bool = False
+    ) -> None:
         """Tells the gate of the host that gave the answer, and that of the host that led there."""
         if isinstance(found, Verified):
             self.gate.succeeded(sent, key)
@@ -159,6 +168,6 @@ class Asker:
             return
         self._stats.faults[found.kind.value] += 1
         if gate is not None:
-            gate.failed(found, sent, key)
+            gate.failed(found, sent, key, again=again)
         if gate is not self.gate and found.kind not in ANSWERS:
             self.gate.gave_nothing(found, key)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cc_pipeline.transport.budget import open_file
+from cc_pipeline.transport.budget import Exclusive, keep_state, open_file, state_in
+from cc_pipeline.transport.rates import SourceLimits, default_limits
+from cc_pipeline.transport.refusals import (
+    ADDRESS,
+    SILENCE,
+    Blocked,
+    HostRules,
+    RefusalPolicy,
+    asked_by_hand,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +33,9 @@ class Out:
 @dataclass(frozen=True, slots=True)
 class HostState:
     """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
-    what can be earned. ``breaker_open_until``: it refuses, and is asked again then. Times are ``None`` when they are
-    over. ``out``: the host gives nothing, and others are asked in its place."""
+    what is where nothing was learnt. ``breaker_open_until``: it refuses, and is asked again then. Times are ``None``
+    when they are over. ``out``: the host gives nothing, and others are asked in its place. ``blocked_at`` is when the
+    address was refused last, and ``asked_before`` how many requests may have been sent in the five minutes before."""
 
     host: str
     full_rate: float | None
@@ -38,6 +47,8 @@ class HostState:
     last_refusal: str | None
     last_refusal_at: datetime | None
     out: Out | None = None
+    blocked_at: datetime | None = None
+    asked_before: int = 0
 
     @property
     def breaker_open(self) -> bool:
@@ -50,41 +61,62 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
     if not path.exists():
         return ()
     now = time.time()
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
     try:
         rows = db.execute(
-            "select hosts.host, rate, concurrency, coalesce(pace, rate), pause_until, refused.until, last_refusal, "
-            "last_refusal_at, (select count(*) from holders where holders.host = hosts.host and expires > ?1) "
-            "from hosts "
-            # of several limits those that were set last
-            "left join (select host, most, pace, max(at) from rates group by host, most) as learnt "
-            "on learnt.host = hosts.host and most = rate "
-            "left join (select host, until from refusals where since > ended and until > ?1) as refused "
-            "on refused.host = hosts.host "
-            # one that refused elsewhere has no limits here before a request is sent to it
-            "where concurrency is not null or refused.until is not null order by hosts.host",
+            "select host, rate, concurrency, "
+            "(select count(*) from holders where holders.host = hosts.host and expires > ?1) from hosts order by host",
             (now,),
         ).fetchall()
-        out = _outages(db)
+        hosts = [_host_state(db, now, *row) for row in rows]
     except sqlite3.OperationalError:
         return ()  # the file is being made
     finally:
         db.close()
-    return tuple(
-        HostState(
-            host=host,
-            full_rate=rate,
-            rate=None if rate is None else min(rate, pace),
-            concurrency=concurrency,
-            processes=processes,
-            paused_until=_later(pause_until, now),
-            breaker_open_until=_later(until or 0.0, now),
-            last_refusal=refusal,
-            last_refusal_at=datetime.fromtimestamp(refused_at, UTC) if refused_at else None,
-            out=out.get(host),
-        )
-        for host, rate, concurrency, pace, pause_until, until, refusal, refused_at, processes in rows
+    # one that refused elsewhere has no limits here before a request is sent to it
+    return tuple(host for host in hosts if host.concurrency or host.breaker_open)
+
+
+def _host_state(
+    db: sqlite3.Connection, now: float, host: str, full_rate: float | None, concurrency: int | None, processes: int
+) -> HostState:
+    state = state_in(db, host, now)
+    memory = state.memory
+    refuses = isinstance(state, Blocked) and state.cause != SILENCE
+    out = None
+    if isinstance(state, Blocked) and not refuses:
+        out = Out(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
+    blocked_at, asked_before = memory.refused_at, memory.asked_before
+    if isinstance(state, Blocked) and state.cause == ADDRESS:
+        blocked_at, asked_before = state.since, state.asked
+    cautious = default_limits(f"https://{host}").cautious
+    return HostState(
+        host=host,
+        full_rate=full_rate,
+        rate=state.rate_at(HostRules(full_rate, RefusalPolicy(), cautious=cautious), now),
+        concurrency=concurrency or 0,
+        processes=processes,
+        paused_until=_later(memory.pause_until, now),
+        breaker_open_until=_later(state.until, now) if isinstance(state, Blocked) and refuses else None,
+        last_refusal=memory.last_refusal,
+        last_refusal_at=datetime.fromtimestamp(memory.last_refusal_at, UTC) if memory.last_refusal_at else None,
+        out=out,
+        blocked_at=datetime.fromtimestamp(blocked_at, UTC) if blocked_at else None,
+        asked_before=asked_before,
     )
+
+
+def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
+    """Requests a second that a host with these limits is asked at now: fewer where it was found to refuse more."""
+    if limits.rate is None or not path.exists():
+        return limits.rate
+    now = time.time()
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+            state = state_in(db, host, now)
+    except sqlite3.OperationalError:
+        return limits.rate  # the file is being made, or of an earlier version
+    return state.rate_at(HostRules(limits.rate, RefusalPolicy(), cautious=limits.cautious), now)
 
 
 def reset_breaker(path: Path, host: str) -> bool:
@@ -92,21 +124,11 @@ def reset_breaker(path: Path, host: str) -> bool:
     knows the host."""
     if not path.exists():
         return False
-    with closing(open_file(path)) as db:
-        changed = db.execute("update hosts set pause_until = 0 where host = ?", (host,)).rowcount
-        # what is told of it again is known, and over
-        db.execute("update refusals set ended = max(?, since) where host = ?", (time.time(), host))
-        db.execute("delete from outages where host = ?", (host,))
-    return changed > 0
+    with closing(open_file(path)) as db, Exclusive(db):
+        now = time.time()
+        keep_state(db, host, asked_by_hand(state_in(db, host, now), now))
+        return bool(db.execute("select count(*) from hosts where host = ?", (host,)).fetchone()[0])
 
 
 def _later(seconds: float, now: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds > now else None
-
-
-def _outages(db: sqlite3.Connection) -> Mapping[str, Out]:
-    rows = db.execute("select host, since, until, why from outages")
-    return {
-        host: Out(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC), why)
-        for host, since, until, why in rows
-    }

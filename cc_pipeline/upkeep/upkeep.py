@@ -33,7 +33,7 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.upkeep.purge import end_what_is_done, go_on
 from cc_pipeline.upkeep.stored_files import named_files
-from cc_pipeline.workspace.tables import RETIRED, TABLES
+from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Longer than any merging takes; after a kill, nobody merges for as long.
@@ -81,7 +81,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
         fold(lake, name)
     if workspace.settings.publish != "none":
         publish_warehouse(workspace)
-    names = [*(spec.name for spec in TABLES), *RETIRED]
+    names = [spec.name for spec in TABLES]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {}
     if pinned is not None:

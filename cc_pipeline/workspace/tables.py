@@ -11,9 +11,7 @@ from cc_pipeline.index.catalog.schemas import (
     ROW_GROUPS_SCHEMA,
 )
 from cc_pipeline.lake.evolution import Migration
-from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.merging import bytes_too_large, split_large
-from cc_pipeline.lake.vacuum import retire
+from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
@@ -60,28 +58,6 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), apart=("source_file",)),
 )
 
-#: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
-RETIRED: tuple[str, ...] = ("fetch_plan",)
-
-
-def _to_layout_4(lake: Lake) -> None:
-    # it is about what is made of these tables, and only homes of before need it
-    from cc_pipeline.extraction.layout4 import to_layout_4  # noqa: PLC0415
-
-    to_layout_4(lake)
-
-
-def _bytes_to_split(lake: Lake) -> int:
-    from cc_pipeline.extraction.layout4 import bytes_to_split  # noqa: PLC0415
-
-    return bytes_to_split(lake)
-
-
-#: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
-MIGRATIONS: tuple[Migration, ...] = (
-    Migration(2, "the fetch plan is no longer stored", lambda lake: retire(lake, "fetch_plan")),
-    Migration(3, "large files of many slices become sorted ones of 16 MB", split_large, rewrites_of=bytes_too_large),
-    Migration(4, "each subset of a crawl is a slice of its own", _to_layout_4, rewrites_of=_bytes_to_split),
-    # for programs of before, which would take what was folded for never made
-    Migration(5, "digests of slices may be folded out of the logs", lambda _: None),
-)
+#: One for each layout above ``home.OLDEST_LAYOUT``. A column that is only added needs none; renaming, retyping and
+#: ending a table do.
+MIGRATIONS: tuple[Migration, ...] = ()

@@ -41,6 +41,7 @@ from cc_pipeline.transport.rates import (
     shared_among,
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
 from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
 
@@ -291,7 +292,7 @@ def open_transport(
     ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact, and for a place that is not
     public where it is to be."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
-        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
+        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
         root,
         PlaceOptions(
@@ -355,10 +356,16 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 
 
 def limits_of(settings: Settings) -> SourceLimits:
-    """What the request budget allows this host at the source, once it has earned its rate."""
+    """What the request budget allows this host at the source, where nothing was learnt of it."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
     chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
     return chosen if settings.leases else shared_among(chosen, settings.hosts)
+
+
+def rate_now(workspace: Workspace) -> float | None:
+    """Requests a second that the source is asked at now (``None``: no limit), for what is said of times."""
+    settings = workspace.settings
+    return rate_in_force(settings.budget_path, workspace.transport.hosts[0], limits_of(settings))
 
 
 def export_prefix(crawl: str, slug: str) -> str:

@@ -150,6 +150,18 @@ def test_the_surplus_line_of_2018_34_by_its_digest() -> None:
     assert (record.payload, record.payload_digest, record.flags) == (BODY, sha1(BODY), (flag.EXTRA_CRLF,))
 
 
+@pytest.mark.parametrize("surplus", [1, 2, 3, 4])
+def test_a_length_that_takes_in_the_end_of_the_record(surplus: int) -> None:
+    length = len(HTTP_OK) + len(BODY) + surplus
+    record = read(builders.response(BODY, length=length))
+    assert (record.payload, record.payload_digest) == (BODY, sha1(BODY))
+    assert flag.END_IN_PAYLOAD in record.flags
+    assert flag.DIGEST_MISMATCH not in record.flags
+    # without a digest that tells, the body may well end so
+    unknown = read(builders.response(BODY, digest="sha1:" + "A" * 32, length=length))
+    assert unknown.payload == BODY + b"\r\n\r\n"[:surplus]
+
+
 def test_the_surplus_line_of_2018_34_by_its_length() -> None:
     head = HTTP_OK.replace(b"X-Note: one", f"Content-Length: {len(BODY)}".encode())
     wrong = builders.response(b"\r\n" + BODY, head=head, digest="sha1:" + "A" * 32)

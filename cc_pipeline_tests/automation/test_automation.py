@@ -219,12 +219,11 @@ MINE = Slice("C1", "set-x~16-0001")
 
 @pytest.mark.parametrize("why", list(Why))
 def test_automation_makes_again_what_needs_no_agreement(why: Why) -> None:
-    by_itself = {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
+    by_itself = {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
     by_itself.add(Why.BLOCKED)
     for todo in (Todo(MINE, locate=Reason(why)), Todo(MINE, fetch=Reason(why)), Todo(MINE, parse=Reason(why))):
         assert due_of(looked(todo), NOW).stale == ({"set-x"} if why in by_itself else set())
-    unharvested = due_of(looked(Todo(MINE, locate=Reason(why)), harvested=False), NOW).stale
-    assert unharvested == ({"set-x"} if why is Why.KEYS else set())
+    assert due_of(looked(Todo(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()
 
 
 def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.assumptions import ASSUMPTIONS
+from cc_pipeline.checks.assumptions import ASSUMPTIONS, Facts, OldMember
 from cc_pipeline.checks.live import HEADERS, MOST_REQUESTS, Live, look_live, rate_for
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.generate import ensure
@@ -22,7 +22,7 @@ from cc_pipeline_tests.world import closed_port
 ARC = "CC-MAIN-2008-2009"
 CLUSTER = f"cc-index/collections/{ARC}/indexes/cluster.idx"
 #: What a sound source cannot show: no refusal, and S3 is asked where it is Common Crawl's own.
-UNSEEN = {"retry_after", "s3_same"}
+UNSEEN = {"retry_after", "lone_503", "s3_same"}
 NO_CLUSTER = Rule("404", key=f"*{CLUSTER}", times=None)
 #: As the front, but for the time it takes.
 FRONT = replace(CLOUDFRONT, latency=0.0)
@@ -33,8 +33,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a bucket in it that has all that is assumed of the real one: two ARC crawls are listed, and one has
     a ZipNum index (of the captures of another)."""
     root = tmp_path_factory.mktemp("served") / "commoncrawl"
-    listed = [CrawlSpec(name, has_data=False) for name in ("CC-MAIN-2024-26", "CC-MAIN-2009-2010", ARC)]
-    spec = replace(TEST, crawls=(listed[0], *TEST.crawls, *listed[1:]))
+    announced, arc = (CrawlSpec(name, has_data=False) for name in ("CC-MAIN-2024-26", ARC))
+    old, pacific = CrawlSpec("CC-MAIN-2015-06", segments=1), CrawlSpec("CC-MAIN-2009-2010", segments=1, cdx=True)
+    crawls = [replace(crawl, record_ids=True) if crawl.id == "CC-MAIN-2024-22" else crawl for crawl in TEST.crawls]
+    spec = replace(TEST, crawls=(announced, *crawls, old, pacific, arc))
     truth = ensure(root, spec)
     write_zipnum(root, spec, CrawlSpec(ARC), truth.of("CC-MAIN-2012"))
     return root.parent
@@ -106,6 +108,41 @@ def test_what_does_not_hold_is_named_and_nothing_else(
         assert not live.failed, "a crawl without an index is no failure"
     elif rules and manners == Manners():
         assert live.failed
+
+
+def verdicts_of(facts: Facts) -> dict[str, bool | None]:
+    return {one.name: one.judge(facts, ())[0] for one in ASSUMPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (Facts(keys=[("a)/", "a)/"), ("b)/", "b)/%e4")]), {"keys": False}),
+        (Facts(old_keys=[("b)/%25e4", "b)/%25e4")]), {"old_keys": True}),
+        (Facts(record_ids=[(b"1", b"1"), (None, b"2")]), {"record_ids": False}),
+        (Facts(old_member=OldMember(9, 0, is_ended=False, is_joined=True)), {"old_members": True, "old_status": True}),
+        (
+            Facts(old_member=OldMember(9, 9, is_ended=True, is_joined=False)),
+            {"old_members": False, "old_status": False},
+        ),
+        (Facts(pacific_hours=[7.01]), {"pacific_dates": True}),
+        (Facts(pacific_hours=[0.0]), {"pacific_dates": False}),
+    ],
+    ids=str,
+)
+def test_facts_are_judged(facts: Facts, expected: dict[str, bool]) -> None:
+    assert {name: held for name, held in verdicts_of(facts).items() if held is not None} == expected
+
+
+@pytest.mark.parametrize("times", [1, None])
+def test_a_503_is_by_chance_where_it_does_not_come_again(source: Path, tmp_path: Path, times: int | None) -> None:
+    rule = Rule("503", key="*cluster.idx", times=times, by_key=True)
+    with FaultServer(source, rules=[rule]) as server:
+        live = look_live(settings_of(server, tmp_path))
+    assert {one.name: one.held for one in live.verdicts if one.name in ("lone_503", "no_refusal")} == {
+        "lone_503": times == 1, "no_refusal": False,
+    }  # fmt: skip
+    assert live.failed == (times is None)
 
 
 def test_a_list_without_the_arc_years_is_told(bucket: tuple[Path, object], tmp_path: Path) -> None:

@@ -6,14 +6,13 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
-from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.checks import health, outputs, page_tables
+from cc_pipeline.checks import outputs, page_tables
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
@@ -391,40 +390,3 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     assert whole_files_checks.faults_verdict(home, Scope()).severity == "warn"
     assert file.slug in whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)])).message
     assert verdict("page_links") == "error", "its tables come from two readings"
-
-
-def test_damage_that_one_request_may_have_shown_twice_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = workspace_of(tmp_path, tmp_path / "home").lake
-    schema = lake.specs["records"].schema
-    whole = {field.name: 0 if pa.types.is_integer(field.type) else "x" for field in schema if not field.nullable}
-    web, lost = "https://data.example", {"outcome": "quarantined", "settled": True}
-    told = [
-        {**lost, "served_by": web},
-        lost,
-        # two requests, a folder, no damage, nothing settled
-        {**lost, "served_by": web, "rounds": 1},
-        {**lost, "served_by": "/a/folder"},
-        {"outcome": "missing", "settled": True, "served_by": web},
-        {**lost, "settled": False, "served_by": web},
-        {"outcome": "fetched", "served_by": web},
-    ]
-    rows = [{**whole, **MINE.where, "warc_record_offset": number, **row} for number, row in enumerate(told)]
-    lake.commit("records", pa.Table.from_pylist(rows, schema), [MINE.where], {})
-    counts = {"planned": 7, "fetched": 1, "unsettled": 1, "missing": 1, "quarantined": 5, "made_from": "x"}
-    zeros = dict.fromkeys(("given_up", "rounds", "silent_runs", "asked_at"), 0)
-    fetches = pa.Table.from_pylist([{**MINE.where, **counts, **zeros}], lake.specs["fetches"].schema)
-    lake.commit("fetches", fetches, [MINE.where], {})
-    other = Slice(NEW, "example.edu")
-    again = pa.Table.from_pylist([{**row, **other.where} for row in rows[:1]], schema)
-    lake.commit("records", again, [other.where], {})
-    notes = pa.Table.from_pylist([{**fetches.to_pylist()[0], **other.where}], fetches.schema)
-    lake.commit("fetches", notes, [other.where], {})
-    with monkeypatch.context() as patch:
-        patch.setattr(health, "stream_rows", reads := Mock(side_effect=health.stream_rows))
-        [found] = health._unconfirmed(lake)
-        assert reads.call_count == 1, "the records of a crawl are read once"
-    assert f"2 of {SITE} in {NEW}, 1 of {other.target} in {NEW}" in found.text
-    assert "cc-pipeline replay" in found.advice
-    lake.commit("records", again.slice(1), [other.where], {})
-    lake.commit("records", pa.Table.from_pylist(rows[2:], schema), [MINE.where], {})
-    assert list(health._unconfirmed(lake)) == []

@@ -13,7 +13,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 

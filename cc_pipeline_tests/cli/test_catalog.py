@@ -15,6 +15,7 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+from cc_pipeline_tests.refusal_events import forbidden
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -99,7 +100,7 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
     )
     refusing = Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), RefusalPolicy(probes=(600.0,)))
-    refusing.refused("status 403", None)
+    refusing.tell(forbidden())
     refusing.close()
     said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
     assert said.status == 1

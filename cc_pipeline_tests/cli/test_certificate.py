@@ -17,7 +17,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.indexing.test_crawl_index import index_files
 from cc_pipeline_tests.world import copy_of, extract, harvested, replace_file, workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 SITE = "example.com"
 
 

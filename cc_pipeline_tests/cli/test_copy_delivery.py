@@ -16,7 +16,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.delivery.delivered import s3_server
 from cc_pipeline_tests.world import copy_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
-import os
 import sqlite3
 import stat
 import zlib
@@ -17,8 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.minicrawl import MiniCrawlTruth
-from cc_pipeline.records.segments import segment_head
-from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.frontmanners import Manners
@@ -193,36 +189,3 @@ def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
             assert said.status == 1
             assert leaks((said.err + said.out).encode()) == []
     assert elsewhere.hits == []
-
-
-@pytest.mark.process
-def test_doctor_names_files_of_before_that_hold_credentials(
-    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home"
-    records = home / "lake" / "records" / NEW
-    records.mkdir(parents=True)
-    clean, old = "http://127.0.0.1:1", f"http://{USER}:s3cret@127.0.0.1:1"
-    record = b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
-    member = gzip.compress(record)
-    for name, info, uri in (
-        ("a-fine", clean, clean),
-        ("b-info", old, clean),
-        ("c-uri", clean, old),
-        ("d-token", clean, f"{clean}/x?token=t0ken"),
-    ):
-        head = segment_head("warc", f"{name}.warc.gz", {"source": info})
-        (records / f"{name}.warc.gz").write_bytes(head + wrap_member(member, record, f"{uri}/k", 5))
-    (home / "home.json").write_text(json.dumps({"source": old, "layout": 2}))
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
-    said = cli("doctor")
-    text = "".join((said.out + said.err).split())
-    assert said.status == 1
-    assert leaks(text.encode()) == []
-    assert "areinhome.json," in text
-    for name in ("b-info", "c-uri", "d-token"):
-        assert f"records/{NEW}/{name}.warc.gz" in text
-    assert "a-fine" not in text
-    # it stays the same home
-    assert os.path.exists(home / "home.json")
-    assert "belongs" not in text

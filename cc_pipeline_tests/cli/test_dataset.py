@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import Cli
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 
 
 @pytest.fixture

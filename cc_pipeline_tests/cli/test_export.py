@@ -25,7 +25,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.pagefiles.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 
 
 @pytest.fixture(scope="module")

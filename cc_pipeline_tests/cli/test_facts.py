@@ -15,7 +15,7 @@ from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import copy_of, rehome
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 SITES = ("example.com", "example-foo.com", "beispiel-example.de", "example.org")
 

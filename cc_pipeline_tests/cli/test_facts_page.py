@@ -13,7 +13,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import copy_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
 

@@ -17,7 +17,7 @@ from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"

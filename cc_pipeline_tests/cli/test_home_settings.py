@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.home import FIRST_LAYOUT, HomeNote, choose, read_note, write_note
+from cc_pipeline.home import LAYOUT, HomeNote, choose, read_note, write_note
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 EXTRACTOR = "CC_PIPELINE_EXTRACTOR"
 
@@ -84,7 +84,7 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
 
 
 def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
-    write_note(tmp_path, HomeNote("s3://bucket", FIRST_LAYOUT))
+    write_note(tmp_path, HomeNote("s3://bucket", LAYOUT))
     assert chosen(tmp_path) == {}
     assert load_settings({EXTRACTOR: "quality"}, home=str(tmp_path)).extractor == "quality"
     choose(tmp_path, {"extractor": "quality", "markdown": True})

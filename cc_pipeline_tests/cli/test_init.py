@@ -50,7 +50,7 @@ def test_a_team_gets_a_folder_without_secrets(cli: Cli, tmp_path: Path, monkeypa
     workspace = yaml.safe_load((folder / "workspace.yaml").read_text("utf-8"))
     # every variable that a file takes has its line
     assert named(instance) | named(workspace) <= set(told)
-    assert instance["storage"]["custom"]["config"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
+    assert instance["storage"]["postgres"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
     assert (instance["compute_logs"]["config"]["bucket"], instance["compute_logs"]["config"]["prefix"]) == (
         "our-logs",
         "some/where",

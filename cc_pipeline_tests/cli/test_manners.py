@@ -13,7 +13,7 @@ from typer.main import get_command
 from cc_pipeline.cli.app import app
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.home import LAYOUT, read_note
-from cc_pipeline.lake import evolution
-from cc_pipeline.lake.evolution import Migration
+from cc_pipeline import home as homes
+from cc_pipeline.home import LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.lake.evolution import Migration, pending
 from cc_pipeline.workspace import tables
 from cc_pipeline_tests.cli.conftest import Cli
-from cc_pipeline_tests.homes.unpack import unpack
+from cc_pipeline_tests.world import Bucket, workspace_of
 
 
 def layout_of(home: Path) -> int | None:
@@ -19,30 +19,33 @@ def layout_of(home: Path) -> int | None:
     return None if note is None else note.layout
 
 
-def test_an_old_home_is_migrated_once(cli: Cli, tmp_path: Path) -> None:
-    home, _ = unpack(1, tmp_path)
-    said = cli("migrate", "--home", home)
-    assert (said.status, layout_of(home)) == (0, LAYOUT)
-    assert "fetch plan" in said.out
-    assert "needs no migration" in cli("migrate", "--home", home).out
+def test_a_home_of_this_layout_needs_no_migration_and_a_folder_that_is_no_home_is_an_error(
+    cli: Cli, bucket: Bucket, tmp_path: Path
+) -> None:
+    workspace_of(bucket[0], tmp_path / "home").claim()
+    assert f"needs no migration (layout {LAYOUT})" in cli("migrate", "--home", tmp_path / "home").shown
+    refused = cli("migrate", "--home", tmp_path / "none")
+    assert refused.status == 1
+    assert "no home yet" in refused.err
 
 
-def test_a_folder_that_is_no_home_is_an_error(cli: Cli, tmp_path: Path) -> None:
-    said = cli("migrate", "--home", tmp_path)
-    assert said.status == 1
-    assert "no home yet" in said.err
-
-
-@pytest.mark.process
-def test_a_rewriting_is_priced_and_asked_for(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, _ = unpack(1, tmp_path)
+def test_a_made_up_step_is_priced_and_asked_for(
+    cli: Cli, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    lake = workspace_of(bucket[0], home).lake
+    lake.prepare("targets")
+    lake.commit("targets", lake.specs["targets"].schema.empty_table(), [{"slug": "none"}], {"test": "abc"})
+    monkeypatch.setattr(homes, "OLDEST_LAYOUT", LAYOUT - 1)
+    write_note(home, HomeNote(str(bucket[0]), LAYOUT - 1))
     ran: list[int] = []
-    step = Migration(LAYOUT, "records are laid out anew", lambda _: ran.append(1), ("records",))
+    step = Migration(LAYOUT, "targets are laid out anew", lambda _: ran.append(1), ("targets",))
+    monkeypatch.setattr(Migration, "price", lambda *_: 5)
     monkeypatch.setattr(tables, "MIGRATIONS", (step,))
     monkeypatch.setattr("typer.confirm", lambda _: False)
     refused = cli("migrate", "--home", home)
-    assert (refused.status, ran, layout_of(home)) == (1, [], 1)
-    assert "rewrites" in refused.out
+    assert (refused.status, ran, layout_of(home)) == (1, [], LAYOUT - 1)
+    assert "rewrites 5 bytes" in refused.out
     assert cli("migrate", "--home", home, "--yes").status == 0
     assert (ran, layout_of(home)) == ([1], LAYOUT)
-    assert evolution.pending(home, (step,)) == []
+    assert pending(home, (step,)) == []

@@ -16,7 +16,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 Bucket = tuple[Path, MiniCrawlTruth]
 

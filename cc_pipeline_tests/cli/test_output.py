@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from cc_pipeline import progress
 from cc_pipeline.checks import health
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
@@ -50,3 +52,15 @@ def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert said.err == f"{THEIRS}\nnote: {THEIRS}\n"
     assert [line.rstrip() for line in said.out.splitlines() if THEIRS in line] == [THEIRS] * 4
+
+
+def test_who_waits_unattended_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    now = 1_000.0
+    monkeypatch.setattr(output, "warn", told.append)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for left in range(300, 0, -1):
+        output.tell_of_waiting(progress.WAITING, left, None, f"{left} s left")
+        now += 1
+    output.tell_of_waiting(progress.WAITING, 0, None, "")
+    assert told == [f"{left} s left" for left in (300, 240, 180, 120, 60)]

@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline_tests.cli.conftest import NEW, Cli
 from cc_pipeline_tests.world import Bucket
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 PREFIX = "prefix:https://www.example.com/"
 

@@ -19,7 +19,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 
 
 def read(folder: Path, cache: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.world import workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 SITE, OTHER = "example.com", "example.org"
 
 

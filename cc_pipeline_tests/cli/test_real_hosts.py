@@ -23,7 +23,9 @@ COMMAND = Path(sys.executable).with_name("cc-pipeline")
 
 def environment_of(home: Path) -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("CC_PIPELINE_", "DAGSTER_"))}
-    return kept | {"CC_PIPELINE_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
+    # what was learnt of the hosts is the user's, and each home here is a user's own
+    state = str(home.with_name(f"{home.name}-state"))
+    return kept | {"CC_PIPELINE_HOME": str(home), "XDG_STATE_HOME": state, "NO_COLOR": "1", "COLUMNS": "200"}
 
 
 def test_a_new_user_gets_a_site_on_an_ordinary_day(bucket: Bucket, tmp_path: Path) -> None:

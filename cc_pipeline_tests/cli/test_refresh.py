@@ -10,7 +10,7 @@ import pytest
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.world import copy_of
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 
 @pytest.mark.process

@@ -26,7 +26,7 @@ from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
 from cc_pipeline_tests.defs.graph import definitions, keys_tags
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 
 @pytest.fixture(scope="module")

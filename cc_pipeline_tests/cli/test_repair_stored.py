@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli homes")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 
 
 def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path: Path) -> None:

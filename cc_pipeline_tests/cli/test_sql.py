@@ -24,7 +24,7 @@ from cc_pipeline.cli.sql_results import answer, is_complete
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.cli.conftest import Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = pytest.mark.xdist_group("cli published")
 
 VALUES = (
     "SELECT 'a, \"b\"\nc' AS text, [1, 2] AS list, {'x': 'y'} AS struct, 'ab'::BLOB AS bytes, true AS yes, "

@@ -15,7 +15,7 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import NEW, World
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli homes")]
 
 #: What only writing to a bucket, the UI, or another extractor needs.
 _RARE = {

@@ -24,7 +24,7 @@ import dagster as dg
 import yaml
 
 from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED, flight
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML
 from cc_pipeline.defs.internals import instance_in, origin_of
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import tried_in, workers_of
@@ -150,7 +150,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
             launcher.harvest([NEW])
         env = environment(bucket, folder) | {
             "CC_PIPELINE_SOURCE": source.url, "CC_PIPELINE_HOME": str(settings.home), "CC_PIPELINE_CONCURRENCY": "1",
-            "CC_PIPELINE_PARTITIONS_PER_RUN": "1", "CC_PIPELINE_WORKERS": "1", BACKFILLS_WAIT: "1",
+            "CC_PIPELINE_PARTITIONS_PER_RUN": "1", "CC_PIPELINE_WORKERS": "1", **DAEMON_VARIABLES,
             "DAGSTER_HOME": str(settings.dagster_home),
         }  # fmt: skip
         code, ui = free_port(), free_port()
@@ -185,12 +185,7 @@ def _config(postgres: Postgres | None) -> dict[str, Any]:
         {"key": key, "limit": 1} for key in ("dagster/backfill", "dagster/schedule_name")
     ]
     if postgres is not None:
-        named = {
-            "scheme": "postgresql+psycopg2", "hostname": postgres.host, "port": postgres.port,
-            "db_name": postgres.database, "username": postgres.user, "password": postgres.password,
-        }  # fmt: skip
-        pooled = {"module": "cc_pipeline.defs.pooled", "class": "PooledPostgresStorage"}
-        config["storage"] = {"custom": {**pooled, "config": {"postgres_db": named}}}
+        config["storage"] = postgres.storage
     return config
 
 

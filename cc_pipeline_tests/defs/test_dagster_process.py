@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.defs.instance import BACKFILLS_WAIT, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW, Bucket
@@ -30,28 +30,6 @@ BIN = Path(sys.executable).parent
 LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}
 #: Waiting ends here on the slowest machine; nothing waits longer than what it waits for.
 PATIENCE_SECONDS = 240
-
-
-#: What the version before wrote.
-YAML_OF_BEFORE = """\
-# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file; `cc-pipeline init --team`
-# writes a folder whose state is in PostgreSQL.
-telemetry: {enabled: false}
-nux: {enabled: false}
-concurrency:
-  runs:
-    max_concurrent_runs: 2
-    # a long backfill leaves a place for what a person launches
-    tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
-  pools: {default_limit: 1, granularity: op}
-run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
-run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
-retention:
-  sensor: {purge_after_days: {skipped: 7, failure: 30, success: -1}}
-  schedule: {purge_after_days: 90}
-sensors: {use_threads: true, num_workers: 4}
-schedules: {use_threads: true, num_workers: 2}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -323,37 +301,19 @@ def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket
 
 
 @pytest.mark.smoke
-def test_what_earlier_versions_wrote_for_dagster_is_written_anew(bucket: Bucket, tmp_path: Path) -> None:
+def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucket, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
-    env = tmp_path / ".env"
-    before = f"CC_PIPELINE_HOME={tmp_path}/old\nDAGSTER_HOME={tmp_path}/old/dagster\n"
-    env.write_text(before, "utf-8")
-    assert env in prepare_files(settings, tmp_path)
-    assert f"${{CC_PIPELINE_HOME:-{tmp_path}/old}}" in env.read_text("utf-8")
-    assert prepare_files(settings, tmp_path) == []
-    assert f"{BACKFILLS_WAIT}=${{{BACKFILLS_WAIT}:-1}}\n" in env.read_text("utf-8")
-    # without what the version before did not have
-    second = env.read_text("utf-8").partition("# a backfill")[0]
-    env.write_text(second, "utf-8")
-    assert prepare_files(settings, tmp_path) == [env]
-    # a person's own stays
-    env.write_text(second + "CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
-    assert prepare_files(settings, tmp_path) == []
-
-
-@pytest.mark.smoke
-def test_an_instance_of_an_earlier_version_is_brought_up_to_date_and_a_persons_own_stays(tmp_path: Path) -> None:
-    settings = load_settings({}, source=str(tmp_path / "bucket"), home=str(tmp_path / "home"))
-    config = settings.dagster_home / "dagster.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text(YAML_OF_BEFORE, "utf-8")
-    prepare_instance(settings)
+    env, config = tmp_path / ".env", settings.dagster_home / "dagster.yaml"
+    assert set(prepare_files(settings, tmp_path)) == {env, config}
+    for name, value in DAEMON_VARIABLES.items():
+        assert f"{name}=${{{name}:-{value}}}\n" in env.read_text("utf-8")
     assert config.read_text("utf-8") == DAGSTER_YAML
     assert missing_in(settings) == []
-    own = YAML_OF_BEFORE.replace("max_concurrent_runs: 2", "max_concurrent_runs: 4")
-    config.write_text(own, "utf-8")
+    env.write_text("CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
+    config.write_text("telemetry: {enabled: false}\n", "utf-8")
+    assert prepare_files(settings, tmp_path) == []
     prepare_instance(settings)
-    assert config.read_text("utf-8") == own
+    assert config.read_text("utf-8") == "telemetry: {enabled: false}\n"
     assert missing_in(settings) == ["run_launcher", "run_queue"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.launch import _failure
+from cc_pipeline.defs.run_failures import RunFailure, describe_failure
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 
 
@@ -29,7 +29,7 @@ def test_the_reason_is_what_the_step_raised(raised: Exception, error_class: str,
     def breaks() -> None:
         raise raised from OSError("cause: not this")
 
-    failed = _failure("job", "all", run_of(breaks))
+    failed = failure_of(breaks)
     assert (failed.error_class, failed.reason) == (error_class, reason)
 
 
@@ -38,11 +38,12 @@ def test_an_error_without_words_is_named() -> None:
     def breaks() -> None:
         raise Silent
 
-    failed = _failure("job", "all", run_of(breaks))
+    failed = failure_of(breaks)
     assert failed.error_class == "Silent"
     assert failed.reason.endswith("Silent")
 
 
-def run_of(asset: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
+def failure_of(asset: dg.AssetsDefinition) -> RunFailure:
     definitions = dg.Definitions(assets=[asset], jobs=[dg.define_asset_job("job")])
-    return definitions.resolve_job_def("job").execute_in_process(raise_on_error=False)
+    result = definitions.resolve_job_def("job").execute_in_process(raise_on_error=False)
+    return describe_failure(event for event in result.all_events if event.is_step_failure)

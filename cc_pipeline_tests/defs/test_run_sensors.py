@@ -23,7 +23,8 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline_tests.defs.graph import keys_tags, sensor
+from cc_pipeline_tests.defs.graph import execute, keys_tags, sensor
+from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 failed_runs = sensor("failed_runs")
@@ -64,6 +65,33 @@ def test_a_failed_run_is_told_with_its_partitions_and_reason(
     assert "two partitions failed" in str(one["reason"])
 
 
+def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, webhook="http://127.0.0.1:9/hook")
+    # nobody registered these targets, so each partition fails by itself
+    keys = [f"{NEW}|nobody-{n}.example" for n in range(12)]
+    failed = execute(instance, workspace, "extract_domain", tags=keys_tags(keys))
+    run = instance.get_run_by_id(failed.run_id)
+    assert run is not None
+    [failure_event] = [event for event in failed.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failed_runs",
+        dagster_event=failure_event,
+        dagster_instance=instance,
+        dagster_run=run,
+        resources={WORKSPACE: workspace},
+    ).for_run_failure()
+    failed_runs(context)
+    [one] = told
+    assert str(one["reason"]).startswith("12 of 12 partitions failed")
+    assert one["failed_partitions_count"] == 12
+    named = one["failed_partitions"]
+    assert isinstance(named, list)
+    assert [row["partition"] for row in named] == keys[:10]
+    assert all("that this home knows as a partition" in row["reason"] for row in named)
+
+
 def test_partitions_are_named_however_the_run_has_them(instance: dg.DagsterInstance) -> None:
     assert partitions_named(instance, range_tags("A|x", "B|y")) == ["A|x", "B|y"]
     assert partitions_named(instance, {"dagster/partition": "A|x"}) == ["A|x"]
@@ -99,7 +127,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
     assert "asked as usual" in tick()
     budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.refused("403", None)
+        budget.tell(forbidden(why="403"))
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
@@ -110,15 +138,16 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         budget.close()
 
 
-def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: Path) -> None:
+def test_what_automation_starts_outlasts_a_window_and_waits_no_longer(tmp_path: Path) -> None:
     def waits(of: Mapping[str, str] | None, **settings: str) -> float | None:
         given = load_settings({f"CC_PIPELINE_{name}": text for name, text in settings.items()}, home=str(tmp_path))
         return patience(given, None if of is None else dg.DagsterRun(job_name="x", tags=dict(of)))
 
     sensor = {"dagster/sensor_name": "new_crawls"}
     assert waits(None) == waits(None, WAIT="inf") == 0
-    assert waits(sensor) == waits(sensor, WAIT="inf") == 30
-    assert waits(sensor, WAIT="5") == 5
+    assert waits(sensor) is None
+    assert waits(sensor, WAIT="inf") == 370
+    assert waits(sensor, WAIT="0.1") == 0.1
     assert waits({"dagster/backfill": "x"}) is None
     assert waits({}, WAIT="inf") == math.inf
 

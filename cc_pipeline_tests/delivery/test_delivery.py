@@ -17,7 +17,7 @@ import pytest
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.delivery import deliver as delivery_module
 from cc_pipeline.delivery.deliver import with_planned
-from cc_pipeline.delivery.manifest import Manifest, from_json, is_ours, manifest_name, to_json
+from cc_pipeline.delivery.manifest import Manifest, delivery_of, from_json, manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -313,7 +313,7 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
     assert all((home / name).read_bytes() == b"mine" for name in strange)
     assert (shop.root / "source" / "a.warc.gz").exists()
     assert [note for note in folder.verify().notes if "ffffffffffff" in note]
-    assert not is_ours("../x.warc.gz", report.manifest.delivery)
+    assert delivery_of("../x.warc.gz") is None
 
 
 @pytest.mark.process
@@ -376,22 +376,3 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
     assert place.deliver(shop, records).held == 3
     assert not before & set(place.writes)
     assert_whole(place, shop)
-
-
-def test_copies_of_before_manifests_are_taken_over(shop: Shop, folder: Place) -> None:
-    records = shop.records()
-    report = folder.deliver(shop, records)
-    home = shop.root / "place" / CRAWL
-    for part in report.manifest.parts:
-        old = part.file.name.replace(f"-{report.manifest.delivery}", "")
-        (home / part.file.name).rename(home / old)
-        (home / part.list.name).rename(home / f"{old}.captures.parquet")
-    (home / manifest_name(report.manifest.delivery)).unlink()
-    damaged = next(path for path in sorted(home.iterdir()) if path.name.endswith(".gz"))
-    damaged.write_bytes(damaged.read_bytes()[:-9])
-    again = folder.deliver(shop, records)
-    assert again.held == len(report.manifest.parts) - 1
-    assert any("No manifest names them" in note for note in again.notes)
-    damaged.unlink()
-    damaged.with_name(f"{damaged.name}.captures.parquet").unlink()
-    assert_whole(folder, shop)

@@ -34,7 +34,9 @@ def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> Sieved:
     texts = pa.Table.from_batches([to_record_batches([each])["page_text"] for each in parsed])
     with duckdb.connect() as connection:
         connection.register("texts", texts)
-        return sieve(connection, "FROM texts", recipe, scratch)
+        # the published column is a list
+        languages = "string_split(content_languages, ',') AS content_languages"
+        return sieve(connection, f"SELECT * REPLACE ({languages}) FROM texts", recipe, scratch)
 
 
 def in_page(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The short form of ``make bench-faults``: each kind of fault at its worst, and the page that tells of all."""
+"""Cells of the fault matrix: each kind of fault at its worst, and the page that tells of all."""
 
 from __future__ import annotations
 

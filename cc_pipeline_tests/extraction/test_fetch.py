@@ -18,10 +18,8 @@ from cc_pipeline.extraction.shortfall import too_much
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.settings import claim_home, load_settings
-from cc_pipeline.workspace.workspace import Workspace, open_lake
-from cc_pipeline_tests.closing import closed_later
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import (
     NEW,
     Bucket,
@@ -129,24 +127,6 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were held already" in note]
         reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
         assert reasons == [None]
-
-
-def test_homes_of_before_ask_again_for_what_they_took_for_missing(tmp_path: Path) -> None:
-    home, _ = unpack(2, tmp_path)
-    settings = load_settings({}, home=str(home))
-    lake, slice_ = open_lake(settings), Slice(NEW, "example.com")
-    name = FETCH.digest_name(slice_)
-    digests = {name: lake.digest("records", name) or ""}
-    rows = lake.read("records", slice_.where).to_pylist()
-    for row in rows[:3]:
-        row |= {"outcome": "missing", "reason": "whole_object", "stored_file": None, "settled": None}
-    lake.prepare("records")
-    lake.commit("records", pa.Table.from_pylist(rows, schema=lake.specs["records"].schema), [slice_.where], digests)
-    workspace = closed_later(Workspace(settings))
-    fetched = fetch_captures(workspace, NEW, ["example.com"])
-    # another target of that home holds the same bytes
-    assert fetched.fresh_slices == 1
-    assert fetched.per_target["example.com"]["missing"] == 0
 
 
 @pytest.mark.parametrize("place", ["records", "tables"])

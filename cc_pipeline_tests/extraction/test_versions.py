@@ -14,10 +14,8 @@ from cc_pipeline.lake import slice as slices
 from cc_pipeline.lake.digests import digest as contents
 from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
-from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.homes.unpack import unpack
-from cc_pipeline_tests.world import ARC, NEW, Bucket, extract, harvested, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, workspace_of
 
 SITE, OTHER = "example.com", "example-foo.com"
 TABLES = ("captures", "records", *PAGE_TABLES)
@@ -84,11 +82,3 @@ def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(
     lone = extract(home, *domains)
     for table in TABLES:
         assert contents.together(versions(lone, slug)[table] for slug in domains) == few[table], table
-
-
-def test_an_old_home_has_none_and_is_not_made_again_for_one(tmp_path: Path) -> None:
-    home, _ = unpack(2, tmp_path)
-    workspace = Workspace(load_settings({}, home=str(home)))
-    located = locate_captures(workspace, ARC, [SITE])
-    assert located.written == 0
-    assert not [name for name in located.per_target[SITE] if name.startswith(VERSION)]

@@ -146,11 +146,7 @@ def test_domains_alone_do_not_say_which_hosts_there_are(keyed: tuple[Path, Keyed
     with pytest.raises(UserInputError, match="name a dataset of hosts beside it"):
         facts_of_hosts(workspace, CRAWL, parse_target("example.com"), [mine(tmp_path)])
     workspace.settings.datasets_path.mkdir(parents=True)
-    # as homes of before kept them: said in a remark
-    (workspace.settings.datasets_path / "mine.yaml").write_text(
-        "# its key is a registered domain: it says the same of all hosts below it\n"
-        + (SAID % (tmp_path, "host", "kept")).replace(" of: domains,", "").lstrip()
-    )
+    (workspace.settings.datasets_path / "mine.yaml").write_text(SAID % (tmp_path, "host", "kept"))
     assert known_datasets(workspace.settings)["mine"].dataset.of_domains
     known = known_for(workspace, CRAWL)
     assert [one.name for one in hosts_only(known, with_hosts(known, ["mine"]))] == ["host-index", "mine"]

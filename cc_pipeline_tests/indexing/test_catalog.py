@@ -9,12 +9,11 @@ import pytest
 
 from cc_pipeline.index.catalog import keep
 from cc_pipeline.index.catalog.catalog import open_catalog
-from cc_pipeline.index.catalog.contents import crawl_file, file_of_before
+from cc_pipeline.index.catalog.contents import crawl_file
 from cc_pipeline.indexing.catalog import rebuild_catalog
 from cc_pipeline.indexing.crawl_index import commit_row_groups
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline_tests.homes.unpack import unpack
-from cc_pipeline_tests.world import ARC, NEW, OLD, harvest, harvested, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, harvest, harvested, workspace_of
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -77,17 +76,3 @@ def test_a_crawl_that_left_the_lake_leaves_the_catalog(bucket: tuple[Path, objec
         workspace.lake.commit(table, empty, [{"crawl": OLD}], {})
     assert rebuild_catalog(workspace).dropped == (OLD,)
     assert set(files(workspace.settings.catalog_path)) == {f"{NEW}.duckdb"}
-
-
-def test_the_catalog_of_an_old_home_is_read_and_then_replaced(tmp_path: Path) -> None:
-    home, source = unpack(1, tmp_path)
-    workspace = workspace_of(source, home)
-    path = workspace.settings.catalog_path
-    assert file_of_before(path).exists()
-    with open_catalog(path) as catalog:
-        before = {crawl: sorted(map(str, catalog.coverage(crawl).to_pylist())) for crawl in (NEW, OLD, ARC)}
-        assert all(before.values())
-    assert set(rebuild_catalog(workspace).built) == {NEW, OLD, ARC}
-    assert not file_of_before(path).exists()
-    with open_catalog(path) as catalog:
-        assert {crawl: sorted(map(str, catalog.coverage(crawl).to_pylist())) for crawl in before} == before

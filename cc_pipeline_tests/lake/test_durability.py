@@ -25,7 +25,7 @@ from cc_pipeline.lake.evolution import note_even
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import Bounds, merge_due
 from cc_pipeline.lake.replacing import change_rows
-from cc_pipeline.lake.vacuum import clean_log, retire, vacuum
+from cc_pipeline.lake.vacuum import clean_log, vacuum
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("crawl", "target")] + [("value", pa.int64())])
 SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target",))
@@ -110,10 +110,6 @@ def vacuumed(lake: Lake, number: int) -> None:
     vacuum(Lake(lake.root, [SPEC]), "things")
 
 
-def retired(lake: Lake, number: int) -> None:
-    retire(lake, "things")
-
-
 EVERY: list[Callable[[Lake, int], None]] = [
     new_slice,
     replaced_slice,
@@ -128,7 +124,6 @@ EVERY: list[Callable[[Lake, int], None]] = [
     added_column,
     evened,
     vacuumed,
-    retired,
 ]
 
 
@@ -308,7 +303,7 @@ def test_upkeep_still_cleans_the_log(lake: Lake) -> None:
 
 
 def test_who_writes_to_a_log_says_what_the_library_does_then() -> None:
-    writers = {"create_write_transaction", "write_deltalake", "DeltaTable.create", "handle.delete"}
+    writers = {"create_write_transaction", "write_deltalake", "DeltaTable.create"}
     # what methods of the library are called where they are passed on
     writers |= {"alter", "vacuum_files"}
     found = 0
@@ -318,7 +313,7 @@ def test_who_writes_to_a_log_says_what_the_library_does_then() -> None:
             if isinstance(node, ast.Call) and {(name := ast.unparse(node.func)), name.rpartition(".")[2]} & writers:
                 assert "post_commithook_properties" in [one.arg for one in node.keywords], f"{path}:{node.lineno}"
                 found += 1
-    assert found == 7
+    assert found == 6
 
 
 def test_on_macos_the_cache_of_the_disk_is_written_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

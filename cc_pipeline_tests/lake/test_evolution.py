@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake.table import TableAlterer
 
+from cc_pipeline import home as homes
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import HomeNote, read_note, write_note
-from cc_pipeline.lake import evolution
 from cc_pipeline.lake.evolution import Migration, migrate, pending
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline_tests.lake.rewriting import rewrite
@@ -44,7 +44,7 @@ RENAMING = Migration(2, "n is called number and has 64 bits", lambda lake: rewri
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of layout 1 with a table of two crawls; this version is at layout 2."""
-    monkeypatch.setattr(evolution, "LAYOUT", 2)
+    monkeypatch.setattr(homes, "LAYOUT", 2)
     folder = tmp_path / "home"
     folder.mkdir()
     write_note(folder, HomeNote("s3://bucket", 1))
@@ -67,15 +67,14 @@ def new_lake(home: Path) -> Lake:
 
 def test_a_renamed_and_retyped_column_keeps_rows_digests_and_old_readers(home: Path) -> None:
     old = Lake(str(home / "lake"), [spec(OLD)]).pin("things")
-    lake, told = new_lake(home), list[str]()
-    assert migrate(home, lake, [RENAMING], rewrite=True, say=told.append) == 1
+    lake = new_lake(home)
+    assert migrate(home, lake, [RENAMING], rewrite=True) == 1
     rows = lake.read("things").sort_by([("crawl", "ascending"), ("number", "ascending")])
     assert rows.schema == NEW
     assert rows["number"].to_pylist() == [*range(5), *range(5)]
     assert lake.digests("things", ["made:a", "made:b"]) == {"made:a": "000000000000abc", "made:b": "000000000000abc"}
     assert all(Path(file).exists() for file in old.files)
     assert layout_of(home) == 2
-    assert "n is called number" in told[0]
     lake.commit("things", rows.slice(0, 1), [{"crawl": "a"}], {"made:a": "abd"})
     assert lake.read("things").num_rows == 6
 
@@ -107,7 +106,7 @@ def test_a_full_disk_is_seen_before_anything_is_written(home: Path, monkeypatch:
 
 
 def test_killed_between_and_within_steps_it_goes_on_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evolution, "LAYOUT", 3)
+    monkeypatch.setattr(homes, "LAYOUT", 3)
     done: list[int] = []
 
     def second(_: Lake) -> None:
@@ -143,27 +142,6 @@ def test_two_at_a_time_do_it_once(home: Path) -> None:
     for thread in threads:
         thread.join()
     assert ran == [1]
-
-
-def test_rows_committed_during_a_rewriting_are_not_lost(home: Path) -> None:
-    other = Lake(str(home / "lake"), [spec(OLD)])
-    once = iter([True])
-
-    def change(batch: pa.RecordBatch) -> pa.RecordBatch:
-        if next(once, False):
-            rows = pa.Table.from_pylist([{"crawl": "c", "n": 7, "name": "meanwhile"}], schema=OLD)
-            arguments = ("things", rows, [{"crawl": "c"}], {"made:c": "abc"})
-            meanwhile = threading.Thread(target=other.commit, args=arguments)
-            meanwhile.start()
-            meanwhile.join()
-        return rename(batch)
-
-    step = Migration(2, "rewritten", lambda lake: rewrite(lake, "things", change), ("things",))
-    with pytest.raises(EnvironmentFault, match="another process"):
-        migrate(home, new_lake(home), [step], rewrite=True)
-    assert layout_of(home) == 1
-    assert migrate(home, new_lake(home), [step], rewrite=True) == 1
-    assert sorted(new_lake(home).read("things")["crawl"].to_pylist()) == [*"aaaaabbbbbc"]
 
 
 def test_a_kill_between_announcing_and_adding_columns_leaves_nothing_unsaid(

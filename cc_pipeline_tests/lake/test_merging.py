@@ -10,18 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.lake import adding, layout, merging, replacing, streaming
-from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import StoredFile, apart, due, runs_of, stored_files, too_large
+from cc_pipeline.lake.layout import StoredFile, apart, due, runs_of, stored_files
 from cc_pipeline.lake.merging import (
     Bounds,
-    bytes_too_large,
     even_out,
     is_due,
     merge,
     merge_due,
     opened_apart,
-    split_large,
 )
 
 SCHEMA = pa.schema(
@@ -303,46 +300,6 @@ def test_a_bound_of_bytes_still_merges_the_smallest() -> None:
     assert due(files, 1, 2 * MB) == []
     wide = [stored("a", "z", 16 * MB + n) for n in range(12)]
     assert due(wide, most_bytes=100 * MB) == [wide[:6]]
-
-
-def test_files_of_many_slices_above_the_bound_are_too_large() -> None:
-    large = layout.TOO_LARGE + 1
-    files = [stored("a", "b", large), stored("a", "a", large), stored("a", "b", 5), StoredFile("x", {}, large, 1)]
-    assert too_large(files) == [files[0], files[3]]
-
-
-def test_large_files_of_before_are_split_at_their_price_and_a_killed_split_goes_on(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(lake, "alone", range(400), "B")
-    assert bytes_too_large(lake) == 0
-    for crawl in ("A", CRAWL):
-        for target in "abcdef":
-            commit(lake, target, range(400), crawl)
-    merged(lake, tmp_path / "scratch")
-    before, large = content(lake), [file for file in lake.pin("things").files if "crawl=B" not in file]
-    monkeypatch.setattr(layout, "TOO_LARGE", 16_000)
-    monkeypatch.setattr(replacing, "FILE_BYTES", 5_000)
-    monkeypatch.setattr(replacing, "_ROW_GROUP_BYTES", 5_000)
-    monkeypatch.setattr(replacing, "BATCH_ROWS", 50)
-    step = Migration(3, "split", split_large, rewrites_of=bytes_too_large)
-    assert step.price(lake) == sum(Path(file).stat().st_size for file in large)
-    real, done = merging.merge, iter([True])
-
-    def one_and_killed(*given: object) -> bool:
-        if not next(done, False):
-            raise KeyboardInterrupt
-        return real(*given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(merging, "merge", one_and_killed)
-        with pytest.raises(KeyboardInterrupt):
-            step.apply(lake)
-    assert 0 < step.price(lake) < sum(Path(file).stat().st_size for file in large)
-    step.apply(lake)
-    assert step.price(lake) == 0
-    assert content(lake) == before
-    assert not (Path(lake.root) / "migration.scratch").exists()
 
 
 def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_back(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.slice import READ_FILES, Slice
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.pagefiles.export import ExportOptions, export_slices
 from cc_pipeline.pagefiles.files import identify
 from cc_pipeline.pagefiles.stage import read_sources, register
@@ -22,6 +21,7 @@ from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, regis
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.pagefiles.written_whole import (
+    DOCUMENT,
     WARC_NAME,
     WAT_KEY,
     WET_KEY,
@@ -31,27 +31,6 @@ from cc_pipeline_tests.pagefiles.written_whole import (
     wet_record,
 )
 from cc_pipeline_tests.publish.lake_pages import CRAWL, commit_pages, make_workspace, page
-
-DOCUMENT = {
-    "attempt_time": 1328767770376,
-    "disposition": "SUCCESS",
-    "server_ip": "77.229.63.16",
-    "http_result": 200,
-    "http_headers": {"response": "HTTP/1.1 200 OK", "content-type": "text/html"},
-    "parsed_as": "html",
-    "content": {
-        "type": "html-doc",
-        "title": "Título",
-        "links": [{"type": "a", "href": "http://www.example.com/next", "text": "next", "rel": "next"}],
-    },
-    "archiveInfo": {
-        "arcSourceSegmentId": 1341690147253,
-        "arcFileDate": 1341708194671,
-        "arcFileParition": 0,
-        "arcFileOffset": 156,
-        "compressedSize": 9775,
-    },
-}
 
 
 @pytest.fixture
@@ -202,17 +181,6 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
     assert rows(workspace, "source_faults", file)
     assert again(data, 3) == 1
     assert not rows(workspace, "source_faults", file)
-
-
-def test_a_file_read_by_the_first_layout_is_not_read_again(workspace: Workspace, tmp_path: Path) -> None:
-    path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path, "sequencefile")
-    slice_ = Slice(file.crawl, file.slug)
-    tag = [path.stat().st_size, f"{path.stat().st_mtime_ns:x}"]
-    before = READ_FILES.digest(version="1", parser=PARSER_VERSION, file=[file.kind, file.location, file.crawl, *tag])
-    tables = {table: workspace.lake.read(table, slice_.where) for table in READ_FILES.tables}
-    READ_FILES.commit(workspace.lake, {slice_: before}, tables)
-    assert read_sources(workspace, [file.slug]).fresh_slices == 0
 
 
 def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: Path) -> None:

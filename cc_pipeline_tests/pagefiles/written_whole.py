@@ -13,6 +13,27 @@ from cc_pipeline_tests.publish.lake_pages import CRAWL
 WARC_NAME = "CC-MAIN-20240517233122-20240518023122-00000"
 WAT_KEY = f"crawl-data/{CRAWL}/segments/1715971057516.1/wat/{WARC_NAME}.warc.wat.gz"
 WET_KEY = WAT_KEY.replace("/wat/", "/wet/").replace(".wat.", ".wet.")
+#: A metadata document of 2012.
+DOCUMENT: dict[str, Any] = {
+    "attempt_time": 1328767770376,
+    "disposition": "SUCCESS",
+    "server_ip": "77.229.63.16",
+    "http_result": 200,
+    "http_headers": {"response": "HTTP/1.1 200 OK", "content-type": "text/html"},
+    "parsed_as": "html",
+    "content": {
+        "type": "html-doc",
+        "title": "Título",
+        "links": [{"type": "a", "href": "http://www.example.com/next", "text": "next", "rel": "next"}],
+    },
+    "archiveInfo": {
+        "arcSourceSegmentId": 1341690147253,
+        "arcFileDate": 1341708194671,
+        "arcFileParition": 0,
+        "arcFileOffset": 156,
+        "compressedSize": 9775,
+    },
+}
 
 
 def sequencefile(path: Path, pairs: list[tuple[str, str]], **header: str) -> Path:

@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def left_by(workspace: Workspace, mark: str) -> list[Path]:
-    """A half-built file, its journal, one of an earlier version, another file and a scratch folder."""
+    """A half-built file, its journal, another file and a scratch folder."""
     home = workspace.settings.home
     scratch = home / "scratch" / mark
     scratch.mkdir(parents=True)
@@ -38,7 +38,6 @@ def left_by(workspace: Workspace, mark: str) -> list[Path]:
     building = [
         home / new,
         home / f"{new}.wal",
-        home / f"cc.duckdb.building-{mark}",
         home / f".note.9876abcd.{mark}.part",
     ]
     for path in building:

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.transport import refusals
 from cc_pipeline.transport.budget import Budget, Lease
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import Closed, OutagePolicy
@@ -32,19 +33,25 @@ from cc_pipeline.transport.rates import (
     refuse_nameless,
     shared_among,
     slot_spacing,
+    window_of,
 )
 from cc_pipeline.transport.refusals import CLOCK_JUMP, RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave, silent
 
 HOST = "example.org"
 
 
 def most_in_a_second(times: Sequence[float]) -> int:
+    return most_in(times, 1.0)
+
+
+def most_in(times: Sequence[float], seconds: float) -> int:
     ordered = sorted(times)
     best = first = 0
     for last, now in enumerate(ordered):
-        while ordered[first] <= now - 1:
+        while ordered[first] <= now - seconds:
             first += 1
         best = max(best, last - first + 1)
     return best
@@ -56,11 +63,13 @@ def most_in_a_second(times: Sequence[float]) -> int:
 @example(40.0, [JITTER, 0.0])
 def test_slots_stay_under_the_rate_even_when_requests_are_late(rate: float, lateness: list[float]) -> None:
     spacing = slot_spacing(rate)
-    count = int(rate * 1.5) + 3
+    count = int(rate * window_of(rate) * 1.5) + 3
     arrivals = [n * spacing + lateness[n % len(lateness)] for n in range(count)]
-    assert most_in_a_second(arrivals) <= max(1.0, rate * 1.05)
+    window = window_of(rate)
+    assert most_in(arrivals, window) <= max(1.0, rate * window * 1.05)
     # and the price of that is small
-    assert 1 / spacing >= rate * 0.85 or rate < 9
+    assert 1 / spacing >= rate * 0.9
+    assert 1 / slot_spacing(5.0) == pytest.approx(5.0, rel=1e-5)
 
 
 def test_leases_of_several_processes_never_overlap(tmp_path: Path) -> None:
@@ -110,27 +119,29 @@ def test_a_dead_process_gives_its_share_back(tmp_path: Path) -> None:
     alive.close()
 
 
-def test_throttling_slows_everybody_down_and_comes_back(tmp_path: Path) -> None:
+def test_throttling_slows_everybody_down_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "budget.sqlite"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     one, other = (Budget(path, HOST, SourceLimits(100.0, 8)) for _ in range(2))
-    before = other.lease(1)
-    one.slow_down("status 503", 3.0)
-    one.slow_down("status 503", None)  # of the same second: halves nothing more
-    paused = other.lease(1)
-    assert isinstance(before, Lease)
-    assert isinstance(paused, Closed)
-    assert paused.until >= before.start + 2.5
+    for number in range(refusals.ASKED_FOR_LESS):
+        now += 1
+        assert spacing(other) == slot_spacing(100.0) or number
+        (one, other)[number % 2].tell(asked_for_less(3.0))
+        paused = other.lease(1)
+        assert isinstance(paused, Closed)
+        assert paused.until == now + 3
+    one.tell(asked_for_less(sent=now - 1))  # of the same second: halves nothing more
     (state,) = budget_state(path)
     assert state.paused_until is not None
-    assert state.full_rate == 100.0
-    assert state.rate == pytest.approx(50.0, rel=0.05)
+    assert (state.full_rate, state.rate, state.last_refusal) == (100.0, 50.0, "status 429")
     assert not state.breaker_open
-    with sqlite3.connect(path) as db:
-        db.execute("update hosts set pause_until = 0, next_slot = 0")
+    now += 30
     assert spacing(other) == slot_spacing(50.0)
-    one.earned(time.time() - 60)
-    assert spacing(other) == slot_spacing(50.0), "requests of before say nothing"
-    one.earned(time.time())
+    # a minute of what is asked for brings the rate back, for all
+    for _ in range(80):
+        now += 1
+        assert isinstance(one.lease(1, came=1, last_sent=now), Lease)
     assert spacing(other) == slot_spacing(100.0)
     one.close()
     other.close()
@@ -142,40 +153,48 @@ def spacing(budget: Budget) -> float:
     return lease.spacing
 
 
-def learning(path: Path) -> Budget:
-    return Budget(path, HOST, default_limits("https://data.commoncrawl.org"))
-
-
-def test_a_rate_is_earned_halved_by_refusals_and_kept_for_a_week(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_learnt_is_kept_for_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "budget.sqlite"
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
-    budget = learning(path)
-    rates = []
-    for _ in range(4):
-        now += 60
-        lease = budget.lease(1)
-        assert isinstance(lease, Lease)
-        rates.append(lease.spacing)
-        assert lease.earns == (len(rates) < 4)
-        budget.earned(now)
-    assert rates == [slot_spacing(rate) for rate in (2.0, 4.0, 8.0, 10.0)]
-    budget.refused("status 403", None)
-    budget.close()
-    now += 3 * 86_400
-    budget = learning(path)
-    budget.well(now)
-    assert spacing(budget) == slot_spacing(5.0), "of days ago"
-    budget.close()
-    now += 5 * 86_400
-    budget = learning(path)
-    assert spacing(budget) == slot_spacing(2.0), "of more than a week ago"
-    budget.close()
-    # a rate that a person set is no matter of learning, and forgets what was learnt
-    budget = Budget(path, HOST, chosen_limits(default_limits("https://data.commoncrawl.org"), 8.0, None))
-    assert spacing(budget) == slot_spacing(8.0)
+    limits = default_limits("https://data.commoncrawl.org")
+    for hours, rate in ((1, 2.5), (7, 5.0)):
+        budget = Budget(path, HOST, limits)
+        for _ in range(refusals.ASKED_FOR_LESS):
+            now += 2
+            budget.tell(asked_for_less())
+        budget.close()
+        now += hours * 3_600
+        budget = Budget(path, HOST, limits)
+        assert spacing(budget) == slot_spacing(rate)
+        budget.close()
+        now += 24 * 3_600
+
+
+def test_a_refusal_by_address_makes_cautious_for_a_day_and_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "budget.sqlite"
+    began = now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    host = "data.commoncrawl.org"
+    budget = Budget(path, host, default_limits(f"https://{host}"))
+    for _ in range(1_000):
+        assert isinstance(budget.lease(1), Lease)
+        now += 0.2
+    budget.tell(forbidden())
+    now += 6
+    lease = budget.lease(1)
+    assert isinstance(lease, Lease)
+    assert lease.asks
+    budget.tell(gave())
+    assert spacing(budget) == slot_spacing(795 / 300)
+    (state,) = budget_state(path)
+    assert (state.rate, state.full_rate, state.asked_before) == (795 / 300, 5.0, 1_000)
+    assert state.blocked_at is not None
+    assert state.blocked_at.timestamp() == pytest.approx(began + 200, abs=1)
+    now += 86_400
+    assert spacing(budget) == slot_spacing(5.0)
     budget.close()
 
 
@@ -187,7 +206,7 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
     monkeypatch.setattr(time, "time", lambda: now)
     policy = RefusalPolicy(probes=(5.0, 15.0, 60.0))
     one, other = (Budget(path, HOST, SourceLimits(100.0, 8), policy) for _ in range(2))
-    one.refused("status 403", None, now - 1)
+    one.tell(forbidden(now - 1))
     probes = []
     while now < began + 250:
         now += 0.5
@@ -195,22 +214,21 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
         if isinstance(lease, Lease):
             assert (lease.count, lease.asks) == (1, True)
             probes.append(now - began)
-            one.refused("status 403", None, now)
+            one.tell(forbidden(now))
             # of those that were under way with the first
-            other.refused("status 403", None, began - 0.5)
+            other.tell(forbidden(began - 0.5))
         else:
             assert lease.why == "status 403"
     assert probes == pytest.approx([5, 15, 60, 120, 180, 240], abs=1)
     (state,) = budget_state(path)
     assert state.breaker_open
-    assert state.rate == 50.0, "halved once"
-    one.well(now)
+    one.tell(gave(now))
     assert spacing(other) == slot_spacing(50.0)
     # an answer that was long under way closes nothing again
-    one.refused("status 403", None, now - 1)
+    one.tell(forbidden(now - 1))
     assert isinstance(other.lease(1), Lease)
     now += 1
-    one.refused("status 403", 100.0, now)
+    one.tell(forbidden(now, 100.0))
     closed = other.lease(1)
     assert isinstance(closed, Closed)
     assert closed.until == pytest.approx(now + 100)
@@ -223,33 +241,29 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
 
 def test_a_refusal_that_may_be_of_one_object_is_probed_at_once(tmp_path: Path) -> None:
     budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), RefusalPolicy(probes=(50.0,)))
-    budget.refused("status 403", None, at_once=True)
+    budget.tell(forbidden(time.time(), at_once=True))
     probe = budget.lease(5)
     assert isinstance(probe, Lease)
     assert (probe.asks, probe.spacing) == (True, slot_spacing(100.0))
-    budget.refused("status 403", None)
+    budget.tell(forbidden())
     closed = budget.lease(1)
     assert isinstance(closed, Closed)
     assert closed.until == pytest.approx(time.time() + 50, abs=5)
-    budget.well(time.time())
+    budget.tell(gave())
     assert spacing(budget) == slot_spacing(50.0)
     budget.close()
 
 
-def test_a_rate_that_is_set_leaves_alone_what_was_learnt(tmp_path: Path) -> None:
+def test_what_was_learnt_holds_for_whoever_asks_faster(tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    learnt, by_hand = SourceLimits(10.0, 8, begin=2.0), SourceLimits(10.0, 8)
-    one = Budget(path, HOST, learnt)
-    one.earned(time.time())
-    for limits in (SourceLimits(5.0, 8), by_hand):
-        other = Budget(path, HOST, limits)
-        assert spacing(other) == slot_spacing(limits.rate or 0)
+    one = Budget(path, HOST, SourceLimits(10.0, 8))
+    for _ in range(refusals.ASKED_FOR_LESS):
+        one.tell(asked_for_less(0.0))
+    for rate, used in ((2.0, 2.0), (20.0, 5.0)):
+        other = Budget(path, HOST, SourceLimits(rate, 8))
+        assert spacing(other) == slot_spacing(used)
         other.close()
-    assert spacing(one) == slot_spacing(4.0)
     one.close()
-    again = Budget(path, HOST, learnt)
-    assert spacing(again) == slot_spacing(4.0)
-    again.close()
 
 
 def test_a_person_can_wait_for_ever_and_others_do_not() -> None:
@@ -279,27 +293,47 @@ def test_there_is_no_state_without_a_budget(tmp_path: Path) -> None:
 
 def test_defaults_are_gentle_where_it_is_shared() -> None:
     public = default_limits("https://data.commoncrawl.org")
-    assert public.rate is not None
-    assert public.rate <= 20
-    assert public.shared
+    assert (public.rate, public.concurrency, public.shared) == (5.0, 4, True)
+    assert public.cautious is not None
+    assert public.cautious * 300 <= 800
+    other = default_limits("https://data.example.org")
+    assert (other.rate, other.concurrency, other.cautious) == (10.0, 8, None)
     assert default_limits("https://data.commoncrawl.org/crawl-data") == public
     bucket = default_limits("s3://commoncrawl")
     assert bucket.rate == 100
-    assert bucket.begin is None
-    assert public.begin == 2
     assert default_limits("/some/folder").rate is None
     assert default_limits("http://127.0.0.1:8000/").rate is None
     assert default_limits("http://[::1]:8000/").rate is None
     assert default_limits("s3://mine", "http://localhost:9000").rate is None
     assert default_limits("https://127.0.0.1.example.org/").rate is not None
     assert chosen_limits(default_limits("/some/folder"), 5.0, 3) == SourceLimits(5.0, 3, shared=True)
-    assert chosen_limits(public, 5.0, 3) == SourceLimits(5.0, 3)
-    with pytest.raises(UserInputError, match="CC_PIPELINE_CONTACT"):
-        refuse_nameless("s3://commoncrawl/", None, 101.0, "")
-    refuse_nameless("s3://commoncrawl", None, 100.0, "")
-    refuse_nameless("s3://commoncrawl", None, 2_000.0, "me@example.org")
-    refuse_nameless("s3://mine", None, OWN_BUCKET_RATE, "")
-    refuse_nameless("s3://commoncrawl", "http://10.0.0.7:9000", OWN_BUCKET_RATE, "")
+    assert chosen_limits(public, 2.0, 3) == SourceLimits(2.0, 3, cautious=public.cautious)
+
+
+@pytest.mark.parametrize(
+    ("source", "endpoint", "rate", "concurrency", "contact", "named"),
+    [
+        ("s3://commoncrawl/", None, 101.0, None, "", "CC_PIPELINE_RATE is 101"),
+        ("s3://commoncrawl", None, 100.0, 500, "", None),
+        ("s3://commoncrawl", None, 2_000.0, None, "me@example.org", None),
+        ("s3://mine", None, OWN_BUCKET_RATE, None, "", None),
+        ("s3://commoncrawl", "http://10.0.0.7:9000", OWN_BUCKET_RATE, None, "", None),
+        ("https://data.commoncrawl.org", None, 10.0, None, "", "CC_PIPELINE_RATE is 10: more than 5"),
+        ("https://data.commoncrawl.org", None, None, 5, "", "CC_PIPELINE_CONCURRENCY is 5: more than 4"),
+        ("https://data.commoncrawl.org", None, 5.0, 4, "", None),
+        ("https://data.commoncrawl.org", None, 10.0, 8, "mailto:me@example.org", None),
+        ("https://data.example.org", None, 50.0, 64, "", None),
+    ],
+)
+def test_more_than_the_default_needs_a_contact(
+    source: str, endpoint: str | None, rate: float | None, concurrency: int | None, contact: str, named: str | None
+) -> None:
+    if named is None:
+        refuse_nameless(source, endpoint, rate, concurrency, contact)
+        return
+    with pytest.raises(UserInputError, match=named) as raised:
+        refuse_nameless(source, endpoint, rate, concurrency, contact)
+    assert "Set CC_PIPELINE_CONTACT" in str(raised.value)
 
 
 @given(st.floats(0.2, 5_000), st.integers(1, 64), st.integers(1, 32))
@@ -339,7 +373,7 @@ def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Pat
             reader.join()
             assert reader.exitcode == 0
         times = [hit.at for hit in server.hits]
-    assert most_in_a_second(times) <= rate * 1.05
+    assert most_in(times, window_of(rate)) <= rate * window_of(rate) * 1.05
     return len(times) / (max(times) - min(times)) / rate
 
 
@@ -378,8 +412,9 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     assert budget.renew(0) == 8
-    budget.slow_down("status 503", None)
-    budget.refused("status 403", 120.0)
+    for _ in range(refusals.ASKED_FOR_LESS):
+        budget.tell(asked_for_less())
+    budget.tell(forbidden(retry_after=120.0))
     now -= back
     other = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(10.0, 8))
     lease = other.lease(5)
@@ -387,7 +422,7 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     assert lease.asks
     assert lease.spacing > slot_spacing(10.0)
     assert lease.start < now + CLOCK_JUMP + 2
-    other.well(now)
+    other.tell(gave())
     following = other.lease(5)
     assert isinstance(following, Lease)
     assert following.start > lease.start
@@ -396,28 +431,26 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     other.close()
 
 
-def test_a_probe_is_used_up_only_where_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_is_out_and_refuses_is_left_alone_by_one_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
-    refusals, outages = RefusalPolicy(probes=(5.0, 50.0, 500.0)), OutagePolicy(first=100.0, longest=1_000.0)
-    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), refusals, outages)
-    budget.out("timeout", None)
-    budget.refused("status 403", None, now)
-    # a refusing host that is out too is left alone, and its probes are not counted
-    for _ in range(9):
-        now += 10
+    outage = OutagePolicy(first=100.0, longest=1_000.0)
+    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), None, outage)
+    for _ in range(outage.threshold):
+        budget.tell(silent())
+    budget.tell(forbidden(now))
+    for wait in (100, 200, 400):
+        now += wait - 1
         assert isinstance(budget.lease(1), Closed)
-    now += 11
-    probe = budget.lease(5)
-    assert isinstance(probe, Lease)
-    assert (probe.count, probe.asks) == (1, True)
-    budget.answers()
-    # nor are those of an outage while the host refuses
-    budget.refused("status 403", 150.0, now)
-    budget.out("timeout", None)
-    for _ in range(14):
-        now += 10
-        assert isinstance(budget.lease(1), Closed)
-    now += 11
-    assert isinstance(budget.lease(1), Lease)
+        now += 2
+        probe = budget.lease(5)
+        assert isinstance(probe, Lease)
+        assert (probe.count, probe.asks) == (1, True)
+        budget.tell(forbidden(now))
+    budget.tell(gave(now))
+    lease = budget.lease(5)
+    assert isinstance(lease, Lease)
+    assert not lease.asks
     budget.close()

@@ -30,6 +30,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.refusal_events import silent
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
 SHORT = Timeouts(connect=1, silence=0.2, total=0.3, slowest=100_000)
@@ -220,7 +221,8 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
             transport.read(key_of(7), 0, 4)
         host = first.url.removeprefix("http://").rstrip("/")
         told = Budget(budget, host, transport.limits, None, policy)
-        told.out("silent", None)
+        for _ in range(policy.threshold):
+            told.tell(silent())
         told.close()
         # the one that fails stands first, and the others come all the same
         asked = [ByteRange(key_of(number), 0, 4, tries=1) for number in (7, 1, 2, 3)]
@@ -246,7 +248,8 @@ def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, mo
             await gate.close()
 
     budget = Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy)
-    budget.out("silent", None)
+    for _ in range(policy.threshold):
+        budget.tell(silent())
     budget.close()
     asyncio.run(asked())
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,9 @@ import pytest
 from cc_pipeline import progress
 from cc_pipeline.errors import NotNow
 from cc_pipeline.transport import budget
+from cc_pipeline.transport import refusals as states_of_refusals
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.gate import RecentRefusals
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
@@ -25,6 +23,7 @@ from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
+from cc_pipeline_tests.refusal_events import forbidden, gave
 
 #: As by default, a hundred times as fast.
 POLICY = RefusalPolicy(probes=(0.05, 0.15, 0.6), wait=20.0)
@@ -174,12 +173,12 @@ def test_what_came_long_ago_is_not_asked_for(tmp_path: Path, monkeypatch: pytest
     for days, sample in ((6, "f1"), (8, "")):
         budget_.came("f1")
         now += days * 86_400
-        budget_.refused("status 403", None)
+        budget_.tell(forbidden())
         now += 6
         lease = budget_.lease(1)
         assert isinstance(lease, budget.Lease)
         assert (lease.asks, lease.sample) == (True, sample)
-        budget_.well(now)
+        budget_.tell(gave(now))
     budget_.close()
 
 
@@ -236,7 +235,10 @@ def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None
     assert "status.commoncrawl.org" in told[-1]
 
 
-def test_the_rate_is_halved_after_a_refusal_and_earned_again(folder: Path, tmp_path: Path) -> None:
+def test_the_rate_is_halved_after_a_refusal_and_found_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states_of_refusals, "CLIMB", 0.3)
     budget = tmp_path / "budget.sqlite"
 
     def rate() -> float | None:
@@ -248,12 +250,12 @@ def test_the_rate_is_halved_after_a_refusal_and_earned_again(folder: Path, tmp_p
         over(server.url, rate=400.0, budget_path=budget) as transport,
     ):
         transport.read("f1", 0, 4)
+        transport.read("f1", 0, 4)
         assert rate() == 200.0
-        list(transport.read_many(ranges(30)))
         until = time.monotonic() + 20
         while rate() != 400.0:
             assert time.monotonic() < until
-            time.sleep(0.01)
+            list(transport.read_many(ranges(10)))
 
 
 def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
@@ -283,7 +285,7 @@ def test_who_does_not_wait_learns_that_one_object_is_refused_all_the_same(folder
 
 
 def test_a_pause_that_a_place_of_ones_own_asks_for_is_waited_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "SHORT_PAUSE", 0.1)
+    monkeypatch.setattr(states_of_refusals, "SHORT_PAUSE", 0.1)
     with (
         FaultServer(folder, rules=[Rule("503", times=1, retry_after=1)]) as server,
         over(server.url, refusals=RefusalPolicy(probes=(), wait=20.0)) as transport,
@@ -293,36 +295,47 @@ def test_a_pause_that_a_place_of_ones_own_asks_for_is_waited_out(folder: Path, m
         assert second.at >= first.at + 0.9
 
 
-def test_a_share_of_503_tells_chance_from_the_rate() -> None:
-    recent = RecentRefusals()
-    # a wave follows the rate from its fifth on, also at the start, and is judged anew at the new rate
-    assert [recent.refused() for _ in range(6)] == [True, True, True, True, False, True]
-    recent = RecentRefusals()
-    for _ in range(200):
-        recent.succeeded()
-    verdicts = []
-    for _ in range(60):
-        verdicts.append(recent.refused())
-        recent.succeeded()
-    assert verdicts.index(False) == 24, "a quarter of the last hundred"
-    chance, slowed = random.Random(45), 0
-    recent = RecentRefusals()
-    for _ in range(3_000):
-        if chance.random() < 0.1:
-            slowed += not recent.refused()
-        else:
-            recent.succeeded()
-    assert slowed == 0, "one in ten is chance"
-
-
-@pytest.mark.parametrize(("kind", "refusal"), [("503", None), ("429", "status 429, SlowDown")])
-def test_a_lone_503_keeps_the_rate(folder: Path, tmp_path: Path, kind: str, refusal: str | None) -> None:
+@pytest.mark.parametrize(("kind", "noted"), [("503", None), ("429", "status 429, SlowDown")])
+def test_one_refusal_keeps_the_rate(folder: Path, tmp_path: Path, kind: str, noted: str | None) -> None:
     path = tmp_path / "budget.sqlite"
     with FaultServer(folder, rules=[Rule(kind, "f0", times=1, ranges=("bytes=0-3",))]) as server:
         with over(server.url, rate=500.0, budget_path=path) as transport:
             for number in range(5):
                 transport.read("f0", number, 4)
         assert [hit.status for hit in server.hits] == [int(kind), 206, 206, 206, 206, 206]
-    with closing(sqlite3.connect(path)) as db:
-        [(noted,), [slowed]] = db.execute("select last_refusal from hosts union all select slowed_at > 0 from rates")
-    assert (noted, bool(slowed)) == (refusal, refusal is not None)
+    [state] = budget_state(path)
+    assert (state.rate, state.last_refusal) == (500.0, noted)
+
+
+@pytest.mark.parametrize("rate", [None, 200.0])
+def test_a_wave_of_refusals_is_waited_for_as_a_403_is(
+    folder: Path, tmp_path: Path, rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states_of_refusals, "WAVE_SECONDS", 0.03)
+    with FaultServer(folder, latency=0.005, manners=Manners(wave=Wave(50, 0.4, 503))) as server:
+        with over(server.url, rate=rate, budget_path=tmp_path / "budget.sqlite") as transport:
+            came = list(transport.read_many(ranges(200)))
+        assert all(isinstance(one, RangeBytes) for one in came)
+        assert len(came) == 200
+        assert asked_again(server.hits) == {}
+        assert 1 <= len([hit for hit in server.hits if hit.fault == "wave"]) <= 20
+
+
+def test_a_wave_that_meets_one_request_at_a_time_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states_of_refusals, "SLOW_WAVE", 0.0)
+    patient = RetryPolicy(attempts=6, base=0.001, longest=0.005)
+    with FaultServer(folder, rules=[Rule("503", times=12)]) as server, over(server.url, retry=patient) as transport:
+        # six attempts alone would have ended by then
+        assert transport.read("f1", 0, 4).data == bytes(4)
+        assert len([hit for hit in server.hits if hit.status == 503]) == 12
+
+
+def test_an_object_that_always_fails_is_told_from_a_wave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states_of_refusals, "SLOW_WAVE", 0.0)
+    with FaultServer(folder, rules=[Rule("503", "f7", times=None)]) as server, over(server.url) as transport:
+        transport.read("f1", 0, 4)
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert (raised.value.kind, raised.value.attempts) == (FaultKind.THROTTLED, 6)
+        assert {hit.key for hit in server.hits if hit.method == "HEAD"} == {"f1"}
+        assert transport.read("f2", 0, 4).attempts == 1

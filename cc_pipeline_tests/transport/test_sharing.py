@@ -19,6 +19,7 @@ from cc_pipeline.transport.outage import Closed
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
+from cc_pipeline_tests.refusal_events import forbidden
 
 HOST = "example.org"
 LIMITS = SourceLimits(rate=12.0, concurrency=8)
@@ -27,7 +28,7 @@ POLICY = RefusalPolicy(probes=(50.0, 150.0))
 
 def refused(path: Path) -> None:
     budget = Budget(path, HOST, LIMITS, POLICY)
-    budget.refused("403 from it", None)
+    budget.tell(forbidden(why="403 from it"))
     budget.close()
 
 

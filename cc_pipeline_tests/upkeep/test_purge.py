@@ -18,7 +18,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.compare_published import differences
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -42,6 +41,7 @@ from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
+from cc_pipeline_tests.oracles.published import list_differences
 from cc_pipeline_tests.world import ARC, NEW, Bucket, extract, harvest, harvested, publish, workspace_of
 
 GOES, OVERLAPS, STAYS = "example.com", "host:www.example.com", "example.org"
@@ -165,7 +165,7 @@ def test_nothing_is_left_and_others_are_as_before(
     report = purge(workspace, plan, now=True)
     assert (report.waiting, report.gone_after) == (0, None)
     assert traces(home, wanted) == []
-    assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
+    assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     for table in SLICED:
         assert workspace.lake.read(table, {"target": GOES}).num_rows == 0
     assert GOES not in workspace.lake.read("targets").column("slug").to_pylist()
@@ -297,7 +297,7 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
             purged(workspace, now=True)
     assert purged(workspace, now=True).waiting == 0
     assert traces(workspace.settings.home, wanted) == []
-    assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
+    assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
     assert begun(workspace.place) == []
     told_by_the_receipt(workspace, plan)
@@ -326,7 +326,7 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
             os.kill(child.pid, signal.SIGKILL)
     assert purged(workspace, now=True).waiting == 0
     assert traces(settings.home, wanted) == []
-    assert differences(before, views(workspace, tmp_path / "after.duckdb")) == []
+    assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
     told_by_the_receipt(workspace, plan)
 

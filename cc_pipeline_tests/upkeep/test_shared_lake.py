@@ -16,11 +16,12 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+from cc_pipeline import home as homes
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import captures_of
-from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
 from cc_pipeline.home import LAKE_NOTE as NOTE
+from cc_pipeline.home import LAYOUT, HomeNote, UnknownLayout, read_note, write_note
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.indexing.catalog import catalog_has, follow_catalog
 from cc_pipeline.indexing.crawl_index import is_harvested
@@ -73,7 +74,7 @@ def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT + 1}))
-    with pytest.raises(EnvironmentFault, match=f"has layout {LAYOUT + 1}; this version of cc_pipeline knows"):
+    with pytest.raises(UnknownLayout, match=f"has layout {LAYOUT + 1}; this version of cc_pipeline knows"):
         shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
 
 
@@ -88,12 +89,15 @@ def test_a_note_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_shared_lake_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Lake] = []
+    monkeypatch.setattr(homes, "OLDEST_LAYOUT", LAYOUT - 1)
     monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT - 1}))
     for name in ("one", "two", "three"):
         home = tmp_path / name
         home.mkdir()
-        # the second was made by a version of before, the third came with another lake
-        write_note(home, HomeNote("https://one.example", LAYOUT if name == "three" else FIRST_LAYOUT))
+        # the third was migrated with another lake
+        write_note(home, HomeNote("https://one.example", LAYOUT if name == "three" else LAYOUT - 1))
         assert shared("https://one.example", tmp_path, name).lake.specs
         assert read_note(home) == HomeNote("https://one.example", LAYOUT)
     assert len(ran) == 1
@@ -104,9 +108,10 @@ def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Lake] = []
+    monkeypatch.setattr(homes, "OLDEST_LAYOUT", LAYOUT - 1)
     monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
     (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": FIRST_LAYOUT}))
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT - 1}))
     (tmp_path / "home").mkdir()
     write_note(tmp_path / "home", HomeNote("https://one.example", LAYOUT))
     assert shared("https://one.example", tmp_path, "home").lake.specs

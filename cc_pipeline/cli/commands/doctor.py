@@ -164,8 +164,7 @@ def migrate(
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.defs.instance import (
-        BACKFILLS_WAIT,
-        TICKS_TAKE,
+        DAEMON_VARIABLES,
         end_runs_of_gone_servers,
         missing_in,
         prepare_instance,
@@ -189,8 +188,7 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster lets a .env of the current folder win over the environment, and that one may name another home
-        waits = {BACKFILLS_WAIT: "1", TICKS_TAKE: "600"}
-        environment = children.whole_environment({**waits, **os.environ, **told})
+        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **told})
         program = children.python_command("cc_pipeline.defs.dev", *arguments)
         status = serve(program, settings.dagster_home, environment)
     finally:

@@ -97,10 +97,11 @@ def _rows(
     from cc_pipeline.extraction.shortest import said, short_ways
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.lake.slice import LOCATE
+    from cc_pipeline.workspace.workspace import rate_now
 
     rows: list[Sequence[object]] = []
     notes: list[str] = []
-    settings = question.settings
+    settings, rate = question.settings, rate_now(question.workspace)
     for one in question.crawls:
         show_predicted(question, one, ask=facts)
         here = chosen_by(question, one, where)
@@ -116,7 +117,7 @@ def _rows(
             likely = found.bytes if found.likely_bytes is None else found.likely_bytes
             rows.append(
                 (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
-                 _seconds(settings, found.requests), found.why)
+                 _seconds(rate, found.requests), found.why)
             )  # fmt: skip
             notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(asked, one, found))]
         notes += said(short_ways(question.workspace, [look], here.targets))
@@ -126,14 +127,15 @@ def _rows(
             why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
                 (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
-                 _seconds(settings, fetch.requests), why)
+                 _seconds(rate, fetch.requests), why)
             )  # fmt: skip
         if done := len(look.current):
             of_all = (
                 "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"
             )
             notes.append(f"{one}: {of_all} as they should be: a run would change nothing of them")
-        rows += _steps(settings, look)
+        rows += _steps(settings, rate, look)
+    notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
 
@@ -180,7 +182,7 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     return price_of(distinct_captures(pa.concat_tables(found))) if found else None
 
 
-def _steps(settings: Settings, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
+def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
     """A row for each step that is planned; for many targets one for each step and reason."""
     from cc_pipeline.automation.reparse import seconds_of
     from cc_pipeline.extraction.plan import price_of
@@ -198,7 +200,7 @@ def _steps(settings: Settings, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
     for (target, step, words), prices in found.items():
         requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
-        seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(settings, requests)
+        seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(rate, requests)
         named = target or f"{len(prices):,} targets"
         rows.append((crawl_plan.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
     return rows
@@ -209,9 +211,19 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return None if None in known else sum(value or 0 for value in known)
 
 
-def _seconds(settings: Settings, requests: int | None) -> float | None:
-    """Seconds that the request budget takes for so many; ``None`` where it has no limit, or nobody knows how many."""
+def _seconds(rate: float | None, requests: int | None) -> float | None:
+    """Seconds that so many requests take; ``None`` where the rate has no limit, or nobody knows how many they are."""
+    return None if rate is None or requests is None else round(requests / rate, 1)
+
+
+def _duration_note(settings: Settings, rate: float | None, requests: int) -> list[str]:
+    """How long the requests take, and why, where the source has a rate."""
+    if rate is None or not requests:
+        return []
     from cc_pipeline.workspace.workspace import limits_of
 
-    rate = limits_of(settings).rate
-    return None if rate is None or requests is None else round(requests / rate, 1)
+    seconds = requests / rate
+    duration = f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
+    full = limits_of(settings).rate
+    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, and the source refused lately"
+    return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]

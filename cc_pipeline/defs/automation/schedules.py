@@ -31,7 +31,7 @@ from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import Pair, keys_tags
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.workspace.workspace import Workspace, limits_of
+from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
 _MOST_RUNS = 10
@@ -136,7 +136,7 @@ def _tick(
         said.append(price_in_words(settings, found.older) + ". Say yes with: cc-pipeline automation reparse --yes")
     every = [pair for pair in dict.fromkeys(wanted) if pair not in found.waiting]
     free = [pair for pair in every if pair not in under_way.pairs]
-    pace = pace_of(fetches, ended_runs(instance, at), limits_of(settings).rate)
+    pace = pace_of(fetches, ended_runs(instance, at), rate_now(workspace))
     busy = pace.total(under_way.pairs)
     failures = {pair: (one.times, one.last) for pair, one in failed.items() if one.times}
     unreached = {pair: (one.unreached, one.unreached_last) for pair, one in failed.items() if one.unreached_last}

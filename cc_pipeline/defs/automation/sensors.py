@@ -22,6 +22,7 @@ from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.automation import SIX_HOURS
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, range_of, room_for_crawls, too_many
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.run_failures import describe_failure
 from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
@@ -204,6 +205,8 @@ _PATIENCE: Final = 10.0
 
 #: Characters of a run's error that are told.
 _REASON = 2_000
+#: Characters of a failed partition's reason that are told.
+_PARTITION_REASON = 500
 #: Partitions of a run that are named.
 _NAMED = 10
 #: Publications of one state of the tables that may fail.
@@ -260,13 +263,21 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
     if not at.owns(run):
         return
     partitions = partitions_named(context.instance, run.tags)
+    failure = describe_failure(context.get_step_failure_events())
+    # a run without a failed step was ended from outside: its process was killed, or a person cancelled it
+    reason = failure.reason if failure.error_class is not None else context.failure_event.message or ""
     said = {
         "event": "run failed",
         "job": run.job_name,
         "run_id": run.run_id,
         "kind": run.tags.get(KIND_TAG, ""),
         "partitions": partitions,
-        "reason": (context.failure_event.message or "")[:_REASON],
+        "reason": reason[:_REASON],
+        "failed_partitions": [
+            {"partition": one.partition, "reason": one.reason[:_PARTITION_REASON]}
+            for one in failure.partitions[:_NAMED]
+        ],
+        "failed_partitions_count": len(failure.partitions),
     }
     named = f" ({', '.join(partitions)})" if partitions else ""
     context.log.error(f"run {run.run_id} of {run.job_name}{named} failed: {said['reason']}")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
+from cc_pipeline.documents.arc_time import correct_fetch_time
 from cc_pipeline.documents.headers import (
     DEFAULT_MIME,
     NOT_KEPT_IN_2012,
@@ -123,6 +124,7 @@ def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]
     downloaded = declared if gzipped and declared is not None and page.truncated is None else size
     row: dict[str, Any] = {
         "attempt_time": page.fetch_time,
+        "fetch_time_corrected": correct_fetch_time(page),
         **verdict._asdict(),
         "redirect_to": redirect_to,
         "server_ip": page.server_ip,

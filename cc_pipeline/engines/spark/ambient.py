@@ -61,7 +61,8 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
     if workers < 1:
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
-    settings = settings_here(sent, home)
+    # a share of the budget is each executor's own, and what executors of one machine send together are their shares
+    settings = replace(settings_here(sent, home), budget=str(home / "budget.sqlite"))
     # a cluster does not wait for as long as a person
     wait = None if settings.wait is None else min(settings.wait, WAIT)
     # one share stays at home, where runs may go on beside the job; of leases whoever asks has some

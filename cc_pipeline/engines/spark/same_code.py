@@ -87,8 +87,8 @@ def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> None
                 f"{own['version']} with parser {own['parser']}",
                 advice,
             )
-        # a build of before says nothing of its modules, one that is not in plain files an empty text
-        if one.get("modules") != "" and own["modules"] and one.get("modules") != own["modules"]:
+        # of a build that is not in plain files nothing is known
+        if one["modules"] and own["modules"] and one["modules"] != own["modules"]:
             raise EnvironmentFault(
                 f"a Spark worker has another build of cc_pipeline {own['version']} than the driver: modules in "
                 f"{one['folder']} there and {own['folder']} here differ",

@@ -27,7 +27,6 @@ from cc_pipeline.index.catalog.contents import (
     base_file,
     catalog_exists,
     crawl_file,
-    file_of_before,
     read_contents,
     recent_file,
 )
@@ -68,12 +67,9 @@ class Catalog:
         self._parts: dict[str, Part] = {}
         self._has_views = False
         self._contents = Contents() if path.is_file() else read_contents(path)
-        #: one file with all crawls: given as such, or left by a version of before
-        self._whole: Part | None = None
+        #: one file with all crawls, given as such
+        self._whole = self._attached(path, "whole") if path.is_file() else None
         self._merged: list[tuple[Part, frozenset[str]]] | None = None
-        one = path if path.is_file() else file_of_before(path)
-        if one.exists():
-            self._whole = self._attached(one, "whole", hidden=self._contents.crawls, required=path.is_file())
 
     def __enter__(self) -> Catalog:
         return self
@@ -223,14 +219,14 @@ class Catalog:
                 self._merged = found
             return self._merged
 
-    def _attached(self, path: Path, name: str, hidden: Iterable[str] = (), required: bool = True) -> Part | None:
+    def _attached(self, path: Path, name: str, *, required: bool = True) -> Part | None:
         """Opens a file; one of an older format is ``None`` where it is not ``required``, since it is built anew."""
         quoted = str(path).replace("'", "''")
         try:
             self._con.execute(f"ATTACH '{quoted}' AS {name} (READ_ONLY)")
             row = self._con.execute(f"SELECT format FROM {name}.catalog_info").fetchone()
             if row is not None and row[0] == FORMAT:
-                return Part(self._con, name, tuple(hidden))
+                return Part(self._con, name)
             if not required:
                 self._con.execute(f"DETACH {name}")
                 return None
@@ -242,8 +238,7 @@ class Catalog:
 def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
     """Opens a catalog for reading; later changes do not disturb it. Raises ``EnvironmentFault``.
 
-    ``path`` is the catalog's folder (where there is none yet, the one file of versions of before is read), or a file
-    that ``build_catalog`` has made.
+    ``path`` is the catalog's folder, or a file that ``build_catalog`` has made.
     """
     if not catalog_exists(path):
         raise EnvironmentFault(f"there is no catalog at {path}", "Harvest a crawl first (the row_groups asset).")

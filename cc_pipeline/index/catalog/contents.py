@@ -48,14 +48,9 @@ def recent_file(folder: Path) -> Path:
     return folder / "recent.merged.duckdb"
 
 
-def file_of_before(folder: Path) -> Path:
-    """Where versions of before kept the whole catalog in one file: beside the folder."""
-    return folder.with_name(f"{folder.name}.duckdb")
-
-
 def catalog_exists(path: Path) -> bool:
-    """Whether there is anything to open at ``path``: a folder, or the one file of versions of before."""
-    return (path / _LIST).exists() or path.is_file() or file_of_before(path).exists()
+    """Whether there is anything to open at ``path``: a folder, or one file with all crawls."""
+    return (path / _LIST).exists() or path.is_file()
 
 
 def read_contents(folder: Path) -> Contents:

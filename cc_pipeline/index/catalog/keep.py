@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -23,7 +22,6 @@ from cc_pipeline.index.catalog.contents import (
     Contents,
     base_file,
     crawl_file,
-    file_of_before,
     read_contents,
     recent_file,
     write_contents,
@@ -205,8 +203,8 @@ def update_catalog(
     ``EnvironmentFault`` when the disk does not take it; what was built before stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # what killed builders left, also those of before
-    for left in chain(folder.glob(".*.part*"), folder.glob(".*.building*")):
+    # what killed builders left
+    for left in folder.glob(".*.part*"):
         left.unlink(missing_ok=True)
     contents = read_contents(folder)
     stale = [crawl for crawl in stale_crawls(folder, wanted) if crawl not in held_back]
@@ -222,9 +220,6 @@ def update_catalog(
     for path in folder.glob("*.duckdb"):  # also those that a killed drop or a killed build left
         if path not in (base_file(folder), recent_file(folder)) and path.stem not in contents.crawls:
             path.unlink(missing_ok=True)
-    if wanted.keys() <= contents.crawls.keys():
-        for old in (file_of_before(folder), file_of_before(folder).with_suffix(".versions.json")):
-            old.unlink(missing_ok=True)
     merged = _merge_when_due(folder, contents, most_unmerged)
     if stale or merged:
         progress.report("catalog", len(stale), len(stale))

@@ -271,7 +271,7 @@ class ZipNumLocator:
         for member, piece in pieces.items():
             unread.asked += 1
             try:
-                lines = _lines_of(_inflate(found[piece], piece), member, piece, ranges, unread)
+                lines = _lines_of(inflate_member(found[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
                 if not self._may_lack:
                     raise
@@ -296,7 +296,7 @@ class ZipNumLocator:
 def _lines_of(text: bytes, member: Member, piece: Piece, ranges: RangeSet, unread: _Unread) -> list[bytes]:
     """The records of a member, sorted by key. Lines that are none of a CDXJ index are left out; those that may be of
     ``ranges`` are added to ``unread``. Raises ``DataFault`` for a member that is not the one that was to be read."""
-    lines = [line for line in _JOINED.sub(b"}\n", text).split(b"\n") if line]
+    lines = split_records(text)
     if not lines or line_key(lines[0]) != member.first_key:
         raise DataFault(
             DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
@@ -348,7 +348,13 @@ def _may_be_of(ranges: RangeSet, line: bytes, before: bytes, behind: bytes | Non
     return ranges.meets(before, behind)
 
 
-def _inflate(data: bytes, piece: Piece) -> bytes:
+def split_records(text: bytes) -> list[bytes]:
+    """The lines of an inflated member without their ends, also where two records stand on one."""
+    return [line for line in _JOINED.sub(b"}\n", text).split(b"\n") if line]
+
+
+def inflate_member(data: bytes, piece: Piece) -> bytes:
+    """The text of a member whose bytes were read from ``piece``. Raises ``DataFault``."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         lines = inflater.decompress(data, _MOST_INFLATED)

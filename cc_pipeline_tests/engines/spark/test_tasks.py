@@ -218,7 +218,8 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
                 mine = workspace.settings
                 assert mine.source_access == Access("me", "pa55word")
                 assert mine.home == tmp_path / "executor" / "cc-pipeline"
-                apart = {"home", "hosts", "source_access", "webhook"}
+                assert mine.budget_path.is_relative_to(mine.home), "its share is its own"
+                apart = {"home", "hosts", "budget", "source_access", "webhook"}
                 for one in fields(settings):
                     assert one.name in apart or getattr(mine, one.name) == getattr(settings, one.name)
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +20,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog import keep as merge
 from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog.contents import base_file, crawl_file, file_of_before, read_contents, recent_file
+from cc_pipeline.index.catalog.contents import base_file, crawl_file, recent_file
 from cc_pipeline.index.catalog.keep import MOST_ASKED, CatalogChange, CrawlSources, merged_crawls, update_catalog
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
@@ -303,43 +302,6 @@ def test_readers_beside_a_builder_see_each_crawl_whole(tmp_path: Path) -> None:
     assert counted(held.row_groups_for(None, None, EVERYTHING)) == first
     held.close()
     assert_same(folder, tmp_path / "whole.duckdb", crawls)
-
-
-def test_a_catalog_of_before_is_read_until_its_crawls_have_files(tmp_path: Path) -> None:
-    folder = tmp_path / "catalog"
-    crawls: dict[str, Made] = {f"CC-MAIN-2024-{week}": (1, 5) for week in range(10, 16)}
-    whole(file_of_before(folder), crawls)
-    note = file_of_before(folder).with_suffix(".versions.json")
-    note.write_text("{}")
-    assert_same(folder, tmp_path / "beside.duckdb", crawls)
-    changed = crawls | {"CC-MAIN-2024-11": (2, 4), "CC-MAIN-2024-30": (1, 3)}
-    held_back = frozenset(crawls) - {"CC-MAIN-2024-11"}
-    update_catalog(
-        folder, digests(changed), lambda crawl: crawl_of(crawl, changed[crawl]), held_back=held_back, most_unmerged=4
-    )
-    assert set(read_contents(folder).crawls) == {"CC-MAIN-2024-11", "CC-MAIN-2024-30"}
-    assert note.exists()
-    assert_same(folder, tmp_path / "beside.duckdb", changed)
-    update(folder, changed)
-    assert not file_of_before(folder).exists()
-    assert not note.exists()
-    assert_same(folder, tmp_path / "beside.duckdb", changed)
-
-
-def test_a_catalog_of_an_older_format_knows_nothing_and_is_replaced(tmp_path: Path) -> None:
-    folder = tmp_path / "catalog"
-    crawls: dict[str, Made] = {"CC-MAIN-2024-10": (1, 5)}
-    whole(file_of_before(folder), crawls)
-    with duckdb.connect(str(file_of_before(folder))) as con:
-        con.execute("UPDATE catalog_info SET format = 1")
-    with open_catalog(folder) as catalog:
-        assert catalog.crawls() == ()
-        assert len(catalog.coverage("CC-MAIN-2024-10")) == 0
-        assert len(catalog.row_groups_for(None, None, EVERYTHING)) == 0
-        assert len(catalog.sql("FROM catalog.row_groups")) == 0
-    update(folder, crawls)
-    assert_same(folder, tmp_path / "beside.duckdb", crawls)
-    assert not file_of_before(folder).exists()
 
 
 @pytest.mark.parametrize("merged", [base_file, recent_file])

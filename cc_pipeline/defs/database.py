@@ -1,0 +1,82 @@
+"""Connections to PostgreSQL for Dagster's state, as a plugin of SQLAlchemy that the database's address names.
+
+A team's ``dagster.yaml`` has ``params: {plugin: cc_pipeline}``. Dagster's own storage opens a connection for each
+statement: a run over 200 partitions of six assets plans 1,200 events, and took a minute and a half to be created. It
+also gives a server up after some six seconds, so that a restart of PostgreSQL broke the runs under way. Engines with
+this plugin keep a connection, and wait for a server that was there before.
+
+Source of the interface: SQLAlchemy 2.0, ``CreateEnginePlugin`` and the event ``do_connect``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Final
+
+from sqlalchemy import URL, Engine, event
+from sqlalchemy.engine import CreateEnginePlugin
+from sqlalchemy.pool import NullPool
+
+#: Seconds that a server may be away. A restart with much to recover took 26.
+RESTART_SECONDS: Final = 60.0
+_TRY_AGAIN_SECONDS: Final = 0.5
+#: Idle connections of an engine; Dagster has three engines a process. More are opened where threads need them.
+_KEPT: Final = {"pool_size": 1, "max_overflow": 30, "pool_recycle": 1_800}
+_LOG: Final = logging.getLogger(__name__)
+
+
+class KeptConnections(CreateEnginePlugin):
+    """Keeps a connection of an engine that would open one for each statement; waits while a server restarts."""
+
+    def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
+        # a webserver's engines keep connections by themselves
+        if kwargs.get("poolclass") is NullPool:
+            del kwargs["poolclass"]
+            kwargs.update(_KEPT)
+        # a connection that the server ended meanwhile is replaced before it is used
+        kwargs["pool_pre_ping"] = True
+        self._outage = _Outage(f"{url.host}:{url.port}")
+
+    def update_url(self, url: URL) -> URL:
+        """The address as it is: nothing in it is for this plugin."""
+        return url
+
+    def engine_created(self, engine: Engine) -> None:
+        event.listen(engine, "do_connect", self._outage.connect)
+
+
+class _Outage:
+    """Connects to a server, and waits where it was there before. A server that never answered fails at once: then the
+    address or the password is wrong. The wait of all threads ends together, and begins anew after a success."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self._was_there = False
+        self._since: float | None = None
+
+    def connect(self, dialect: Any, _: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+        """A connection of the driver. Raises the driver's error where the server does not come back."""
+        while True:
+            try:
+                connection = dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError as error:
+                if not self._may_wait(error):
+                    raise
+            else:
+                self._was_there, self._since = True, None
+                return connection
+            time.sleep(_TRY_AGAIN_SECONDS)
+
+    def _may_wait(self, error: Exception) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            if not self._was_there:
+                return False
+            if self._since is None:
+                self._since = now
+                words = " ".join(str(error).split())
+                _LOG.warning("PostgreSQL at %s is away (%s): waiting %g s", self._server, words, RESTART_SECONDS)
+            return now - self._since < RESTART_SECONDS

@@ -1,0 +1,84 @@
+"""Why a run failed, read from the failure events of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import dagster as dg
+
+from cc_pipeline.defs.recording import FailedPartition, failed_in
+from cc_pipeline.errors import CcPipelineError, Incomplete
+
+_NOT_RECORDED: Final = (
+    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
+    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
+)
+_NO_REASON: Final = "no step gave a reason; see the run in the UI"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailure:
+    """``reason`` is the message of the error that a step raised. The name of a class that is not ours stands in front.
+
+    ``error_class`` is the name of that error's class, ``None`` where no step failed. ``partitions`` are those that
+    failed by themselves, while all others of the run were made; ``error_class`` is then the gravest of theirs.
+    """
+
+    reason: str
+    error_class: str | None = None
+    partitions: Sequence[FailedPartition] = ()
+
+
+def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
+    """The failure of a run, from its step failure events in their order; the first that has a reason counts."""
+    for event in events:
+        user_failure = event.step_failure_data.user_failure_data
+        if user_failure is not None and (partitions := failed_in(user_failure.metadata)):
+            return RunFailure(user_failure.description or "", gravest_class(partitions), partitions)
+        error = event.step_failure_data.error
+        if error is not None:
+            # Dagster wraps the error of a step in one of its own
+            raised = error.cause or error
+            if _is_of_a_database(raised.cls_name):
+                # the message is a statement in SQL; the error itself, with its number, is gone
+                return RunFailure(_NOT_RECORDED, raised.cls_name)
+            return RunFailure(read_message(raised.message, raised.cls_name), raised.cls_name)
+    return RunFailure(_NO_REASON)
+
+
+def gravest_class(partitions: Sequence[FailedPartition]) -> str:
+    """The class name of the gravest error of ``partitions`` (one at least): what the source lacks is the least grave,
+    and what it lacks for good is graver than what may still come."""
+    for partition in partitions:
+        if not is_named(partition.error_class, Incomplete):
+            return partition.error_class
+    return next((one.error_class for one in partitions if one.error_class != Incomplete.__name__), Incomplete.__name__)
+
+
+def read_message(logged: str, error_class: str | None) -> str:
+    """The message of an error in the event log. The name of a class that is not ours stands in front of it.
+
+    ``logged`` is the line that Python prints for an error: its module and class, a colon, its message.
+    """
+    _, separator, message = logged.strip().partition(f"{error_class}: ")
+    if not separator or error_class is None:
+        return logged.strip()
+    return message if is_named(error_class, CcPipelineError) else f"{error_class}: {message}"
+
+
+def is_named(error_class: str | None, family: type[BaseException]) -> bool:
+    """Whether ``error_class`` is the name of ``family`` or of a class derived from it."""
+    return error_class in _names_of(family)
+
+
+def _names_of(family: type[BaseException]) -> set[str]:
+    return {family.__name__}.union(*(_names_of(derived) for derived in family.__subclasses__()))
+
+
+def _is_of_a_database(error_class: str | None) -> bool:
+    # code servers do not load SQLAlchemy for it
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+
+    return is_named(error_class, DBAPIError)

@@ -1,0 +1,82 @@
+"""What ``doctor`` and ``plan`` say of the budget at Common Crawl's own host."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.checks.health import budget_findings
+from cc_pipeline.cli.commands.plan import _duration_note
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.refusals import ASKED_FOR_LESS
+from cc_pipeline.workspace.workspace import Workspace, limits_of, open_transport, rate_now
+from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave
+
+HOST = "data.commoncrawl.org"
+
+
+def settings_of(folder: Path, **values: str) -> Settings:
+    given = {f"CC_PIPELINE_{name}": text for name, text in values.items()}
+    return load_settings({"XDG_STATE_HOME": str(folder / "state"), **given}, home=str(folder / "home"))
+
+
+def said_of(settings: Settings) -> list[str]:
+    """What a person is told of 100,000 requests."""
+    workspace = Workspace(settings)
+    try:
+        return _duration_note(settings, rate_now(workspace), 100_000)
+    finally:
+        workspace.close()
+
+
+def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    settings = settings_of(tmp_path)
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+    by_hand = settings_of(tmp_path, RATE="10", CONTACT="mailto:me@example.org")
+    assert said_of(by_hand) == ["100,000 requests take 2.8 h at 10 a second, the rate in force"]
+    assert said_of(settings_of(tmp_path, SOURCE=str(tmp_path))) == []
+    budget = Budget(settings.budget_path, HOST, limits_of(settings))
+    for _ in range(700):
+        budget.lease(1)
+    budget.tell(forbidden())
+    budget.close()
+    [refuses] = budget_findings(settings)
+    assert refuses.level == "bad"
+    now += 6
+    budget = Budget(settings.budget_path, HOST, limits_of(settings))
+    budget.tell(gave())
+    budget.close()
+    slower = "100,000 requests take 10.5 h at 2.65 a second, the rate in force; the full rate is"
+    assert said_of(settings) == [f"{slower} 5, and the source refused lately"]
+    assert said_of(by_hand) == [f"{slower} 10, and the source refused lately"]
+    other_home = load_settings({"XDG_STATE_HOME": str(tmp_path / "state")}, home=str(tmp_path / "other"))
+    [finding] = budget_findings(other_home)
+    assert "it refused this address at" in finding.text
+    assert "after at most 700 requests in 300 s" in finding.text
+    assert "2.6 requests/s for now" in finding.text
+    now += 86_400
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+
+
+def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    budget = Budget(settings.budget_path, HOST, limits_of(settings))
+    for _ in range(ASKED_FOR_LESS):
+        budget.tell(asked_for_less())
+    budget.close()
+    assert said_of(settings)[0].startswith("100,000 requests take 11.1 h at 2.5 a second")
+
+
+@pytest.mark.parametrize(("name", "value"), [("RATE", "10"), ("CONCURRENCY", "8")])
+def test_a_transport_to_common_crawl_that_takes_more_needs_a_contact(tmp_path: Path, name: str, value: str) -> None:
+    settings = settings_of(tmp_path, **{name: value})
+    with pytest.raises(UserInputError, match=f"CC_PIPELINE_{name} is {value}: more than .*Set CC_PIPELINE_CONTACT"):
+        open_transport(settings, settings.source, settings.source_access)
+    known = settings_of(tmp_path, **{name: value, "CONTACT": "mailto:me@example.org"})
+    open_transport(known, known.source, known.source_access).close()

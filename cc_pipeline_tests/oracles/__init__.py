@@ -1,0 +1,1 @@
+"""Frozen published rows: what a change that must change no row is held against."""

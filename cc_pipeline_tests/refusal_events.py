@@ -1,0 +1,35 @@
+"""What a budget is told of requests that came or failed, as of now."""
+
+from __future__ import annotations
+
+import time
+
+from cc_pipeline.transport.faults import FaultKind, Refusal
+from cc_pipeline.transport.refusals import Failed, Gave
+
+
+def forbidden(
+    sent: float | None = None, retry_after: float | None = None, *, at_once: bool = False, why: str = "status 403"
+) -> Failed:
+    """A 403 to a request sent at ``sent`` (now), known now."""
+    now = time.time()
+    at = now if sent is None else sent
+    return Failed(now, at, FaultKind.FORBIDDEN, why, Refusal.ADDRESS, retry_after, at_once=at_once)
+
+
+def asked_for_less(retry_after: float | None = None, sent: float | None = None) -> Failed:
+    """A 429."""
+    now = time.time()
+    return Failed(now, now if sent is None else sent, FaultKind.THROTTLED, "status 429", Refusal.RATE, retry_after)
+
+
+def silent(key: str = "") -> Failed:
+    """A request that brought nothing."""
+    now = time.time()
+    return Failed(now, now, FaultKind.UNREACHABLE, "silent", key=key)
+
+
+def gave(sent: float | None = None) -> Gave:
+    """A request sent at ``sent`` (now) that got what it asked for."""
+    now = time.time()
+    return Gave(now, 1, now if sent is None else sent)

@@ -1,0 +1,133 @@
+"""Notes of homes: lost or damaged ones, so that no other source ever writes into the tables; and other layouts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.checks.health import examine
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, UnknownLayout, read_note
+from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline_tests.world import Bucket, copy_of, workspace_of
+
+#: What becomes of a note: it is gone, was cut, or is something else.
+LOST = [None, "", "{", "[]", '{"layout": 3}']
+
+
+def lose(note: Path, left: str | None) -> None:
+    note.unlink() if left is None else note.write_text(left)
+
+
+@pytest.fixture
+def home(bucket: Bucket, tmp_path: Path) -> Path:
+    """A home with a table of a few rows."""
+    workspace = workspace_of(bucket[0], tmp_path / "home", extractor="quality")
+    workspace.lake.prepare("targets")
+    workspace.choose()
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("left", LOST)
+def test_a_lost_note_is_written_again_from_the_lake(bucket: Bucket, home: Path, left: str | None) -> None:
+    before = (home / NOTE).read_text()
+    lose(home / NOTE, left)
+    settings = load_settings({}, home=str(home))
+    assert (settings.source, settings.extractor) == (str(bucket[0]), "quality")
+    claim_home(settings)
+    assert (home / NOTE).read_text() == before
+
+
+@pytest.mark.parametrize("left", LOST)
+def test_another_source_is_refused_whatever_became_of_the_note(
+    bucket: Bucket, home: Path, tmp_path: Path, left: str | None
+) -> None:
+    other = copy_of(bucket[0], tmp_path / "other")
+    lose(home / NOTE, left)
+    with pytest.raises(UserInputError, match="holds tables of"):
+        workspace_of(other, home).lake.read("targets")
+    (home / NOTE).write_text(json.dumps({"source": str(other), "layout": LAYOUT}))
+    with pytest.raises(UserInputError, match=f"has moved, delete .*{LAKE_NOTE}"):
+        workspace_of(other, home).lake.read("targets")
+    (home / "lake" / LAKE_NOTE).unlink()
+    assert workspace_of(other, home).lake.read("targets").num_rows == 0
+
+
+@pytest.mark.parametrize("left", LOST)
+def test_tables_of_which_nothing_says_whose_they_are_are_refused(bucket: Bucket, home: Path, left: str | None) -> None:
+    (home / "lake" / LAKE_NOTE).unlink()
+    lose(home / NOTE, left)
+    for arguments in ({}, {"source": str(bucket[0])}):
+        with pytest.raises(EnvironmentFault, match="write into it whose tables these are"):
+            load_settings({}, home=str(home), **arguments)
+    # what the message says to do
+    (home / NOTE).write_text(json.dumps({"source": str(bucket[0])}))
+    assert workspace_of(bucket[0], home).lake.read("targets").num_rows == 0
+    assert read_note(home) is not None
+
+
+def test_a_lake_in_another_folder_of_the_home_is_guarded_too(bucket: Bucket, tmp_path: Path) -> None:
+    home, lake = tmp_path / "home", tmp_path / "home" / "here"
+    workspace_of(bucket[0], home, lake=str(lake)).lake.prepare("targets")
+    (home / NOTE).unlink()
+    with pytest.raises(UserInputError, match="holds tables of"):
+        workspace_of(copy_of(bucket[0], tmp_path / "other"), home, lake=str(lake)).lake.read("targets")
+    (lake / LAKE_NOTE).unlink()
+    with pytest.raises(EnvironmentFault, match="write into it whose tables these are"):
+        workspace_of(bucket[0], home, lake=str(lake)).lake.read("targets")
+
+
+def test_a_source_within_a_home_is_known_to_both(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    workspace_of(home / "minicrawl", home).claim()
+    home.rename(tmp_path / "moved")
+    moved = tmp_path / "moved"
+    (moved / NOTE).unlink()
+    assert load_settings({}, home=str(moved)).source == str(moved / "minicrawl")
+    lent = workspace_of(moved / "minicrawl", tmp_path / "second", lake=str(moved / "lake"))
+    assert lent.lake.read("targets").num_rows == 0
+
+
+def test_a_new_home_needs_no_ceremony(bucket: Bucket, tmp_path: Path) -> None:
+    for place in (tmp_path / "new", tmp_path):
+        assert read_note(place) is None
+        claim_home(load_settings({}, home=str(place), source=str(bucket[0])))
+        shutil.rmtree(place / "dagster")
+
+
+def test_a_private_note_of_somebody_else_keeps_nobody_from_what_is_published(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.name == NOTE:
+            raise PermissionError(13, os.strerror(13))
+        return plain(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    settings = load_settings({}, home=str(home))
+    with pytest.raises(NoteUnreadable):
+        claim_home(settings)
+
+
+@pytest.mark.parametrize("layout", [LAYOUT - 1, LAYOUT + 1, 5])
+def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: int) -> None:
+    note = home / NOTE
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": layout}))
+    before = note.read_text()
+    settings = load_settings({}, home=str(home))
+    with pytest.raises(UnknownLayout, match=f"(?s)layout {layout}; this version .* knows layout {LAYOUT}.*new home"):
+        workspace_of(settings.source, home).lake.read("targets")
+    assert note.read_text() == before
+    [finding] = [finding for finding in examine(settings) if finding.topic == "layout"]
+    assert finding.level == "bad" and f"layout {layout}" in finding.text
+
+
+def test_doctor_tells_the_layout(home: Path) -> None:
+    [finding] = [found for found in examine(load_settings({}, home=str(home))) if found.topic == "layout"]
+    assert (finding.level, finding.text) == ("ok", f"{LAYOUT}, the newest")
