@@ -12,7 +12,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.checks.assumptions import Facts, OldMember
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import IndexFile, cluster_key, path_list_key
-from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.dates import parse_date
@@ -264,12 +264,12 @@ def _through_zipnum(look: Look, crawl: str, target: Target | None) -> tuple[Look
 
 
 def _url(key: bytes) -> str | None:
-    """An address that has this key, if it can be told."""
+    """An address that has this key by every rule, if it can be told."""
     text = key.decode("ascii", "replace")
     host, _, rest = text.partition(")")
     labels, colon, port = host.partition(":")
     url = f"http://{'.'.join(reversed(labels.split(',')))}{colon}{port}{rest or '/'}"
-    return url if surt_key(url) == text else None
+    return url if {surt_key(url, rule) for rule in KeyRule} == {text} else None
 
 
 def _page(key: bytes) -> Target | None:

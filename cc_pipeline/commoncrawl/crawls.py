@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
 #: No row group has minimum and maximum of ``url_surtkey`` in the fields of today; seen in all 300 ``warc`` files of
@@ -35,6 +36,8 @@ FIRST_WITH: Final = {
     "url_host_name_reversed": "2021-49",
     "page_index": "2021-49",
     "sorted_parts": "2022-27",
+    "keys_of_today": "2025-05",
+    "warc_record_id": "2026-30",
 }
 
 _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
@@ -101,6 +104,21 @@ def has(crawl_id: str, feature: str) -> bool | None:
     tell its week."""
     weekly = _WEEKLY_ID.fullmatch(crawl_id)
     return weekly[1] >= FIRST_WITH[feature] if weekly else None
+
+
+def key_rule(crawl_id: str, index: str = "parquet") -> KeyRule:
+    """The rule that SURT keys follow in an index of a crawl; ``index`` is its kind (``parquet``, ``zipnum``,
+    ``btree``).
+
+    It was changed between CC-MAIN-2024-51 and CC-MAIN-2025-05 (ia-web-commons#28). The columnar index is made from the
+    lines of ZipNum, so both have the same keys; ZipNum of the ARC years was made long before. A B-tree has no SURT
+    keys: those of its rows are made here, as those of indexes that are built here, by the rule of today. So are all of
+    which the id does not tell the week.
+    """
+    if index == "btree" or index_is_built(crawl_id):
+        return KeyRule.TODAY
+    is_old = crawl_id in ARC_CRAWLS or has(crawl_id, "keys_of_today") is False
+    return KeyRule.BEFORE_2025 if is_old else KeyRule.TODAY
 
 
 @dataclass(frozen=True, slots=True)

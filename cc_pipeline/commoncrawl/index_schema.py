@@ -49,7 +49,8 @@ INDEX_COLUMNS: tuple[pa.Field, ...] = (
 
 INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(field.name for field in INDEX_COLUMNS)
 
-#: Columns added by Common Crawl after the first 30; unknown ones land in ``extra_columns``.
+#: Columns added by Common Crawl after the first 30; unknown ones land in ``extra_columns``. ``warc_record_id`` is seen
+#: in index files of CC-MAIN-2026-30, and not in those of 2026-21, which the schema file names as its first crawl.
 LATER_COLUMNS: tuple[pa.Field, ...] = (pa.field("warc_record_id", pa.binary()),)
 
 #: What every locator returns: one row per capture. ``domain`` is the registered domain (host for IPs and

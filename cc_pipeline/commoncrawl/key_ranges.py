@@ -208,6 +208,17 @@ class RangeSet(Sequence[KeyRange]):
         return first, after
 
 
+def common_ranges(one: Iterable[KeyRange], other: RangeSet) -> tuple[KeyRange, ...]:
+    """The keys that both have."""
+    return merge_ranges(
+        KeyRange(
+            max(keys.start, near.start), min((end for end in (keys.end, near.end) if end is not None), default=None)
+        )
+        for keys in one
+        for near in other.near(keys.start, keys.end)
+    )
+
+
 def range_set(ranges: Sequence[KeyRange]) -> RangeSet:
     """``ranges`` as a ``RangeSet``; one that is one already stays."""
     return ranges if isinstance(ranges, RangeSet) else RangeSet(ranges)

@@ -1,11 +1,14 @@
 """SURT keys: the sort key Common Crawl's indexes have for a URL.
 
-``http://www.Example.com/b/?z=1&a=2`` becomes ``com,example)/b?a=2&z=1``: host labels reversed, ``www`` (and ``www2``,
-``www17`` ...), user information and the scheme's own port dropped, percent-escapes resolved and written anew,
-everything lower-cased, dot segments and repeated slashes resolved, well-known session ids cut out, query
+``http://www.Example.com/b/?z=1&a=2`` becomes ``com,example)/b?a=2&z=1``: host labels reversed, leading ``www`` labels
+(and ``www2``, ``www17`` ...), user information and the scheme's own port dropped, percent-escapes resolved and written
+anew, everything lower-cased, dot segments and repeated slashes resolved, well-known session ids cut out, query
 parameters sorted. Which rules apply was learnt from real index rows (Common Crawl writes the keys with
-``WaybackURLKeyMaker`` of webarchive-commons) and from the behaviour of the Python package ``surt``, which gives
-the same keys; nothing was taken from either.
+``WaybackURLKeyMaker`` of webarchive-commons) and from what is told of that program; nothing was taken from it. The
+Python package ``surt`` gives the same keys, but it drops only the first ``www`` label.
+
+One rule changed (ia-web-commons#6, iipc/webarchive-commons#102): see :class:`KeyRule`, and ``key_rule`` of
+``commoncrawl/crawls.py`` for which index follows which.
 
 Keys are ASCII text, so comparing them as text or as bytes is the same.
 """
@@ -13,6 +16,7 @@ Keys are ASCII text, so comparing them as text or as bytes is the same.
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -21,6 +25,29 @@ _CHARACTER = {f"{number:02x}": chr(number) for number in range(256)}
 #: Bytes that may not stand bare in a key: controls, the space, ``#``, ``%`` and everything from 0x7F on.
 _UNSAFE = re.compile(r"[^!-\"$&-~]")
 _UNSAFE_BUT_ESCAPED = re.compile(r"[^!-~]")
+
+#: A character of well-formed UTF-8 (Unicode 15, table 3-7) of two bytes or more, as latin-1 text of its bytes.
+_CHARACTER_OF_UTF8 = (
+    r"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
+    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
+)
+_BEYOND_ASCII = re.compile(rf"({_CHARACTER_OF_UTF8})|[\x80-\xff]")
+#: How such a character may begin where the text ends before the character does.
+_BEGUN_CHARACTER = re.compile(
+    r"(?:[\xc2-\xdf]|\xe0[\xa0-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]?|\xed[\x80-\x9f]?"
+    r"|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3][\x80-\xbf]{0,2}|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)\Z"
+)
+_DOUBLED_ESCAPE = re.compile(r"%25([89a-f][0-9a-f])")
+
+
+class KeyRule(Enum):
+    """How a key writes the escape of a byte that is no part of UTF-8 text, as ``%E4`` of a URL in Latin-1.
+
+    ``TODAY``: ``%e4``, as indexes have it since CC-MAIN-2025-05. ``BEFORE_2025``: ``%25e4``, as all before.
+    """
+
+    TODAY = "today"
+    BEFORE_2025 = "before 2025"
 
 
 def unescape_fully(text: str) -> str:
@@ -38,10 +65,25 @@ def unescape_fully(text: str) -> str:
     return _unescape_with_stack(text)
 
 
-def escape(text: str, keep: str = "") -> str:
+def escape(text: str, keep: str = "", rule: KeyRule = KeyRule.TODAY) -> str:
     """Write unsafe bytes of latin-1 text as lower-case ``%xx``; ``keep="%#"`` leaves these two as they are."""
     unsafe = _UNSAFE_BUT_ESCAPED if keep == "%#" else _UNSAFE
+    if rule is KeyRule.BEFORE_2025 and not text.isascii():
+        # The escapes that stay are escaped once more, with all other percent signs.
+        text = _BEYOND_ASCII.sub(lambda match: match[0] if match[1] else _write(match), text)
     return unsafe.sub(_write, text)
+
+
+def todays_key(key: str) -> str:
+    """The key of today for a ``key`` of either rule; a key of today is its own.
+
+    In a key of today no percent sign is escaped before two hex digits: both would be one escape. Two pages whose *path*
+    has an escaped ``?`` and ``&`` aside, the result is the key that :func:`surt_key` gives for the URL.
+    """
+    if "%25" not in key or not _DOUBLED_ESCAPE.search(key):
+        return key
+    path, mark, query = _DOUBLED_ESCAPE.sub(r"%\1", key).partition("?")
+    return f"{path}{mark}{_sorted_parameters(query)}"
 
 
 def _resolve(match: re.Match[str]) -> str:
@@ -71,8 +113,9 @@ _ORDINARY = re.compile(
     r'(/[!"$&->@-~]*)?(?:\?([!"$&-~]*))?(?:#.*)?'
 )
 
+_LAST_ESCAPES = re.compile(r"(?:%[89a-f][0-9a-f])+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_WWW = re.compile(r"^www[0-9]*\.")
+_WWW = re.compile(r"^(?:www[0-9]*\.)+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _BLANK = " \t\r\n\f\v"
 _DROPPED = {9: None, 10: None, 13: None}  # tabs and line ends, anywhere in a URL
@@ -96,8 +139,8 @@ _QUERY_SESSIONS = tuple(
 )
 
 
-def surt_key(url: str | bytes) -> str:
-    """The key of ``url`` in Common Crawl's indexes; raw bytes where the URL has raw non-ASCII bytes.
+def surt_key(url: str | bytes, rule: KeyRule = KeyRule.TODAY) -> str:
+    """The key of ``url`` in indexes that follow ``rule``; ``url`` is raw bytes where it has raw non-ASCII bytes.
 
     Never raises. Text that is no hierarchical URL (``dns:``, ``mailto:``, ``filedesc:`` ...) is its own key, and
     nothing at all is ``-``.
@@ -105,13 +148,13 @@ def surt_key(url: str | bytes) -> str:
     if isinstance(url, bytes):
         url = url.decode("latin-1")
         if not url.isascii():
-            return _careful_key(url)
+            return _careful_key(url, rule)
     parts = _ordinary_parts(url)
     if parts is None:
-        return _careful_key(url if url.isascii() else _as_byte_text(url))
+        return _careful_key(url if url.isascii() else _as_byte_text(url), rule)
     authority, path, query = parts
     if "(" in path:
-        return _careful_key(url)
+        return _careful_key(url, rule)
     if path[-1] == "/" and path != "/":
         path = path[:-1]
     query = _sorted_query(query) if query else ""
@@ -120,7 +163,7 @@ def surt_key(url: str | bytes) -> str:
 
 def surt_host(host: str) -> str:
     """``host`` (no port) as it stands in a key before ``)``: ``www.example.com`` gives ``com,example``."""
-    return reverse_labels(_WWW.sub("", canonical_host(host), count=1))
+    return reverse_labels(_WWW.sub("", canonical_host(host)))
 
 
 def reverse_labels(host: str) -> str:
@@ -146,7 +189,21 @@ def split_authority(authority: str) -> tuple[str, str]:
     return host, port
 
 
-def resolved_parts(url: str) -> tuple[str, str, str | None] | None:
+def has_several_www(host: str) -> bool:
+    """Whether more than one leading ``www`` label of ``host`` is dropped from keys."""
+    dropped = _WWW.match(host)
+    return dropped is not None and dropped[0].count(".") > 1
+
+
+def begun_character(path: str) -> str:
+    """The end of a resolved ``path`` (of today's rule) with which a character of UTF-8 may begin: its escapes, or
+    nothing. A longer path has this character, and its key the escapes as they are; or it has bytes that are no text."""
+    end = _LAST_ESCAPES.search(path)
+    begun = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
+    return end[0][len(end[0]) - 3 * len(begun[0]) :] if end and begun else ""
+
+
+def resolved_parts(url: str, rule: KeyRule = KeyRule.TODAY) -> tuple[str, str, str | None] | None:
     """The key's part before ``)``, the resolved path with its closing slash, the query in its own order.
 
     This is a key before session ids and the closing slash are cut and parameters sorted: what a URL prefix can be
@@ -155,7 +212,7 @@ def resolved_parts(url: str) -> tuple[str, str, str | None] | None:
     parts = _ordinary_parts(url)
     if parts is not None:
         return parts
-    return _parts((url if url.isascii() else _as_byte_text(url)).strip(_BLANK).translate(_DROPPED))
+    return _parts((url if url.isascii() else _as_byte_text(url)).strip(_BLANK).translate(_DROPPED), rule)
 
 
 def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
@@ -172,7 +229,7 @@ def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
         path = path.lower()
     labels = host.lower().split(".")
     labels.reverse()
-    if labels[-1][:3] == "www" and (labels[-1] == "www" or labels[-1][3:].isdigit()):
+    while len(labels) > 1 and labels[-1][:3] == "www" and (labels[-1] == "www" or labels[-1][3:].isdigit()):
         labels.pop()
     authority = ",".join(labels)
     if port is not None and (number := int(port)) not in (0, 443 if url[4] == "s" else 80):
@@ -180,14 +237,14 @@ def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
     return authority, path, query.lower() if query else query
 
 
-def _careful_key(url: str) -> str:
+def _careful_key(url: str, rule: KeyRule) -> str:
     """The key of any URL, given as ASCII or as latin-1 text of its bytes."""
     text = url.strip(_BLANK).translate(_DROPPED)
     if not text:
         return "-"
     if text.startswith(("filedesc", "warcinfo")):
         return text if text.isascii() else escape(text, keep="%#")
-    parts = _parts(text)
+    parts = _parts(text, rule)
     if parts is None:
         return escape(text, keep="%#")
     authority, path, query = parts
@@ -202,7 +259,7 @@ def _careful_key(url: str) -> str:
     return f"{authority}){path}?{query}" if query else f"{authority}){path}"
 
 
-def _parts(text: str) -> tuple[str, str, str | None] | None:
+def _parts(text: str, rule: KeyRule) -> tuple[str, str, str | None] | None:
     scheme, rest = _split_scheme(text)
     if rest is None:
         return None
@@ -210,12 +267,12 @@ def _parts(text: str) -> tuple[str, str, str | None] | None:
     cut = re.search(r"[/?]", rest)
     authority, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
     raw_host, port = split_authority(authority)
-    host = _host_of_bytes(raw_host)
+    host = _host_of_bytes(raw_host, rule)
     if not host:
         return None
-    key = reverse_labels(_WWW.sub("", host, count=1)) + _port_suffix(scheme, port)
+    key = reverse_labels(_WWW.sub("", host)) + _port_suffix(scheme, port)
     path, mark, query = tail.partition("?")
-    return key, _resolved_path(path), escape(unescape_fully(query)).lower() if mark else None
+    return key, _resolved_path(path, rule), escape(unescape_fully(query), rule=rule).lower() if mark else None
 
 
 def _split_scheme(text: str) -> tuple[str, str | None]:
@@ -239,7 +296,7 @@ def _port_suffix(scheme: str, port: str) -> str:
     return f":{escape(port.lower())}" if port else ""
 
 
-def _resolved_path(path: str) -> str:
+def _resolved_path(path: str, rule: KeyRule) -> str:
     """Dot segments and repeated slashes resolved, escapes written anew, lower case; a closing slash stays."""
     raw = unescape_fully(path.removeprefix("/")).split("/")
     segments: list[str] = []
@@ -250,7 +307,7 @@ def _resolved_path(path: str) -> str:
             segments.append(segment)  # also a first ``..``, which has nothing to climb out of
     kept = [segment for segment in segments if segment]
     closing = "/" if kept and raw[-1] in ("", ".", "..") and kept[-1] != ".." else ""
-    return escape("/" + "/".join(kept) + closing).lower()
+    return escape("/" + "/".join(kept) + closing, rule=rule).lower()
 
 
 def _sorted_query(query: str) -> str:
@@ -260,17 +317,21 @@ def _sorted_query(query: str) -> str:
             match = pattern.fullmatch(query)
             if match:
                 query = match[1] + (match[2] or "")
+    return _sorted_parameters(query)
+
+
+def _sorted_parameters(query: str) -> str:
     if "&" not in query:
         return query
     return "&".join(sorted(query.split("&"), key=lambda parameter: parameter.partition("=")))
 
 
-def _host_of_bytes(raw: str) -> str:
+def _host_of_bytes(raw: str, rule: KeyRule = KeyRule.TODAY) -> str:
     host = unescape_fully(raw)
     if not host.isascii():
         host = _idna_ascii(host)
     host = host.replace("..", ".").strip(".")
-    return _dotted_ipv4(host) or escape(host).lower()
+    return _dotted_ipv4(host) or escape(host, rule=rule).lower()
 
 
 def _dotted_ipv4(host: str) -> str | None:
@@ -302,7 +363,7 @@ def _idna_ascii(host: str) -> str:
     if len(host) > _MAX_IDN_HOST:
         return host
     try:
-        return host.encode("latin-1").decode("utf-8", "ignore").encode("idna").decode("ascii")
+        return host.encode("latin-1").decode("utf-8").encode("idna").decode("ascii")
     except UnicodeError:
         return host
 

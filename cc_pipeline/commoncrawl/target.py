@@ -18,7 +18,16 @@ from cc_pipeline.commoncrawl.key_ranges import (
     reverse_dots,
 )
 from cc_pipeline.commoncrawl.matching import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
-from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
+from cc_pipeline.commoncrawl.surt import (
+    KeyRule,
+    begun_character,
+    canonical_host,
+    has_several_www,
+    resolved_parts,
+    reverse_labels,
+    surt_host,
+    surt_key,
+)
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.filters import Condition
@@ -36,24 +45,35 @@ def exact_range(key: str) -> KeyRange:
     return KeyRange(start, start + b"\0")
 
 
-def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
+def _ranges_of(target: Target, rule: KeyRule) -> tuple[KeyRange, ...]:
     value, place = target.value, target.place
     if target.kind == GIVEN_KIND:
         return (KeyRange(b"", None),)
     if target.kind == "set":
-        return merge_ranges(key_range for member in target.members for key_range in member.ranges)
+        return merge_ranges(key_range for member in target.members for key_range in member.ranges_by(rule))
     if target.kind == "url":
-        return (exact_range(surt_key(value)),)
+        return (exact_range(surt_key(value, rule)),)
     if target.kind == "prefix":
-        parts = resolved_parts(value)
-        assert parts is not None, "it has a host"
-        return path_prefix_ranges(*parts)
+        return _prefix_ranges(value, rule)
     if target.kind == "rev":
         name, slash, _ = value.partition("/")
         # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
         return host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
     assert place is not None, "all other kinds have a host"
     return host_ranges(place) if target.kind == "host" else domain_ranges(place)
+
+
+def _prefix_ranges(value: str, rule: KeyRule) -> tuple[KeyRange, ...]:
+    parts = resolved_parts(value, rule)
+    assert parts is not None, "it has a host"
+    authority, path, query = parts
+    ranges = path_prefix_ranges(authority, path, query)
+    today = resolved_parts(value)
+    if rule is KeyRule.TODAY or today is None or query is not None or not (begun := begun_character(today[1])):
+        return ranges
+    # whether the last bytes are of a character is told by what follows them
+    before = path.removesuffix(begun.replace("%", "%25"))
+    return merge_ranges([*ranges, *path_prefix_ranges(authority, before + begun, None)])
 
 
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
@@ -85,7 +105,7 @@ def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
     ranges = [prefix_range(host_prefix.replace(".", ",").encode("ascii"))]
     above, dot, last = host_prefix.rpartition(".")
     if dot and MAY_BECOME_WWW.fullmatch(last):
-        ranges += _of_key(above.replace(".", ","), None)
+        ranges += _of_key(surt_host(reverse_dots(above)), None)
     return merge_ranges(ranges)
 
 
@@ -228,9 +248,27 @@ class Target:
         """The SURT keys it can have (sorted, disjoint); a capture in them belongs to it only if ``matches`` says so."""
         # worked out when first asked for: of a large set, most members are never looked up here
         if self._ranges is None:
-            object.__setattr__(self, "_ranges", _ranges_of(self))
+            object.__setattr__(self, "_ranges", _ranges_of(self, KeyRule.TODAY))
         assert self._ranges is not None
         return self._ranges
+
+    def ranges_by(self, rule: KeyRule) -> tuple[KeyRange, ...]:
+        """The same in an index that follows ``rule``; ``ranges`` are those of today's."""
+        if rule is KeyRule.TODAY or (self.kind != "set" and "%" not in self.value and self.value.isascii()):
+            return self.ranges
+        return _ranges_of(self, rule)
+
+    def has_several_www(self) -> bool:
+        """Whether it names a host of which more than one ``www`` label is dropped from keys."""
+        if self.kind == "set":
+            return any(member.has_several_www() for member in self.members)
+        if self.kind == "rev":
+            # the last label may become one
+            host = reverse_dots(self.value.partition("/")[0])
+            last, _, above = host.partition(".")
+            return has_several_www(f"www.{above}" if MAY_BECOME_WWW.fullmatch(last) else host)
+        host = self.place.host if self.place is not None else host_of(self.value)
+        return has_several_www(canonical_host(host))
 
     def describe(self) -> str:
         """One sentence for a person."""

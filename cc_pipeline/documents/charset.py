@@ -327,7 +327,7 @@ def declared(payload: bytes) -> str | None:
     if xml := _XML_DECLARATION.match(head.lstrip()):
         found = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
         if found:
-            return _declarable(found)
+            return _of_a_page(found)
     if b"<meta" in head or b"<META" in head or b"<Meta" in head:
         for tag in _META.finditer(_COMMENT.sub(b"", head)):
             if found := _meta_charset(tag.group(1)):
@@ -374,13 +374,13 @@ def _meta_charset(attributes: bytes) -> str | None:
             charset = value
     label = charset or (content if pragma else None)
     found_name = encoding_for_label(label.decode("latin-1")) if label else None
-    return _declarable(found_name) if found_name else None
+    return _of_a_page(found_name) if found_name else None
 
 
-def _declarable(name: str) -> str:
-    """The charset that a declaration in markup means (HTML, 13.2.3.2): where it could be read the bytes are not UTF-16,
-    and x-user-defined is for scripts."""
-    return {"UTF-16BE": "UTF-8", "UTF-16LE": "UTF-8", "x-user-defined": "windows-1252"}.get(name, name)
+def _of_a_page(name: str) -> str:
+    """What a page means that names a charset itself (HTML, 13.2.3.2): bytes in which an ASCII declaration could be read
+    are not UTF-16, and ``x-user-defined`` is for scripts."""
+    return {"UTF-16LE": "UTF-8", "UTF-16BE": "UTF-8", "x-user-defined": "windows-1252"}.get(name, name)
 
 
 def without_mark(payload: bytes, name: str) -> bytes:

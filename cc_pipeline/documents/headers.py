@@ -97,6 +97,18 @@ def split_content_type(value: str | None) -> tuple[str | None, str | None]:
     return mime, (label.group(1) if label else None)
 
 
+def content_type(headers: Headers) -> tuple[str | None, str | None]:
+    """Media type and charset label of a message. Of several fields the last that names a type counts, with the label of
+    the one before where that is of the same type (Fetch, 2.2.2)."""
+    mime = label = None
+    for value in header_values(headers, "content-type"):
+        named, charset = split_content_type(value)
+        if named is not None and named != mime:
+            mime, label = named, None
+        label = charset or label
+    return mime, label
+
+
 def kind_of(mime: str) -> Kind:
     """Which family a media type belongs to, as the 2012 filter sorted them (PDF and Office types excepted:
     it took their bytes for text)."""

@@ -16,7 +16,7 @@ from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
-from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
+from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, root_element
 from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
@@ -81,7 +81,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
         payload = payload[:bound]
     if payload is not page.payload:
         page = replace(page, payload=payload)
-    mime, label = split_content_type(header(page.content_headers, "content-type"))
+    mime, label = content_type(page.content_headers)
     kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
     if is_other:
         flags.add("type_mismatch")

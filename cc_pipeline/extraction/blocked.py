@@ -105,6 +105,12 @@ class Blocked:
 NOTHING_BLOCKED: Final = Blocked()
 
 
+def split_blocks(version: str) -> tuple[str, str]:
+    """The version of the definition, and that of the blocks with what stands between them."""
+    definition, mark, blocks = version.partition(_MARK)
+    return definition, mark + blocks
+
+
 def blocks_of(version: str) -> str:
     """Which blocks touched what a version of :meth:`Blocked.versions` is of."""
     return version.partition(_MARK)[2]

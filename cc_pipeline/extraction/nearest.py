@@ -16,6 +16,7 @@ from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.crawls import Crawl, Span, apart, made_in, parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_arc_key
+from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.blocked import blocked
@@ -209,7 +210,9 @@ def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | Non
     # whether a condition is so, the index tells
     if target.where or read_note(workspace.settings.home) is None:
         return None
-    keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in target.ranges})
+    # rows of a B-tree have keys of today in every crawl
+    ranges = (keys for rule in KeyRule for keys in target.ranges_by(rule))
+    keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in ranges})
     rows = workspace.lake.read("records", {"crawl": crawl, "url_surtkey": keys}).to_pylist()
     mine = {
         (row["warc_filename"], row["warc_record_offset"]): row

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.crawls import Crawl, apart, index_is_built, made_in
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import hashed_slug
 from cc_pipeline.given.places import ASKED_SCHEMA
@@ -132,9 +133,10 @@ def _answers(crawl: str, rows: list[dict[str, Any]], ask: Ask) -> tuple[list[pa.
         return [], rows
     found = pa.concat_tables(tables)
     captures: dict[str, list[tuple[int, str, datetime | None]]] = {}
-    columns = (found[name].to_pylist() for name in ("url_surtkey", "url", "fetch_time"))
-    for number, (key, url, when) in enumerate(zip(*columns, strict=True)):
-        if key in wanted:
+    columns = (found[name].to_pylist() for name in ("url", "fetch_time"))
+    for number, (url, when) in enumerate(zip(*columns, strict=True)):
+        # that of the index is written by the rule of its crawl
+        if (key := surt_key(url)) in wanted:
             captures.setdefault(key, []).append((number, url, None if when is None else when.replace(microsecond=0)))
     chosen: dict[int, None] = {}
     lacking = []

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.domains import is_ip
 from cc_pipeline.commoncrawl.expressions import Filter
-from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
+from cc_pipeline.commoncrawl.surt import reverse_labels
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError, no_such
 from cc_pipeline.hostfacts.dataset_question import Facts, refuse_gaps
 from cc_pipeline.hostfacts.host_facts import HOST, HOST_FIELDS, facts_of_hosts
-from cc_pipeline.hostfacts.host_keys import HostRanges, host_of_surt
+from cc_pipeline.hostfacts.host_keys import HostRanges, host_index_key, host_of_surt
 from cc_pipeline.hostfacts.known import Known, known_datasets
 from cc_pipeline.hostfacts.ranks import ranks_datasets
 from cc_pipeline.progress import human_bytes
@@ -182,7 +182,7 @@ def _www_alone(member: Target) -> tuple[str, str] | None:
         return None
     if place.port is not None:
         raise UserInputError(f"a filter on facts cannot narrow {member.written}: facts are of whole hosts")
-    key = surt_host(place.host)
+    key = host_index_key(place.host)
     return None if key == reverse_labels(place.host) else (key, f"host:{place.host}")
 
 

@@ -16,7 +16,14 @@ from typing import Final, Literal
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges, prefix_range, reverse_dots
 from cc_pipeline.commoncrawl.matching import host_of, port_of
-from cc_pipeline.commoncrawl.surt import canonical_host, reverse_labels, split_authority, surt_host, surt_key
+from cc_pipeline.commoncrawl.surt import (
+    canonical_host,
+    has_several_www,
+    reverse_labels,
+    split_authority,
+    surt_host,
+    surt_key,
+)
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, MAY_BECOME_WWW, Target, exact_range
 from cc_pipeline.errors import UserInputError
 
@@ -67,8 +74,17 @@ def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKe
     if not name:
         return None
     shown = f"[{name}]" if ":" in name else name
-    key = surt_key(f"{scheme}://{shown}{':' if port else ''}{port}/")
-    return HostKey(key.removesuffix(_CUT), registered_domain(name), _WWW.match(name) is not None)
+    key = surt_key(f"{scheme}://{shown}{':' if port else ''}{port}/").removesuffix(_CUT)
+    if has_several_www(name):
+        key = host_index_key(name) + "".join(key.partition(":")[1:])
+    return HostKey(key, registered_domain(name), _WWW.match(name) is not None)
+
+
+def host_index_key(host: str) -> str:
+    """The key of a ``host`` (no port) in Common Crawl's host index. It is made with the Python package ``surt``, which
+    drops only the first ``www`` label; keys of URLs lack all."""
+    name = canonical_host(host)
+    return reverse_labels(name.partition(".")[2]) if has_several_www(name) else surt_host(host)
 
 
 def host_of_surt(key: str) -> str:
@@ -153,11 +169,11 @@ def _spans_of(target: Target) -> Iterable[_Span]:
             yield from _spans_of(member)
     elif target.kind in ("url", "prefix"):
         port = port_of(target.value)
-        yield _Span(surt_host(host_of(target.value)), port=port)
+        yield _Span(host_index_key(host_of(target.value)), port=port)
     elif target.kind == "rev":
         name, slash, _ = target.value.partition("/")
         if slash:
-            yield _Span(surt_host(reverse_dots(name)))
+            yield _Span(host_index_key(reverse_dots(name)))
             return
         yield _Span(name.replace(".", ","), start=True)
         above, dot, last = name.rpartition(".")
@@ -168,7 +184,7 @@ def _spans_of(target: Target) -> Iterable[_Span]:
     else:
         place = target.place
         assert place is not None, "all other kinds have a host"
-        yield _Span(surt_host(place.host), port=place.port)
+        yield _Span(host_index_key(place.host), port=place.port)
         if target.kind != "host" and not place.is_ip:
             yield _Span(reverse_labels(place.host), below=True, port=place.port)
 

@@ -34,7 +34,7 @@ class IndexGaps:
     ``by_subset`` has (subset, unread, expected) of each wanted subset that lacks some. ``files`` has the path and the
     reason of at most 20 files that a harvest could not read, or that an imported catalog lacks; files that no harvest
     has asked for yet are not named. ``of`` says what they are: a look-up may count the members of a ZipNum index that
-    it was to read.
+    it was to read. ``unasked`` says why no other index was asked for them, where one could be.
     """
 
     crawl: str
@@ -43,6 +43,7 @@ class IndexGaps:
     by_subset: tuple[tuple[str, int, int], ...]
     files: tuple[tuple[str, str], ...]
     of: str = _INDEX_FILES
+    unasked: str = ""
 
     @property
     def what(self) -> str:
@@ -56,7 +57,7 @@ class IndexGaps:
         shown = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
         more = self.unread - len(shown)
         rest = [f"{more:,} more" if shown else f"{more:,} not harvested yet"] if more else []
-        return "; ".join([*shown, *rest])
+        return "; ".join([*shown, *rest, *([self.unasked] if self.unasked else [])])
 
     @property
     def note(self) -> str:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import methodcaller
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.matching import MemberIndex
@@ -42,19 +43,20 @@ _ORDER = ("parquet", UNION, "zipnum", "btree")
 
 #: Takes captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
 Into: TypeAlias = Callable[[str, pa.Table], None]
+#: The keys of a target in some index.
+RangesOf: TypeAlias = Callable[[Target], Sequence[KeyRange]]
+
+
+def surt_ranges(crawl: str, index: str) -> RangesOf:
+    """The SURT keys of targets in the ``index`` (its kind) of a crawl."""
+    return methodcaller("ranges_by", key_rule(crawl, index))
 
 
 class Takers:
     """The targets of one look-up; what their conditions rule out is not theirs. ``ranges`` are all keys to read;
-    ``ranges_of`` says where a single target's are (default: in an index sorted by SURT keys). Captures go ``into`` what
-    takes them, or are kept."""
+    ``ranges_of`` says where a single target's are. Captures go ``into`` what takes them, or are kept."""
 
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        ranges_of: Callable[[Target], Sequence[KeyRange]] = attrgetter("ranges"),
-        into: Into | None = None,
-    ) -> None:
+    def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, into: Into | None = None) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
         self._conditions = [target.condition for target in targets]
@@ -138,7 +140,7 @@ class LookupResult:
     where only asking it tells. ``sizes`` are how many files the index lists, by subset (of a ZipNum index: bytes of its
     ``cluster.idx``). ``gaps`` are the index files that it was to read and could not, where that is allowed.
     ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
-    names count if they are of one of these (``None``: of any).
+    names count if they are of one of these (``None``: of any). ``unread`` are the keys that the ``gaps`` may have.
     """
 
     captures: Mapping[str, pa.Table]
@@ -152,6 +154,7 @@ class LookupResult:
     index_version: str = ""
     segments: frozenset[str] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[KeyRange, ...] = ()
 
 
 class Locator(Protocol):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import OPEN
-from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.paths import (
     cluster_key,
     describe_odd_lines,
@@ -41,6 +41,7 @@ from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
 from cc_pipeline.index.zipnum.kept_clusters import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files
 
@@ -108,7 +109,8 @@ class IndexSources:
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
     ``has_cluster`` says of a crawl of the ARC years whether the source has one (``None``: it refuses that object, and
-    answers others); without it the source is asked.
+    answers others); without it the source is asked. ``max_requests`` and ``max_bytes`` are what the columnar index may
+    cost where it is asked for members of a ZipNum index that cannot be read (``None``: whatever it does).
     """
 
     transport: Transport
@@ -120,6 +122,8 @@ class IndexSources:
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
     has_cluster: Callable[[str], bool | None] | None = None
+    max_requests: int | None = None
+    max_bytes: int | None = None
 
 
 def look_up(
@@ -139,9 +143,9 @@ def look_up(
 
     In the result, ``index`` and ``why`` say which index answered. ``notes`` say that to a person, what the index does
     not cover, and of how many captures it does not tell whether their targets' conditions are so. ``gaps`` are index
-    files, or members of a ZipNum index, that could not be read: ``auto`` then takes another index that is whole, and
-    where there is none (or only a look-up tells, as of members) the answer lacks their captures, if
-    ``sources.max_gaps`` allows it.
+    files, or members of a ZipNum index, that could not be read: ``auto`` then takes another index that is whole, or
+    asks the columnar one for the keys of those members. Where there is none, or where it costs more than ``sources``
+    allows, the answer lacks their captures, if ``sources.max_gaps`` allows it.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
@@ -158,7 +162,10 @@ def look_up(
                 f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
             )
         named: set[str] = set()
-        result = locator.locate(crawl, subsets, targets, None if into is None else partial(_noting, into, named))
+        taken = None if into is None else partial(_noting, into, named)
+        result = locator.locate(crawl, subsets, targets, taken)
+        if result.unread and via == "auto":
+            result = _with_columnar(indexes, crawl, subsets, targets, sources, result, taken)
         if result.gaps is not None:
             if not result.gaps.allowed(sources.max_gaps):
                 raise index_incomplete([result.gaps])
@@ -247,6 +254,50 @@ def _choose(
     if "parquet" not in available or not gaps.allowed(max_gaps):
         raise index_incomplete([gaps])
     return available["parquet"](), f"parquet, although {gaps.what} could not be read", gaps
+
+
+def _with_columnar(
+    indexes: _Indexes,
+    crawl: str,
+    subsets: Sequence[str],
+    targets: Sequence[Target],
+    sources: IndexSources,
+    result: LookupResult,
+    into: Into | None,
+) -> LookupResult:
+    """``result`` of a ZipNum index, with what the columnar one has of the members that could not be read. Where that
+    cannot be had, the gap says why."""
+    gaps = result.gaps
+    assert gaps is not None, "members were unread"
+    columnar = indexes.available["parquet"]() if "parquet" in indexes.available else None
+    whole = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
+    if not isinstance(columnar, ParquetLocator) or not whole:
+        return result
+    keys = RangeSet(result.unread)
+    price = columnar.price(crawl, subsets, targets, keys)
+    size = price.bytes if price.likely_bytes is None else price.likely_bytes
+    if _is_more(price.requests, sources.max_requests) or _is_more(size, sources.max_bytes):
+        dear = (
+            f"the columnar index would tell, at about {price.requests:,} requests and {human_bytes(size)}, more than "
+            "CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
+        )
+        return replace(result, gaps=replace(gaps, unasked=dear))
+    try:
+        more = columnar.locate(crawl, subsets, targets, into, keys)
+    except DataFault as fault:
+        return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
+    note = f"{gaps.what} could not be read ({gaps.named}): the columnar index was asked for their captures"
+    return LookupResult(
+        {slug: united(table, result.captures[slug]) for slug, table in more.captures.items()},
+        result.requests + more.requests,
+        result.bytes + more.bytes,
+        result.seconds + more.seconds,
+        (*result.notes, note, *more.notes),
+    )
+
+
+def _is_more(cost: int, most: int | None) -> bool:
+    return most is not None and cost > most
 
 
 @contextmanager

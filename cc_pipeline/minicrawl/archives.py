@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS, has
+from cc_pipeline.commoncrawl.crawls import SUBSETS, has, key_rule
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
@@ -406,7 +406,7 @@ def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, i
         kind=exchange.kind,
         domain=registered_domain(host) or host,
         url=exchange.url,
-        url_surtkey=surt_key(exchange.url),
+        url_surtkey=surt_key(exchange.url, key_rule(crawl.id)),
         fetch_time=exchange.fetched,
         fetch_status=exchange.status,
         warc_filename=key,

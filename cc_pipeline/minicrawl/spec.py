@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from cc_pipeline.commoncrawl.crawls import has
 from cc_pipeline.errors import UserInputError
 
 #: Known starting times; other crawls begin ten days before the week in their id.
@@ -277,6 +278,7 @@ def spec_for(pages: int, *, crawls: tuple[str, ...] | None = None) -> MiniCrawlS
         pages=pages,
         sites=max(1, min(pages, 10 + pages // 60)),
         crawls=tuple(
-            replace(shape, id=name, protocols=name >= "CC-MAIN-2024", record_ids=name >= "CC-MAIN-2026") for name in ids
+            replace(shape, id=name, protocols=name >= "CC-MAIN-2024", record_ids=bool(has(name, "warc_record_id")))
+            for name in ids
         ),
     )

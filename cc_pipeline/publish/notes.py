@@ -62,7 +62,8 @@ COLUMN_NOTES: dict[str, str] = {
     "subset": "warc (successful fetches), crawldiagnostics (redirects, 404s …) or robotstxt",
     "target": "Slug of the target that asked for the row; its meaning is in `targets`",
     "url": "URL as captured",
-    "url_surtkey": "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted",
+    "url_surtkey": "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted. Of all "
+    "crawls by the rule of today; older indexes have other keys where a URL escapes bytes that are no UTF-8",
     "fetch_time": "When the crawler fetched it; of ARC captures by the index, else by the record",
     "fetch_status": "HTTP status by the index, else by the record",
     "fetch_redirect": "Where a redirect leads (since CC-MAIN-2019-47)",

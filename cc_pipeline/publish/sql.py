@@ -48,6 +48,20 @@ def bare(url: str) -> str:
     return f"(lower(regexp_extract({named}, '^[^/]*')) || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
 
 
+def todays_key(key: str) -> str:
+    """The SURT key of today for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
+    plain = f"regexp_replace({key}, '%25([89a-f][0-9a-f])', '%\\1', 'g')"
+    query = f"regexp_extract({plain}, '\\?(.*)$', 1)"
+    parameter = "{'name': split_part(one, '=', 1), 'has_value': contains(one, '='), 'whole': one}"
+    ordered = f"list_sort(list_transform(string_split({query}, '&'), lambda one: {parameter}))"
+    joined = f"array_to_string(list_transform({ordered}, lambda one: one.whole), '&')"
+    return (
+        f"CASE WHEN NOT contains({key}, '%25') OR NOT regexp_matches({key}, '%25[89a-f][0-9a-f]') THEN {key} "
+        f"WHEN NOT contains({query}, '&') THEN {plain} "
+        f"ELSE regexp_extract({plain}, '^[^?]*\\?') || {joined} END"
+    )
+
+
 def _host(bare_url: str) -> str:
     return f"regexp_extract({bare_url}, '^[^/:]*')"
 

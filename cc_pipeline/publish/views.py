@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
+from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, ViewSpec
 from cc_pipeline.publish.consent import page_policies
+from cc_pipeline.publish.sql import todays_key
 
 _KEY = ", ".join(CAPTURE)
 #: Targets that a view names one by one.
@@ -276,14 +278,23 @@ def _once(table: str, ask: Ask) -> str:
     """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
-    shown = f" REPLACE ({_SHOWN_AS[table]})" if table in _SHOWN_AS else ""
+    shown = [_SHOWN_AS[table]] if table in _SHOWN_AS else []
+    if _has_older_keys(table, ask):
+        shown.append(f"{todays_key('url_surtkey')} AS url_surtkey")
+    replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
     whole = _with_status(table, whole, ask)
     # whether a capture is meant is so of a target
-    plain = f"SELECT * EXCLUDE (target{'' if table in _TOGETHER else ', meant'}){shown} FROM {whole}"
+    plain = f"SELECT * EXCLUDE (target{'' if table in _TOGETHER else ', meant'}){replaced} FROM {whole}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
+
+
+def _has_older_keys(table: str, ask: Ask) -> bool:
+    """Whether some of its crawls have keys of an older rule than others: a page has one key in all that is shown."""
+    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table}")
+    return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
 def _with_status(table: str, whole: str, ask: Ask) -> str:

@@ -84,6 +84,7 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
     from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
     from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
     from cc_pipeline.commoncrawl.target_text import parse_target
+    from cc_pipeline.index.locator import surt_ranges
     from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.index.parquet.locator import ParquetLocator
 
@@ -94,7 +95,8 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
     kinds = {kind for kind, _ in named}
     # one column that names sites is enough to say where they are
     sites = [parse_target(f"{kind}:{value}") for kind, value in named if kind == next(iter(sorted(kinds)))]
-    ranges = merge_ranges(keys for site in sites for keys in site.ranges) if sites else (KeyRange(b"", None),)
+    ranges_of = surt_ranges(crawl, "parquet")
+    ranges = merge_ranges(keys for site in sites for keys in ranges_of(site)) if sites else (KeyRange(b"", None),)
     with open_locators(crawl, subsets, sources, "parquet") as available:
         locator = available["parquet"]()
         assert isinstance(locator, ParquetLocator)

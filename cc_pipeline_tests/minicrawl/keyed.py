@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.surt import surt_host
-from cc_pipeline.hostfacts.host_keys import host_of_surt
+from cc_pipeline.hostfacts.host_keys import host_index_key, host_of_surt
 from cc_pipeline.minicrawl import spec as seeded
 from cc_pipeline.minicrawl.spec import gzip_member
 from cc_pipeline.minicrawl.truth import Capture
@@ -112,7 +111,7 @@ def plain_hosts(spec: KeyedSpec, crawl: str) -> list[str]:
 
 def _hosts(spec: KeyedSpec, crawl: str) -> list[str]:
     """SURT keys, sorted."""
-    return sorted({surt_host(host) for host in plain_hosts(spec, crawl)})
+    return sorted({host_index_key(host) for host in plain_hosts(spec, crawl)})
 
 
 def _host_index(root: Path, spec: KeyedSpec, crawl: str, hosts: Sequence[str], truth: KeyedTruth) -> None:

@@ -143,11 +143,13 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.locator import surt_ranges
 
     settings = question.settings
     if price.index != "parquet":
         return ()
-    ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
+    ranges_of = surt_ranges(crawl, price.index)
+    ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
     with open_catalog(settings.catalog_path) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # of a subset with files the reason says which catalog file its rows came from

@@ -33,7 +33,7 @@ typedef struct {
     Py_ssize_t takes;
     const uint8_t *data;
     Py_ssize_t length, most_attributes, most_depth, most_elements, most_options;
-    Py_ssize_t depth, over, elements, options, foreign, formats, readings, work, again;
+    Py_ssize_t depth, over, elements, tags, options, foreign, formats, readings, work, again;
     int in_doubt, in_select, templates;
     Name foreigns[MOST_FOREIGN];
     uint64_t open_name[NAMES];
@@ -355,6 +355,7 @@ static Py_ssize_t read_tag(Scan *scan, Py_ssize_t start) {
     note_name(scan, hash, name);
     scan->elements += 1 + kept;
     scan->work += scan->depth;
+    scan->tags++;
     if (scan->formats > FREE_FORMATTING) scan->elements += scan->formats;
     if (scan->elements > scan->most_elements) return cut(scan, start, length, 0, ELEMENTS) ? -1 : length;
     if (scan->in_doubt) return read_in_doubt(scan, start, stop, kind & OPTION && !closing, extra >= 0);
@@ -456,7 +457,7 @@ static PyObject *scanned(PyObject *self, PyObject *arguments) {
             at = after_cdata(scan, at + 8);
         else at = after(scan, at, '>');
     }
-    result = Py_BuildValue("(Oin)", scan->cuts, scan->kinds, scan->work);
+    result = Py_BuildValue("(Oinn)", scan->cuts, scan->kinds, scan->work, scan->in_doubt ? (Py_ssize_t)-1 : scan->tags);
 done:
     Py_XDECREF(scan->cuts);
     PyBuffer_Release(&markup);

@@ -21,7 +21,8 @@ from cc_pipeline.documents.page import Limits
 #: Bytes to take out, from and to, and what is in their place: 0 nothing, 1 a space so that no two words become one, 2
 #: the same bytes without tags.
 Cut = tuple[int, int, int]
-Scanned = tuple[list[Cut], int, int]
+#: Cuts, bounds that were reached, open elements summed over tags, and tags (-1 where the parser's state is in doubt).
+Scanned = tuple[list[Cut], int, int, int]
 
 _ATTRIBUTES, _NESTING, _ELEMENTS = 1, 2, 4
 _FLAGS = {_ATTRIBUTES: "attributes_cut", _NESTING: "nesting_cut", _ELEMENTS: "elements_cut"}
@@ -60,6 +61,8 @@ _MOST_FORMATTING, _SAME, _FREE_FORMATTING = 24, 3, 8
 #: those they do not know in lists that they go through for each: 80,000 names of attributes in 1.8 MB took 10 s. This
 #: ends a page at some 20,000.
 _NAMES_A_TAG = 400
+#: Tags of a page whose tree takes a builder some hundredths of a second at most.
+_FEW_TAGS = 4_096
 
 _WHITE = rb"\t\n\f\r "
 _TAG = re.compile(
@@ -83,18 +86,19 @@ _TAG_ENDED = b"\"'>\"'>"
 
 class Bounded(NamedTuple):
     """Markup within its bounds, and what it costs those who look at all ancestors of each element: the open elements
-    at each tag, summed."""
+    at each tag, summed. ``is_small`` where it has so few tags that its tree costs little, however deep it gets."""
 
     markup: bytes
     work: int
+    is_small: bool = False
 
 
 def bounded(markup: bytes, limits: Limits, flags: set[str]) -> Bounded:
     """UTF-8 markup within the bounds on attributes, nesting and elements; the same object where it is already.
     What was reached is added to ``flags``."""
-    cuts, kinds, work = scanned(markup, limits.attributes, limits.depth, limits.elements, limits.options)
+    cuts, kinds, work, tags = scanned(markup, limits.attributes, limits.depth, limits.elements, limits.options)
     if not cuts:
-        return Bounded(markup, work)
+        return Bounded(markup, work, is_small=0 <= tags <= _FEW_TAGS)
     flags.update(flag for kind, flag in _FLAGS.items() if kinds & kind)
     parts: list[bytes] = []
     at = 0
@@ -194,7 +198,7 @@ class _Open:
 def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, options: int) -> Scanned:
     """``scanned`` in Python, for builds without the compiled one: many times slower."""
     cuts: list[Cut] = []
-    kinds = spent = work = 0
+    kinds = spent = work = tags = 0
     state = _Open()
     length = len(markup)
     at = markup.find(b"<")
@@ -224,6 +228,7 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
         if name in state.merged:
             state.merged[name] += kept
         work += state.depth
+        tags += 1
         spent += state.named((*(each.group(1).lower() for each in places[:kept]), name))
         spent += 1 + kept + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
         if spent > elements:
@@ -255,7 +260,7 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
         if not kind and name in _RAW and not closing and not state.foreign and not state.in_doubt:
             stop = length if name == b"plaintext" else _raw_end(markup, stop, name)
         at = markup.find(b"<", stop)
-    return cuts, kinds, work
+    return cuts, kinds, work, -1 if state.in_doubt else tags
 
 
 def _is_counted(markup: bytes, at: int) -> bool:
@@ -356,8 +361,7 @@ def _script_end(markup: bytes, start: int) -> int:
     return len(markup)
 
 
-#: The places to cut, the bounds that were reached, and open elements summed over tags; for markup, attributes a tag,
-#: open elements, tags and attributes a page, and options a page.
+#: For markup, attributes a tag, open elements, tags and attributes a page, and options a page.
 scanned: Callable[[bytes, int, int, int, int], Scanned] = (
     compiled("documents.html._bounds", "scanned") or scanned_plainly
 )

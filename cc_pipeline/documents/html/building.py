@@ -152,10 +152,11 @@ except (AttributeError, OSError, ImportError):
 READABLE = _lexbor is not None
 
 
-def build_tree(markup: bytes, limits: Limits, flags: set[str]) -> Built:
+def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool = False) -> Built:
     """The tree of UTF-8 markup with at most about twice ``limits.depth`` open elements, and the markup that it was
-    made of: the same object where the page is within its bounds. What was reached is added to ``flags``."""
-    if _lexbor is None or len(markup) <= _TAG_BYTES * limits.depth:
+    made of: the same object where the page is within its bounds. What was reached is added to ``flags``. A small page
+    (``Bounded.is_small``) is built at once."""
+    if _lexbor is None or is_small or len(markup) <= _TAG_BYTES * limits.depth:
         return Built(LexborHTMLParser(markup), markup, 0)
     tree = LexborHTMLParser("")
     at, reached, work = _feed(_lexbor, tree, markup, limits, None)

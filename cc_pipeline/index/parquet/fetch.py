@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.errors import CcPipelineError, DataFault
+from cc_pipeline.transport.faults import FaultKind, RangeDataFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Unwanted bytes read to save a request. The public mirror gets at most ten requests a second
@@ -51,8 +52,11 @@ def fetch_pieces(
     sizes: Mapping[str, int] | None = None,
     *,
     whole_up_to: int = 0,
+    lacking: dict[Piece, DataFault] | None = None,
 ) -> dict[Piece, bytes]:
-    """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer.
+    """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer, unless
+    pieces that the source has not, or not as they should be, may be ``lacking``: they are put there with their faults,
+    each read alone before.
 
     ``etags`` and ``sizes`` are those of the files that the pieces' places are known of. Files of another size, be it at
     one of several places, are not read: the places would be others there. ``whole_up_to`` is as of ``ByteRange``.
@@ -71,9 +75,18 @@ def fetch_pieces(
         for run in coalesce(pieces)
     ]
     found: dict[Piece, bytes] = {}
+    alone: list[Piece] = []
     for answer in reader.read_many(ranges):
         if not isinstance(answer, RangeBytes):
-            raise answer
+            if lacking is None or not _is_of_the_object(answer):
+                raise answer
+            run = answer.tag
+            assert isinstance(run, list)
+            if len(run) == 1 or answer.kind is FaultKind.NOT_FOUND:
+                lacking.update(dict.fromkeys(run, answer))
+            else:
+                alone += run
+            continue
         cost.requests += 1
         cost.bytes += len(answer.data)
         run = answer.tag
@@ -85,7 +98,14 @@ def fetch_pieces(
         for piece in run:
             start = piece.offset - answer.offset
             found[piece] = bytes(view[start : start + piece.length])
+    for piece in alone:
+        found |= fetch_pieces(reader, [piece], etags, cost, sizes, whole_up_to=whole_up_to, lacking=lacking)
     return found
+
+
+def _is_of_the_object(fault: CcPipelineError) -> TypeGuard[RangeDataFault]:
+    """Whether a fault is of this object alone; one that comes whole may be how the source is."""
+    return isinstance(fault, RangeDataFault) and fault.kind is not FaultKind.WHOLE_OBJECT
 
 
 def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) -> list[list[Piece]]:

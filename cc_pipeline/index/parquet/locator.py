@@ -18,13 +18,13 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.filters import YES, Condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, RangesOf, Takers, surt_ranges
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
@@ -183,9 +183,12 @@ class ParquetLocator:
         """The row groups that may have keys in ``ranges``."""
         return self._finder.find(crawl, subsets, ranges, self.columns)
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+    def price(
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], within: RangeSet | None = None
+    ) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
-        places = self._finder.find(crawl, subsets, Takers(targets).ranges, self.columns)
+        ranges = Takers(targets, self._ranges_of(crawl, within)).ranges
+        places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
@@ -197,13 +200,19 @@ class ParquetLocator:
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+        self,
+        crawl: str,
+        subsets: Sequence[str],
+        targets: Sequence[Target],
+        into: Into | None = None,
+        within: RangeSet | None = None,
     ) -> LookupResult:
-        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        """Every capture of every target, per slug; only those with keys ``within`` some, where these are given. Raises
+        ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
-        takers = Takers(targets, into=into)
+        takers = Takers(targets, self._ranges_of(crawl, within), into)
         # a row group without key bounds may hold any key, but none that nobody asks for
         places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):
@@ -217,6 +226,10 @@ class ParquetLocator:
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
         return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
+
+    def _ranges_of(self, crawl: str, within: RangeSet | None) -> RangesOf:
+        ranges_of = surt_ranges(crawl, self.name)
+        return ranges_of if within is None else lambda target: common_ranges(ranges_of(target), within)
 
     def scan_price(self, places: Sequence[RowGroupPlace], key: str) -> tuple[int, int]:
         """Requests, and bytes of the column that is read whole, of a scan; of the others, pages with rows are read."""

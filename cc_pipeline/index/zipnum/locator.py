@@ -11,14 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
 from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
@@ -26,7 +26,7 @@ from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers, surt_ranges
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
@@ -158,12 +158,18 @@ class _Unread:
     lines: list[str] = field(default_factory=list)
     line_count: int = 0
     members: list[tuple[str, str]] = field(default_factory=list)
+    keys: list[KeyRange] = field(default_factory=list)
     asked: int = 0
 
     def add_line(self, fault: DataFault) -> None:
         self.line_count += 1
         if len(self.lines) < _NAMED:
             self.lines.append(str(fault))
+
+    def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, behind: bytes | None) -> None:
+        """``behind`` is the key of a later member's first line, which this one may end with."""
+        self.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
+        self.keys.append(KeyRange(first_key, None if behind is None else behind + b"\0"))
 
     def notes(self) -> tuple[str, ...]:
         if not self.line_count:
@@ -215,7 +221,7 @@ class ZipNumLocator:
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """Prices the members that a look-up would read. It reads only probes of ``cluster.idx``, and keeps them."""
         self._check(crawl)
-        members = list(self.cluster.members(Takers(targets).ranges))
+        members = list(self.cluster.members(self._takers(targets).ranges))
         size = sum(member.length for member in members)
         return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
 
@@ -226,7 +232,7 @@ class ZipNumLocator:
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
-        takers = Takers(targets, into=into)
+        takers = self._takers(targets, into)
         unread = _Unread()
         for batch in _batches(self.cluster.members(takers.ranges)):
             lines = self._lines(batch, takers.ranges, cost, unread)
@@ -251,7 +257,11 @@ class ZipNumLocator:
             time.monotonic() - started,
             notes=unread.notes(),
             gaps=unread.gaps(crawl, subsets),
+            unread=merge_ranges(unread.keys),
         )
+
+    def _takers(self, targets: Sequence[Target], into: Into | None = None) -> Takers:
+        return Takers(targets, surt_ranges(self.crawl, self.name), into)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -266,16 +276,22 @@ class ZipNumLocator:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = self._members.known(pieces.values(), {})
-        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost, whole_up_to=_MOST_WHOLE)
+        lacking: dict[Piece, DataFault] = {}
+        asked = pieces.values() - found.keys()
+        may_lack = lacking if self._may_lack else None
+        found |= fetch_pieces(self._reader, asked, {}, cost, whole_up_to=_MOST_WHOLE, lacking=may_lack)
         self._members.keep(found, {})
-        for member, piece in pieces.items():
+        behind = [member.first_key for member in members[1:]]
+        for (member, piece), next_key in zip_longest(pieces.items(), behind):
             unread.asked += 1
             try:
+                if piece in lacking:
+                    raise lacking[piece]
                 lines = _lines_of(inflate_member(found[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
                 if not self._may_lack:
                     raise
-                unread.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
+                unread.add_member(piece, fault, member.first_key, next_key)
                 continue
             for keys in ranges.near(member.first_key, line_key(lines[-1])):
                 first = bisect_left(lines, keys.start, key=line_key)

@@ -155,6 +155,13 @@ def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, mo
     assert document.body_text.split() == ["first", "last"]
 
 
+def test_formatting_in_doubt_or_of_many_tags_is_built_in_pieces() -> None:
+    """A page of few tags is built at once only where the scan is sure: these would have millions of elements."""
+    for markup in ("<svg><p>" + numbered("<b id=%d>", 2_000) + "<p>x" * 2_000, numbered("<div><span id=%d>", 4_000)):
+        assert not bounded(markup.encode(), LIMITS, set()).is_small
+    assert bounded(numbered("<p id=%d>", 4_000).encode(), LIMITS, set()).is_small
+
+
 def test_a_tree_too_deep_is_cut_where_it_becomes_so() -> None:
     """Links before that place stay links, and what follows keeps its text."""
     unit = "<form><div><a href=l>x</a></form>"

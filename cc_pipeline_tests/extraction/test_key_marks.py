@@ -1,0 +1,143 @@
+"""Two crawls with keys of either rule, of sites whose URLs escape bytes that are no UTF-8: homes of before are located
+once more where the keys differ, and nothing that joins crawls takes one page for two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.commoncrawl.crawls import key_rule
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction import target_slices
+from cc_pipeline.extraction.key_marks import has_mark
+from cc_pipeline.extraction.nearest import nearest_capture
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import look
+from cc_pipeline.index import locator
+from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.minicrawl import visits
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.python.giving import add_captures
+from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.world import Bucket, due, extract, publish, workspace_of
+
+BEFORE, AFTER = "CC-MAIN-2024-22", "CC-MAIN-2025-13"
+SITE = "example.com"
+SPEC = MiniCrawlSpec(
+    pages=40,
+    sites=4,
+    crawls=tuple(
+        CrawlSpec(crawl, coverage=1, segments=1, files_per_segment=1, parts=1, row_group_rows=200, zipnum_lines=15)
+        for crawl in (AFTER, BEFORE)
+    ),
+)
+
+
+def path(index: int, style: int, drawn: int) -> str:
+    """Windows-1251 in paths and queries, which other values stand beside."""
+    return f"/tags/%C3%CE%CA-{index}.htm" if style % 2 else f"/list?tag=%E4%EE&%C3%A9={index}&id={index}"
+
+
+@pytest.fixture(scope="module")
+def escaped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    root = tmp_path_factory.mktemp("escaped") / "bucket"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(visits, "_path", path)
+        yield root, ensure(root, SPEC)
+
+
+def targets(bucket: Bucket) -> tuple[str, ...]:
+    url = next(one.url for one in bucket[1].of(BEFORE, subset="warc") if "/tags/" in one.url)
+    return f"url:{url}", f"prefix:http://{SITE}/tags/%C3%CE", f"set:both = example.org, url:{url}"
+
+
+def test_what_had_the_keys_of_today_in_an_old_crawl_is_located_once_more(
+    escaped: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One set has a member of which the keys differ; a domain, a host and a UTF-8 URL have none."""
+    others = (SITE, f"host:www.{SITE}", f"url:http://{SITE}/caf%C3%A9", "set:two = example.org, host:www.example.com")
+    affected = targets(escaped)
+    with FaultServer(escaped[0]) as server:
+        workspace = workspace_of(server.url, tmp_path, via="zipnum")
+        with monkeypatch.context() as patched:
+            patched.setattr(locator, "key_rule", lambda crawl, index: KeyRule.TODAY)
+            patched.setattr(target_slices, "key_marks", lambda slices, read: {})
+            for crawl in (BEFORE, AFTER):
+                extract(workspace, *affected, *others, crawl=crawl)
+        versions = {row["slug"]: row["version"] for row in workspace.lake.read("targets").to_pylist()}
+        slugs = [parse_target(one).slug for one in affected]
+        assert due(workspace, LOCATE, *affected, *others, crawl=AFTER) == set()
+        plan = look(workspace, BEFORE, [*versions]).plan
+        assert {(one.target, str(why)) for one, why in plan.of(LOCATE).items()} == {
+            (slug, Why.KEY_RULE.value) for slug in slugs
+        }
+        located = extract(workspace, *affected, *others, crawl=BEFORE)[0]
+        assert located.fresh_slices == len(affected)
+        for crawl in (BEFORE, AFTER):
+            server.hits.clear()
+            assert due(workspace, LOCATE, *affected, *others, crawl=crawl) == set()
+        lookups = workspace.lake.read("lookups").to_pylist()
+        marked = {(row["crawl"], row["target"]) for row in lookups if has_mark(row["definition"])}
+        assert marked == {(BEFORE, slug) for slug in slugs}
+        assert {row["slug"]: row["version"] for row in workspace.lake.read("targets").to_pylist()} == versions
+        rows = workspace.lake.read("captures", {"crawl": BEFORE}, ["target", "url"]).to_pylist()
+    for text, slug in zip(affected[:2], slugs, strict=False):
+        own = {row["url"] for row in rows if row["target"] == slug}
+        start = text.partition(":")[2]
+        expected = {one.url for one in escaped[1].of(BEFORE, subset="warc") if _bare(one.url).startswith(_bare(start))}
+        assert own == expected != set()
+
+
+def _bare(url: str) -> str:
+    return url.partition("://")[2].removeprefix("www.")
+
+
+def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(escaped[0], tmp_path, via="zipnum")
+    for crawl in (BEFORE, AFTER):
+        extract(workspace, SITE, crawl=crawl)
+    publish(workspace)
+    truth = {
+        crawl: {surt_key(one.url) for one in escaped[1].of(crawl, subset="warc", domain=SITE)}
+        for crawl in (BEFORE, AFTER)
+    }
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as published:
+        for table in ("captures", "records", "page_metadata", "page_text", "page_links"):
+            rows = published.execute(
+                f"SELECT url, url_surtkey FROM {table} WHERE url LIKE '%\\%%' ESCAPE '\\'"
+            ).fetchall()
+            assert rows, table
+            assert [url for url, key in rows if key != surt_key(url)] == []
+        told = published.execute(
+            f"SELECT change, url_surtkey FROM changes_between('{BEFORE}', '{AFTER}', '{SITE}')"
+        ).fetchall()
+        [(seen,)] = published.execute(f"SELECT sum(new_pages) FROM timeline('{SITE}')").fetchall()
+    kinds: dict[str, set[str]] = {}
+    for change, key in told:
+        kinds.setdefault(change, set()).add(key)
+    assert kinds.get("new", set()) <= truth[AFTER] - truth[BEFORE]
+    assert kinds.get("gone", set()) <= truth[BEFORE] - truth[AFTER]
+    both = kinds.get("same", set()) | kinds.get("changed", set())
+    assert len([key for key in both if "%e4" in key or "%c3%ce" in key]) > 5
+    assert seen <= len(truth[BEFORE] | truth[AFTER])
+
+
+def test_captures_are_found_by_url_and_time_and_got_from_the_home(escaped: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(escaped[0], tmp_path / "home", via="zipnum")
+    truth = [one for one in escaped[1].of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
+    file = tmp_path / "named.parquet"
+    pq.write_table(pa.table({"url": [one.url for one in truth], "date": [one.fetch_time for one in truth]}), file)
+    done = add_captures(workspace.settings, file)
+    assert (done.wrong.count, done.counts.new) == (0, len(truth))
+    assert key_rule(BEFORE) is KeyRule.BEFORE_2025
+    url = truth[0].url
+    extract(workspace, SITE, crawl=BEFORE)
+    moment = truth[0].fetch_time
+    assert nearest_capture(workspace, parse_target(f"url:{url}"), (moment, moment)).stored

@@ -1,0 +1,172 @@
+"""Members of a ZipNum index that cannot be read: the columnar index is asked for their captures, where it may be; else
+they are a gap that is named, and what was to be located stays to be."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import IndexIncomplete
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.index import locator
+from cc_pipeline.index.lookup import IndexSources, look_up
+from cc_pipeline.index.zipnum.kept_clusters import Clusters
+from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.minicrawl.generate import generate
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
+from cc_pipeline_tests.world import copy_of, due, extract, harvest, replace_file, workspace_of
+
+OLD, NEW = "CC-MAIN-2018-05", "CC-MAIN-2024-22"
+SITE, ELSEWHERE = "example.com", "example.org"
+SPEC = MiniCrawlSpec(
+    pages=120,
+    sites=8,
+    crawls=tuple(
+        CrawlSpec(crawl, segments=1, parts=2, row_group_rows=30, zipnum_lines=9, zipnum_shards=2)
+        for crawl in (NEW, OLD)
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("members")
+    truth = generate(home / "bucket", SPEC)
+    return harvest_world(home / "bucket", home, truth, (NEW, OLD))
+
+
+@pytest.fixture(autouse=True)
+def zipnum_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columnar index of a small bucket is always cheap enough to be asked at once."""
+    monkeypatch.setattr(locator, "weight", lambda price: price.row_groups)
+    monkeypatch.setattr(locator, "CHEAP", -1)
+
+
+def members_of(root: Path, crawl: str, site: str) -> list[tuple[Path, int, int]]:
+    """File, offset and length of the members that begin with a page of ``site``."""
+    key = ",".join(reversed(site.split("."))) + ")"
+    cluster = root / cluster_key(crawl)
+    found = []
+    for line in cluster.read_text("utf-8").splitlines():
+        first, shard, offset, length, _ = line.split("\t")
+        if first.startswith(key):
+            found.append((cluster.parent / shard, int(offset), int(length)))
+    assert len(found) > 2
+    return found
+
+
+def damage(root: Path, crawl: str, how: str) -> None:
+    file, offset, length = members_of(root, crawl, SITE)[1]
+    data = file.read_bytes()
+    if how == "no gzip":
+        replace_file(file, data[:offset] + bytes(length) + data[offset + length :])
+    elif how == "half of it":
+        replace_file(file, data[: offset + length // 2] + b"\0" * (length - length // 2) + data[offset + length :])
+    elif how == "cut off":
+        replace_file(file, data[: offset + 3])
+    else:
+        file.unlink()
+
+
+DAMAGES = ("no gzip", "half of it", "cut off", "gone")
+
+
+@pytest.mark.parametrize("crawl", [NEW, OLD])
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_columnar_index_has_what_members_lack(world: World, tmp_path: Path, crawl: str, how: str) -> None:
+    root = copy_of(world.root, tmp_path / "bucket")
+    targets = [parse_target(one) for one in (SITE, f"set:two = {ELSEWHERE}, host:www.{SITE}")]
+    with Transport(str(root)) as transport:
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        before = look_up(crawl, ["warc"], targets, sources)
+        damage(root, crawl, how)
+        after = look_up(crawl, ["warc"], targets, replace(sources, clusters=Clusters()))
+        assert before.index == after.index == "zipnum"
+        assert places(before) == places(after) != set()
+        assert after.gaps is None
+        [note] = [note for note in after.notes if "columnar" in note]
+        assert "members of the URL index" in note
+        for slug, table in after.captures.items():
+            assert table.num_rows == before.captures[slug].num_rows, "none is there twice"
+        by = set(after.captures[SITE]["located_by"].to_pylist())
+        assert by == ({"zipnum", "parquet"} if how != "gone" else by)
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        ({"max_requests": 0}, "more than CC_PIPELINE_MAX_REQUESTS"),
+        ({"max_bytes": 0}, "or CC_PIPELINE_MAX_BYTES allows"),
+        ({"catalog": None}, "harvest --crawl"),
+    ],
+)
+def test_where_it_may_not_be_asked_the_gap_is_named(
+    world: World, tmp_path: Path, refused: dict[str, object], said: str
+) -> None:
+    root = copy_of(world.root, tmp_path / "bucket")
+    damage(root, OLD, "no gzip")
+    with Transport(str(root)) as transport:
+        given: dict[str, object] = {"catalog": world.catalog_path, "footers": world.home / "footers"} | refused
+        sources = IndexSources(transport, **given)  # type: ignore[arg-type]
+        with pytest.raises(IndexIncomplete, match=r"members of the URL index .* cannot be inflated") as lacking:
+            look_up(OLD, ["warc"], [parse_target(SITE)], sources)
+        assert said in f"{lacking.value} {lacking.value.advice}"
+        assert look_up(OLD, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None
+
+
+def test_somebody_who_names_zipnum_gets_no_other_index(world: World, tmp_path: Path) -> None:
+    root = copy_of(world.root, tmp_path / "bucket")
+    damage(root, NEW, "gone")
+    with Transport(str(root)) as transport:
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        with pytest.raises(IndexIncomplete, match="not_found"):
+            look_up(NEW, ["warc"], [parse_target(SITE)], sources, via="zipnum")
+
+
+@pytest.mark.parametrize("action", ["404", "416"])
+def test_a_shard_that_a_server_refuses(world: World, action: str) -> None:
+    """One status for a whole request costs no member that can be read alone."""
+    key = cluster_key(NEW).replace("cluster.idx", "cdx-*.gz")
+    retry = PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
+    with (
+        FaultServer(world.root, rules=[Rule(action, key, times=None)]) as server,
+        Transport(server.url, retry) as transport,
+    ):
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        found = look_up(NEW, ["warc"], [parse_target(SITE)], sources)
+    with Transport(str(world.root)) as transport:
+        right = look_up(NEW, ["warc"], [parse_target(SITE)], IndexSources(transport), via="zipnum")
+    assert (places(found), found.gaps) == (places(right), None)
+    assert set(found.captures[SITE]["located_by"].to_pylist()) == {"parquet"}
+
+
+def test_a_slice_that_is_not_known_stays_to_be_located(world: World, tmp_path: Path) -> None:
+    root = copy_of(world.root, tmp_path / "bucket")
+    damage(root, OLD, "no gzip")
+    workspace = workspace_of(root, tmp_path / "home", via="zipnum")
+    workspace.register_targets([parse_target(SITE), parse_target(ELSEWHERE)])
+    with pytest.raises(IndexIncomplete, match=r"1 of .* members of the URL index"):
+        locate_captures(workspace, OLD, [SITE])
+    assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
+    assert due(workspace, LOCATE, SITE, crawl=OLD) == {SITE}
+    # other targets, and other crawls, go on
+    assert extract(workspace, ELSEWHERE, crawl=OLD)[0].rows > 0
+    assert extract(workspace, SITE, crawl=NEW)[0].rows > 0
+    workspace.close()
+    shutil.rmtree(tmp_path / "home" / "cache", ignore_errors=True)
+    again = workspace_of(root, tmp_path / "home")
+    harvest(again, OLD)
+    located = locate_captures(again, OLD, [SITE])
+    assert located.rows == len(world.truth.of(OLD, subset="warc", domain=SITE))
+    assert due(again, LOCATE, SITE, crawl=OLD) == set()
+    assert due(again, LOCATE, SITE, crawl=OLD) == set()
