@@ -31,7 +31,6 @@ COMPILED = (
     "documents.html._model",
     "documents.html._scan",
     "documents.html._walk",
-    "documents.html._whitespace",
     "documents.signals._signals",
     "index.footers._footerwalk",
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +20,9 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.sharing import mark_first_cells, share_out
-from cc_pipeline_tests.swiftserver import S3Server
+
+if TYPE_CHECKING:
+    from cc_pipeline_tests.weedserver import S3Server
 
 # how long an example takes says something of the machine and nothing of what is tested
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])

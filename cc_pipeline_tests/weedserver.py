@@ -13,6 +13,7 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import botocore.session
@@ -20,14 +21,21 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cc_pipeline_tests.swiftserver import S3Server
-
 REGION = "us-east-1"
 _KEY, _SECRET = "lakekeeper", "c0rrect-horse-battery"
 #: What lets somebody in, in words that AWS' libraries read; the same for each server.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
 _PARTS = ("master", "volume", "filer", "s3")
 _START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """Where a server is and who may use it."""
+
+    endpoint: str
+    key: str
+    secret: str
 
 
 def weed_program() -> Path | None:

@@ -13,7 +13,7 @@ from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.batch.pool import parse_batches, start_early
 from cc_pipeline.documents.body import binary_type, uncoded
 from cc_pipeline.documents.charset import decode
-from cc_pipeline.documents.headers import header, split_content_type
+from cc_pipeline.documents.headers import content_type
 from cc_pipeline.documents.page import Headers, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.extraction.nearest import Nearest, moment_of
@@ -95,7 +95,7 @@ def _content_headers(found: Nearest) -> Headers:
 
 def _page(found: Nearest) -> tuple[bytes, str | None]:
     body = _body(found)
-    mime, label = split_content_type(header(_content_headers(found), "content-type"))
+    mime, label = content_type(_content_headers(found))
     kind = binary_type(body)
     if kind is not None:
         return body, f"it is no text ({mime or kind}): these are its bytes"
@@ -129,7 +129,7 @@ def _json(found: Nearest, parsed: _Parsed) -> bytes:
         "crawl": row["crawl"],
         "fetch_time": _time(moment),
         "status": record.http_status,
-        "mime": record.declared_mime or split_content_type(header(record.http_headers, "content-type"))[0],
+        "mime": record.declared_mime or content_type(record.http_headers)[0],
         "charset": meta.get("charset_detected"),
         "headers": [list(pair) for pair in record.http_headers],
         "record": {

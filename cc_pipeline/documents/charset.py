@@ -232,9 +232,15 @@ def has_wide_characters(head: bytes) -> bool:
     return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) or _wide(head) is not None
 
 
+def narrowed(payload: bytes) -> bytes:
+    """A document in UTF-16 or UTF-32 as UTF-8, so that its markup can be looked for; others as they are."""
+    name = next((name for mark, name in _BOMS if payload.startswith(mark)), None) or _wide(payload[:_NUL_SAMPLE])
+    return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8", "replace")
+
+
 def _wide(head: bytes) -> str | None:
     """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
-    if head.count(0) < len(head) * _NUL_SHARE:
+    if not head or head.count(0) < len(head) * _NUL_SHARE:
         return None
     zeros = [head[place::4].count(0) * 4 / len(head) for place in range(4)]
     often = [share > _NUL_SHARE for share in zeros]
@@ -321,7 +327,7 @@ def declared(payload: bytes) -> str | None:
     if xml := _XML_DECLARATION.match(head.lstrip()):
         found = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
         if found:
-            return _not_utf16(found)
+            return _of_a_page(found)
     if b"<meta" in head or b"<META" in head or b"<Meta" in head:
         for tag in _META.finditer(_COMMENT.sub(b"", head)):
             if found := _meta_charset(tag.group(1)):
@@ -368,12 +374,13 @@ def _meta_charset(attributes: bytes) -> str | None:
             charset = value
     label = charset or (content if pragma else None)
     found_name = encoding_for_label(label.decode("latin-1")) if label else None
-    return _not_utf16(found_name) if found_name else None
+    return _of_a_page(found_name) if found_name else None
 
 
-def _not_utf16(name: str) -> str:
-    """Bytes in which an ASCII declaration could be read are not UTF-16."""
-    return "UTF-8" if name.startswith("UTF-16") else name
+def _of_a_page(name: str) -> str:
+    """What a page means that names a charset itself (HTML, 13.2.3.2): bytes in which an ASCII declaration could be read
+    are not UTF-16, and ``x-user-defined`` is for scripts."""
+    return {"UTF-16LE": "UTF-8", "UTF-16BE": "UTF-8", "x-user-defined": "windows-1252"}.get(name, name)
 
 
 def without_mark(payload: bytes, name: str) -> bytes:

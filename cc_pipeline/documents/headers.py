@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from cc_pipeline.documents.charset import narrowed
 from cc_pipeline.documents.page import Headers
 
 #: The media types of JSON Feed.
@@ -96,6 +97,18 @@ def split_content_type(value: str | None) -> tuple[str | None, str | None]:
     return mime, (label.group(1) if label else None)
 
 
+def content_type(headers: Headers) -> tuple[str | None, str | None]:
+    """Media type and charset label of a message. Of several fields the last that names a type counts, with the label of
+    the one before where that is of the same type (Fetch, 2.2.2)."""
+    mime = label = None
+    for value in header_values(headers, "content-type"):
+        named, charset = split_content_type(value)
+        if named is not None and named != mime:
+            mime, label = named, None
+        label = charset or label
+    return mime, label
+
+
 def kind_of(mime: str) -> Kind:
     """Which family a media type belongs to, as the 2012 filter sorted them (PDF and Office types excepted:
     it took their bytes for text)."""
@@ -154,6 +167,7 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Chose
     """
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
+    payload = narrowed(payload)
     if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
         detected = None
     chosen = _chosen(mime, detected, payload)
@@ -168,9 +182,20 @@ def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKin
     if detected is None or kind not in ("other", "text"):
         return ChosenKind(kind, "header")
     is_html = detected in _HTML_TYPES
-    follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not _PROGRAM.search(mime))))
+    follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not is_program(mime))))
     found = kind_of(detected)
     return ChosenKind(found, "archive", is_html) if follows and found != kind else ChosenKind(kind, "header")
+
+
+def is_program(mime: str | None) -> bool:
+    """Whether a type is that of a program or a style."""
+    return mime is not None and _PROGRAM.search(mime) is not None
+
+
+def begins_as_markup(payload: bytes) -> bool:
+    """Whether a document begins as a page, a feed, a sitemap or other XML."""
+    payload = narrowed(payload)
+    return _sniffed(payload) != "text" or root_element(payload) is not None
 
 
 def _sniffed(payload: bytes) -> Kind:

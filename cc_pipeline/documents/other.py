@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from cc_pipeline.documents.feeds.xml import Element, local_name, parse_xml
-from cc_pipeline.documents.headers import header, split_content_type
+from cc_pipeline.documents.headers import content_type
 from cc_pipeline.documents.html.urls import browser_resolver, domain_of
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParseOptions
@@ -102,7 +102,7 @@ def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> 
     programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
-    return read_text(text, split_content_type(header(page.content_headers, "content-type"))[0], options.limits)
+    return read_text(text, content_type(page.content_headers)[0], options.limits)
 
 
 def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:

@@ -11,12 +11,12 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
-from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
-from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
+from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, root_element
 from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
@@ -81,7 +81,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
         payload = payload[:bound]
     if payload is not page.payload:
         page = replace(page, payload=payload)
-    mime, label = split_content_type(header(page.content_headers, "content-type"))
+    mime, label = content_type(page.content_headers)
     kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
     if is_other:
         flags.add("type_mismatch")
@@ -103,6 +103,8 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     elif is_pdf(payload):
         found = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
         text = _other(page, found, options, flags)
+    if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload):
+        flags.add("text_unread")
     if text is not None:
         _bound(text, options.limits.text_chars, flags)
     row["flags"] = sorted(flags) or None

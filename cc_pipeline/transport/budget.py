@@ -21,11 +21,10 @@ from cc_pipeline.transport.leases import LEASED_LIFE, LOOK_AGAIN, Leases
 from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import (
-    ADDRESS,
     CLOCK_JUMP,
     SAMPLE_KEPT,
-    SILENCE,
     Blocked,
+    Cause,
     Event,
     Gave,
     HostRules,
@@ -174,10 +173,10 @@ class Budget:
             state = self._state(now)
             if came:
                 state = state.next(Gave(now, came, last_sent), rules)
+                self._keep(state)
             admitted = state.admits(now)
             if isinstance(admitted, Closed):
-                self._keep(state)
-                is_refused = isinstance(state, Blocked) and state.cause == ADDRESS
+                is_refused = isinstance(state, Blocked) and state.cause == Cause.ADDRESS
                 return replace(admitted, never=is_refused and not self._sample())
             asks = not admitted
             calm = isinstance(state, Serving) and not state.tally.row
@@ -186,7 +185,8 @@ class Budget:
             pause_until = max(now, state.memory.pause_until)
             if pace is None:
                 count = 1 if asks else wanted
-                self._keep(state.next(Sent(now, count), rules) if asks else state)
+                if asks:
+                    self._keep(state.next(Sent(now, count), rules))
                 return Lease(pause_until, 0.0, count, asks, calm and pause_until <= now, sample)
             # those elsewhere have as much each as is left here
             rate = pace / (1 + self._lent(now))
@@ -310,7 +310,7 @@ def openings(path: Path) -> tuple[Opening, ...]:
     return tuple(
         Opening(host, state.since, state.until, state.probes, state.why)
         for host, state in states
-        if isinstance(state, Blocked) and state.cause != SILENCE
+        if isinstance(state, Blocked) and state.cause != Cause.SILENCE
     )
 
 

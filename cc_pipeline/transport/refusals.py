@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, LONGEST_WAIT, FaultKind, Refusal
@@ -135,6 +136,17 @@ class HostRules:
     refusals: RefusalPolicy
     outage: OutagePolicy | None = None
     cautious: float | None = None
+
+
+class Cause(StrEnum):
+    """Why a host is blocked."""
+
+    #: 403.
+    ADDRESS = "address"
+    #: Nothing but 503, 502 or 504.
+    WAVE = "wave"
+    #: One of several places gave nothing.
+    SILENCE = "silence"
 
 
 # events
@@ -316,8 +328,7 @@ class Serving:
 
     def admits(self, now: float) -> Closed | bool:
         """``True``: requests may be sent. ``Closed``: nothing is sent, for a pause that is worth telling."""
-        memory = self.memory
-        return Closed(memory.pause_until, memory.last_refusal or "refused") if _is_long(memory, now) else True
+        return _pause(self.memory, now) or True
 
     def next(self, event: Event, rules: HostRules) -> State:
         if isinstance(event, Sent):
@@ -384,8 +395,7 @@ class Comparing:
 
     def admits(self, now: float) -> Closed | bool:
         """As of ``Serving``."""
-        memory = self.memory
-        return Closed(memory.pause_until, memory.last_refusal or "refused") if _is_long(memory, now) else True
+        return _pause(self.memory, now) or True
 
     def next(self, event: Event, rules: HostRules) -> State:
         if isinstance(event, Sent):
@@ -413,8 +423,7 @@ class Comparing:
 class Blocked:
     """The host gives nothing: nobody sends anything but a probe now and then, whose good answer ends it.
 
-    ``cause`` is ``address`` (403), ``wave`` (nothing but 503s) or ``silence`` (of several places one that gives
-    nothing). ``until`` is when the next probe is due, ``probes`` how many were sent; -1 where the first is due at once.
+    ``until`` is when the next probe is due, ``probes`` how many were sent; -1 where the first is due at once.
     ``counts``: it is not about one object. ``asked`` is how many requests may have been sent within the ``COUNTED``
     seconds before.
 
@@ -426,7 +435,7 @@ class Blocked:
     since: float
     until: float
     why: str
-    cause: str
+    cause: Cause
     probes: int = 0
     counts: bool = True
     asked: int = 0
@@ -446,7 +455,7 @@ class Blocked:
             )
         if isinstance(event, Gave):
             return self._ended(event.now, event.sent, rules) if event.sent >= self.since else self
-        if event.kind in ANSWERS or (self.cause != SILENCE and is_answer(event.kind, event.refusal)):
+        if event.kind in ANSWERS or (self.cause != Cause.SILENCE and is_answer(event.kind, event.refusal)):
             return self._ended(event.now, event.sent, rules) if event.sent >= self.since else self
         if event.refusal is None:
             return self
@@ -460,7 +469,7 @@ class Blocked:
 
     def gap(self, probes: int, rules: HostRules) -> float:
         """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent."""
-        if self.cause == SILENCE:
+        if self.cause == Cause.SILENCE:
             return (rules.outage or OutagePolicy()).stay(probes + 1)
         return rules.refusals.gap(probes)
 
@@ -469,20 +478,16 @@ class Blocked:
         does a wave soon after another one, by half."""
         before = self.memory
         memory = replace(before, ended=max(sent, self.since))
-        if self.cause == WAVE_CAUSE:
+        if self.cause == Cause.WAVE:
             memory = replace(memory, wave_ended=now)
             if before.wave_ended and 0 <= self.since - before.wave_ended < WAVES_APART:
                 memory = memory.halved(rules, now)
-        if self.cause == ADDRESS and self.counts:
+        if self.cause == Cause.ADDRESS and self.counts:
             memory = replace(memory, refused_at=self.since, asked_before=self.asked)
             if before.full_rate(rules, now) == memory.full_rate(rules, now):
                 memory = memory.halved(rules, now)
         return Serving(memory) if memory.rate is None else Slowed(memory)
 
-
-ADDRESS: Final = "address"
-WAVE_CAUSE: Final = "wave"
-SILENCE: Final = "silence"
 
 State: TypeAlias = Serving | Slowed | Comparing | Blocked
 
@@ -492,8 +497,10 @@ def is_answer(kind: FaultKind, refusal: Refusal | None) -> bool:
     return refusal is None and kind not in ENVIRONMENT_KINDS
 
 
-def _is_long(memory: Memory, now: float) -> bool:
-    return memory.pause_until > now + SHORT_PAUSE
+def _pause(memory: Memory, now: float) -> Closed | None:
+    """The pause that a host asked for, where it is worth telling."""
+    is_long = memory.pause_until > now + SHORT_PAUSE
+    return Closed(memory.pause_until, memory.last_refusal or "refused") if is_long else None
 
 
 def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> State:
@@ -506,16 +513,16 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
         if outage.is_out(tally.silent, len(tally.objects), event.kind):
             away = max(outage.first, min(event.retry_after or 0.0, outage.longest))
             why = f"{event.kind.value}: {event.why}"[:300]
-            return Blocked(memory, event.now, event.now + away, why, SILENCE)
+            return Blocked(memory, event.now, event.now + away, why, Cause.SILENCE)
     # requests that were under way at the last block say nothing new
     if event.refusal is None or event.sent <= memory.ended <= event.now:
         return replace(state, tally=tally)
     if event.refusal is Refusal.ADDRESS:
-        return _blocked(memory, event, ADDRESS, rules)
+        return _blocked(memory, event, Cause.ADDRESS, rules)
     if event.refusal is Refusal.CHANCE:
         tally = tally.with_refusal(event)
         if rules.refusals.probes and tally.is_wave(event.sent):
-            return _blocked(memory, replace(event, at_once=False), WAVE_CAUSE, rules)
+            return _blocked(memory, replace(event, at_once=False), Cause.WAVE, rules)
         return state.chance(tally, event, rules)
     if event.sent <= memory.learnt_at <= event.now:
         return replace(state, memory=memory.pauses(event), tally=tally)
@@ -527,7 +534,7 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
     return Slowed(slower, kept) if slower.rate is not None else Serving(slower, kept)
 
 
-def _blocked(memory: Memory, event: Failed, cause: str, rules: HostRules) -> Blocked:
+def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> Blocked:
     probes = -1 if event.at_once else 0
     asked = memory.asked_within(event.now)
     until = event.now + max(rules.refusals.gap(probes), event.retry_after or 0.0)
@@ -552,7 +559,7 @@ def told_elsewhere(state: State, since: float, until: float, probes: int, why: s
         if since <= state.since:
             return state
         until, probes = max(until, state.until), max(probes, state.probes)
-    return Blocked(memory, since, until, why, ADDRESS, probes)
+    return Blocked(memory, since, until, why, Cause.ADDRESS, probes)
 
 
 _MOMENTS: Final = ("learnt_at", "climbed_at", "chance_at", "wave_ended", "refused_at")
@@ -601,6 +608,8 @@ def from_text(text: str) -> State:
         kind = _STATES[values.pop("state")]
         memory = values.pop("memory")
         memory["sent"] = tuple((at, count) for at, count in memory["sent"])
+        if "cause" in values:
+            values["cause"] = Cause(values["cause"])
         if "tally" in values:
             tally = values["tally"]
             values["tally"] = Tally(**tally | {"objects": tuple(tally["objects"])})

@@ -12,9 +12,8 @@ from pathlib import Path
 from cc_pipeline.transport.budget import Exclusive, keep_state, open_file, state_in
 from cc_pipeline.transport.rates import SourceLimits, default_limits
 from cc_pipeline.transport.refusals import (
-    ADDRESS,
-    SILENCE,
     Blocked,
+    Cause,
     HostRules,
     RefusalPolicy,
     asked_by_hand,
@@ -82,12 +81,12 @@ def _host_state(
 ) -> HostState:
     state = state_in(db, host, now)
     memory = state.memory
-    refuses = isinstance(state, Blocked) and state.cause != SILENCE
+    refuses = isinstance(state, Blocked) and state.cause != Cause.SILENCE
     out = None
     if isinstance(state, Blocked) and not refuses:
         out = Out(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
     blocked_at, asked_before = memory.refused_at, memory.asked_before
-    if isinstance(state, Blocked) and state.cause == ADDRESS:
+    if isinstance(state, Blocked) and state.cause == Cause.ADDRESS:
         blocked_at, asked_before = state.since, state.asked
     cautious = default_limits(f"https://{host}").cautious
     return HostState(

@@ -13,7 +13,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
-from cc_pipeline_tests.delivery.delivered import s3_server
+from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
-    with s3_server("delivered") as address:
+    with moto_server("delivered") as address:
         yield address
 
 

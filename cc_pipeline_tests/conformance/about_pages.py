@@ -107,4 +107,36 @@ CASES = (
         ),
         published=datetime(2016, 5, 24, tzinfo=UTC),
     ),
+    *(
+        case(report, about, answer(f"<title>A</title>{byline}<p>One."), author=right)
+        for report, about, byline, right in (
+            (
+                "zotero/translators#1165",
+                "a date and tools in a byline",
+                "<div class=byline><b>By <a href=/c rel=author>Chris Austin</a></b> | November 13, 2014",
+                "Chris Austin",
+            ),
+            ("microlinkhq/metascraper#408", "a date is no author", "<div class=byline>February 25, 2021</div>", None),
+            ("microlinkhq/metascraper#408", "the same with a day", "<p class=byline>By Tuesday, May 4, 2021</p>", None),
+            (
+                "codelucas/newspaper#619",
+                "a byline in a meta tag",
+                "<meta name=byl content='By Manny Fernandez and Ilana Panich'>",
+                "Manny Fernandez and Ilana Panich",
+            ),
+            (
+                "AndyTheFactory/newspaper4k#83",
+                "names with by in them",
+                "<div class=byline>By ABBY GOODNOUGH and ROBBY BYRD</div>",
+                "ABBY GOODNOUGH, ROBBY BYRD",
+            ),
+            (
+                "kepano/defuddle#291",
+                "a name that is a day's",
+                "<div class=byline>By Tuesday Weld</div>",
+                "Tuesday Weld",
+            ),
+            ("kepano/defuddle#291", "a name that is a month's", "<div class=byline>By April May</div>", "April May"),
+        )
+    ),
 )

@@ -185,4 +185,34 @@ CASES = (
         _page('<meta http-equiv=refresh content="1;url=https://a.example/5.2">'),
         refresh="https://a.example/5.2",
     ),
+    case(
+        "internetarchive/heritrix3#243",
+        "commas in addresses, between them, and in brackets",
+        _page("", '<img srcset="/a,b,,c 2x, /d,, /e (x,y),/f">'),
+        pictures=[f"{_SITE}/a,b,,c", f"{_SITE}/d", f"{_SITE}/e", f"{_SITE}/f"],
+    ),
+    case(
+        "ArchiveTeam/wpull#381",
+        "commas in brackets of an address",
+        _page("", '<img srcset="https://t0.example/h(100,100):o()/a.jpg 97w,https://t0.example/b.jpg 225w">'),
+        pictures=["https://t0.example/h(100,100):o()/a.jpg", "https://t0.example/b.jpg"],
+    ),
+    case(
+        "internetarchive/heritrix3#241",
+        "data in a srcset",
+        _page("", '<img srcset="data:image/gif;base64,R0lG 1x, /x.jpg 2x">'),
+        pictures=["data:image/gif;base64,R0lG", f"{_SITE}/x.jpg"],
+    ),
+    case(
+        "linkchecker/linkchecker#631",
+        "one address with a comma and no descriptor",
+        _page("", '<img srcset="/1920x1080/?text=A%20comma,%20this">'),
+        pictures=[f"{_SITE}/1920x1080/?text=A%20comma,%20this"],
+    ),
+    case(
+        "Codepoints/Codepoints.net#54",
+        "languages of a page by its query, and the one for all others",
+        _page('<link rel=alternate hreflang=de href="?lang=de"><link rel=alternate hreflang=x-default href="?">'),
+        languages=[("de", f"{URL}?lang=de"), ("x-default", f"{URL}?")],
+    ),
 )

@@ -133,4 +133,30 @@ CASES = (
         _atom("<entry><title>Test</title><summary>abcdefgh</summary></entry>"),
         item_titles=["Test"],
     ),
+    *(
+        case(
+            report,
+            about,
+            answer(
+                f"<rss xmlns:dc='http://purl.org/dc/elements/1.1/'><channel><item>{author}</item></channel></rss>",
+                "application/rss+xml",
+            ),
+            item_authors=[names],
+        )
+        for report, about, author, names in (
+            (
+                "jangernert/FeedReader#853",
+                "an address and a name",
+                "<author>a@b.example</author><dc:creator>Jane Doe</dc:creator>",
+                [None, "Jane Doe"],
+            ),
+            (
+                "FreshRSS/FreshRSS#1968",
+                "two",
+                "<dc:creator>A B</dc:creator><dc:creator>C D</dc:creator>",
+                ["A B", "C D"],
+            ),
+            ("rssboard.org", "a name behind an address", "<author>a@b.example (Jane Doe)</author>", ["Jane Doe"]),
+        )
+    ),
 )

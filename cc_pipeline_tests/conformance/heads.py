@@ -158,4 +158,20 @@ CASES = (
         b"HTTP/1.1 302 Found\r\nLocation: ?page=2\r\n\r\n",
         redirect_to=f"{URL}?page=2",
     ),
+    case(
+        "webrecorder/pywb#584",
+        "called chunked, and no chunks",
+        answer(_HTML, "text/html", "Transfer-Encoding: chunked"),
+        title="Harbour",
+    ),
+    case(
+        "ukwa/webarchive-discovery#218",
+        "chunks with extensions, zeros before their size, and a trailer",
+        answer(
+            b'5;a="b"\r\n<titl\r\n00011\r\ne>Harbour</title>\r\n0\r\nX: y\r\n\r\n',
+            "text/html",
+            "Transfer-Encoding: chunked",
+        ),
+        title="Harbour",
+    ),
 )

@@ -23,19 +23,21 @@ URL = "https://www.example.com/dir/page.html"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a server answered and, in ``fields``, what the crawler wrote into the WARC record beside it."""
+    """What a server answered and, in ``fields``, what the crawler wrote into the WARC record beside it. ``record`` is
+    the record's type and that of its block."""
 
     block: bytes
     url: str = URL
     fields: Fields = ()
+    record: tuple[str, str] = ("response", "application/http; msgtype=response")
 
     def as_warc(self) -> bytes:
         """One uncompressed record."""
         about = [
-            ("WARC-Type", "response"),
+            ("WARC-Type", self.record[0]),
             ("WARC-Date", "2024-05-18T01:02:03Z"),
             ("WARC-Record-ID", "<urn:uuid:00000000-0000-0000-0000-000000000046>"),
-            ("Content-Type", "application/http; msgtype=response"),
+            ("Content-Type", self.record[1]),
             ("WARC-Target-URI", self.url),
         ]
         return builders.warc(self.block, [*about, *self.fields])
@@ -74,6 +76,11 @@ class Case:
 def case(report: str, about: str, block: bytes, *, url: str = URL, fields: Fields = (), **expected: Any) -> Case:
     """A line of a kind."""
     return Case(report, about, Response(block, url, fields), expected)
+
+
+def resource(report: str, about: str, block: bytes, content_type: str, kind: str = "resource", **expected: Any) -> Case:
+    """The same of a record without an HTTP header."""
+    return Case(report, about, Response(block, URL, (), (kind, content_type)), expected)
 
 
 #: A function from a response to its page: how its record lies in a file, and which reader takes it out.
@@ -140,6 +147,7 @@ def observe(page: ParsedPage) -> dict[str, Any]:
         "main": text.get("main_content"),
         "kind": text.get("text_type"),
         "json_ld_types": text.get("json_ld_types"),
+        "author": metadata["author"],
         "canonical": metadata["canonical_url"],
         "charset": metadata["charset_detected"],
         "failure": metadata["failure_reason"],
@@ -149,11 +157,14 @@ def observe(page: ParsedPage) -> dict[str, Any]:
         "refresh": (metadata["refresh"] or {}).get("url"),
         "status": metadata["http_result"],
         "type_from": metadata["type_from"],
+        "languages": [(each["hreflang"], each["url"]) for each in metadata["alternates"] or ()],
+        "pictures": [link["link_url"] for link in links if link["attribute"] == "srcset"],
         "links": [link["link_url"] for link in links if link["type"] in ("a", "url", "sitemap")],
         "locs": [link["link_url"] for link in links if link["type"] in ("url", "sitemap")],
         "item_titles": [item["title"] for item in items],
         "item_links": [item["link"] for item in items],
         "item_dates": [item["published"] or item["updated"] for item in items],
+        "item_authors": [[each["name"] for each in item["authors"] or ()] for item in items],
         "item_content": [item["content"] for item in items],
     }  # fmt: skip
 

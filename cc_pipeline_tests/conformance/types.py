@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cc_pipeline_tests.conformance.responses import answer, case
+from cc_pipeline_tests.conformance.responses import answer, case, resource
 
 _HTML = "<!DOCTYPE html><title>Harbour</title><p>The ferry leaves at noon."
 _FOUND = [("WARC-Identified-Payload-Type", "text/html")]
@@ -90,5 +90,63 @@ CASES = (
         fields=[("WARC-Identified-Payload-Type", "application/xml")],
         url="https://www.example.com/sitemap.xml.gz",
         locs=["https://a.example/1"],
+    ),
+    case(
+        "Fetch 2.2.2",
+        "two types: the last counts, as in browsers",
+        answer(_HTML, "text/plain", "Content-Type: text/html"),
+        title="Harbour",
+        kind="html",
+    ),
+    case(
+        "Fetch 2.2.2",
+        "a charset stays where the type is said again without one",
+        answer("<title>\u0434</title>".encode("cp1251"), "text/html; charset=windows-1251", "Content-Type: text/html"),
+        title="\u0434",
+    ),
+    case(
+        "Fetch 2.2.2",
+        "a type that says nothing behind one that does",
+        answer(_HTML, "text/html", "Content-Type: */*"),
+        title="Harbour",
+        type_from="header",
+    ),
+    case(
+        "MIME Sniffing 4.4",
+        "a feed as a file of bytes",
+        answer(_FEED, "application/octet-stream"),
+        kind="feed",
+        item_titles=["One"],
+        type_from="bytes",
+    ),
+    *(
+        resource(report, "a page without an HTTP header", _HTML.encode(), content_type, title="Harbour", failure=None)
+        for report, content_type in (
+            ("ukwa/webarchive-discovery#270", "text/html"),
+            ("netarchivesuite/solrwayback#192", "text/html; charset=utf-8"),
+            ("allenai/dolma#248", "application/xhtml+xml"),
+        )
+    ),
+    resource(
+        "arquivo/pwa-technologies#651",
+        "its charset is the record's",
+        "<title>Água</title>".encode("latin-1"),
+        "text/html; charset=iso-8859-1",
+        title="Água",
+    ),
+    resource(
+        "netarchivesuite/solrwayback#193",
+        "a feed without an HTTP header",
+        _FEED.encode(),
+        "text/xml",
+        item_titles=["One"],
+    ),
+    resource(
+        "arquivo/pwa-technologies#1332",
+        "a picture of a page is no page",
+        b"\x89PNG\r\n\x1a\n" * 9,
+        "image/png",
+        title=None,
+        kind=None,
     ),
 )

@@ -36,8 +36,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION
+from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = pytest.mark.process

@@ -32,8 +32,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     until_listening,
 )
 from cc_pipeline_tests.postgres import Postgres, postgres_server
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]

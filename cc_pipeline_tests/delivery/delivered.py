@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
-from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.delivery.deliver import DeliveryReport, Order, deliver
@@ -25,6 +23,7 @@ from cc_pipeline.stores.answer import Listed, S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.archive import builders
+from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record
 from cc_pipeline_tests.world import Killed
@@ -158,24 +157,10 @@ def folder_place(root: Path) -> Iterator[Place]:
 
 
 @contextmanager
-def s3_server(bucket: str) -> Iterator[str]:
-    """The address of an S3 server on loopback with this bucket. The caller has put credentials into the environment;
-    all servers of one process share their buckets."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket=bucket)
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
-
-
-@contextmanager
 def bucket_place(root: Path) -> Iterator[Place]:
     """The caller has put credentials into the environment."""
     with (
-        s3_server("mine") as address,
+        moto_server("mine") as address,
         Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport,
     ):
         yield Place(transport, root / "scratch")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import captures_of
 from cc_pipeline.extraction.nearest import nearest_capture
 from cc_pipeline.indexing.archives import collection_id, register_archives
@@ -18,6 +18,7 @@ from cc_pipeline.indexing.crawls import find_crawl
 from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.minicrawl.news import NewsSpec, NewsTruth, write_news
 from cc_pipeline_tests.world import ARC, Bucket, extract, harvest, workspace_of
@@ -96,6 +97,30 @@ def test_revisits_are_counted_and_are_no_captures(bucket: Bucket, tmp_path: Path
     assert figures["captures in those indexed now"] == len(mine) - len(revisits)
     assert figures["revisits in them, which are not indexed"] == len(revisits) > 0
     assert any("revisits are not indexed" in note for note in report.notes)
+
+
+def test_padding_behind_the_last_record_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "padded.warc.gz"
+    path.write_bytes(builders.member(builders.response(b"one", url="http://padded.example/")) + b"\0" * 512)
+    workspace = workspace_of(tmp_path, tmp_path / "home")
+    register_archives(workspace, [str(path)], PRESS)
+    report = build_index(workspace, PRESS)
+    assert report.per_target[PRESS]["captures in those indexed now"] == 1
+    assert workspace.lake.read("source_faults").num_rows == 0
+    assert report.notes == ()
+
+
+def test_files_that_a_person_added_are_named_and_not_the_source(bucket: Bucket, tmp_path: Path) -> None:
+    path = tmp_path / "odd.warc.gz"
+    records = (
+        builders.response(b"page %d" % number, url=f"http://odd.example/{number}", digest="sha1:" + "A" * 32)
+        for number in range(200)
+    )
+    path.write_bytes(builders.members(records))
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    made(workspace, [str(path)])
+    with pytest.raises(EnvironmentFault, match=r"that the files of LOCAL-press gave have another payload"):
+        extract(workspace, "odd.example", crawl=PRESS)
 
 
 def test_a_file_that_is_compressed_whole_is_told_apart(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:

@@ -29,8 +29,7 @@ from cc_pipeline.lake.replacing import opened_apart
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.lake.vacuum import vacuum
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION
+from cc_pipeline_tests.weedserver import REGION, S3Server
 
 SCHEMA = pa.schema(
     [

@@ -32,7 +32,7 @@ import psycopg2
 import yaml
 
 from benchmarks.report import Report, sized
-from cc_pipeline.defs.instance import BACKFILLS_WAIT
+from cc_pipeline.defs.instance import DAEMON_VARIABLES
 from cc_pipeline.defs.team import Team as WrittenTeam
 from cc_pipeline.defs.team import team_files
 from cc_pipeline.minicrawl.generate import ensure
@@ -320,7 +320,7 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
             "CC_PIPELINE_SOURCE": str(folder / "bucket"), "CC_PIPELINE_HOME": str(home),
             "DAGSTER_HOME": str(home / "dagster"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1",
             "CC_PIPELINE_HISTORY_DAYS": str(HISTORY), "PYTHONPATH": str(ROOT), "NO_COLOR": "1",
-            "CC_PIPELINE_CODE_HOST": "127.0.0.1", "CC_PIPELINE_CODE_PORT": str(port), BACKFILLS_WAIT: "1",
+            "CC_PIPELINE_CODE_HOST": "127.0.0.1", "CC_PIPELINE_CODE_PORT": str(port), **DAEMON_VARIABLES,
         }  # fmt: skip
         (home / "dagster").mkdir(parents=True)
         for name, text in instance_files().items():

@@ -36,6 +36,8 @@ from cc_pipeline.transport.refusals import (
     remembered,
     told_elsewhere,
 )
+from cc_pipeline_tests.frontmanners import Front as Recorded
+from cc_pipeline_tests.frontmanners import Manners, Request, Wave
 
 POLICY = RefusalPolicy(probes=(5.0, 15.0, 60.0), wait=370.0)
 RULES = HostRules(FRONT.rate, POLICY, cautious=FRONT.cautious)
@@ -117,6 +119,24 @@ def _event(status: int, sent: float) -> Event:
         return Gave(sent + LATENCY, 1, sent)
     found = judge_status(status, {}, b"")
     return Failed(sent + LATENCY, sent, found.kind, found.detail, found.refusal, found.retry_after)
+
+
+def recorded(manners: Manners) -> Front:
+    """The front of the tests, whose headers and bodies are those that others have recorded."""
+    moments = [0.0]
+    recorded = Recorded(manners, clock=lambda: moments[-1])
+
+    def front(now: float) -> int:
+        moments.append(now)
+        refusal = recorded.refuse(Request("cc-index/table/a.parquet", address="192.0.2.1"))
+        if refusal is None:
+            return 206
+        (status, headers, body), _ = refusal
+        found = judge_status(status, {name.lower(): text for name, text in headers.items()}, body)
+        assert found.refusal is (Refusal.ADDRESS if status == 403 else Refusal.CHANCE)
+        return status
+
+    return front
 
 
 def by_chance(share: float, seed: int, status: int = 503) -> Front:
@@ -253,6 +273,27 @@ def test_a_firewall_that_counts_what_it_refuses_is_outlasted() -> None:
     assert drive.refused <= 20 * blocks
     closed = [later - at for (at, _), (later, _) in zip(drive.statuses, drive.statuses[1:], strict=False)]
     assert max(closed) <= 60.1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "states", "most_refused", "most_seconds"),
+    [
+        (Manners(), ["Serving"], 0, 61),
+        (Manners(lone_503=0.05), ["Serving"], 30, 70),
+        (Manners(lone_503=0.1), ["Serving"], 50, 80),
+        (Manners(wave=Wave(100, 60, 503)), ["Serving", "Blocked", "Serving"], 10, 122),
+        (Manners(wave=Wave(100, 60, 403)), ["Serving", "Blocked", "Serving"], 10, 160),
+        (Manners(sliding=True, most=200, window=300), ["Serving", "Blocked", "Serving"], 8, 390),
+        (Manners(sliding=True, most=200, window=300, check_every=30), ["Serving", "Blocked", "Serving"], 8, 420),
+    ],
+)
+def test_a_harvest_of_303_requests_at_the_front(
+    trouble: Manners, states: list[str], most_refused: int, most_seconds: float
+) -> None:
+    drive = Drive(recorded(trouble)).for_requests(303)
+    assert drive.states == states
+    assert drive.refused <= most_refused
+    assert drive.now - 1_000_000.0 <= most_seconds
 
 
 def test_a_day_after_a_refusal_by_address_800_in_300_seconds() -> None:

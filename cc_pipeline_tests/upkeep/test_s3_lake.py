@@ -36,8 +36,7 @@ from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, harvested, publish, workspace_of
 
 pytestmark = pytest.mark.process

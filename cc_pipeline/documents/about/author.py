@@ -56,6 +56,10 @@ _END = re.compile(
     r"|\s*+(?:,\s*+)?\d|\s+\S+@\S+)",
     re.IGNORECASE,
 )
+#: A date in place of a name.
+_DATED = re.compile(
+    rf"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+)?(?:{_MONTH})\.?,?\s+\d", re.I
+)
 _SEVERAL = re.compile(r"(?:(?<!\s)\s+)?(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
 _NO_NAME = """
 author authors admin administrator by byline editor editors editorial staff guest anonymous unknown username user
@@ -211,6 +215,8 @@ def byline_names(text: str) -> str | None:
     for _ in range(2):
         if found := _PREFIX.match(text):
             text = text[found.end() :]
+    if _DATED.match(text):
+        return None
     if ended := _END.search(text):
         text = text[: ended.start()]
     names = [name for part in _SEVERAL.split(text)[:_MOST_NAMES] if (name := part.strip(" ,;:|-–—•·."))]

@@ -15,15 +15,6 @@
 
 #include "../../_module.h"
 
-/* Eight runs at once where the processor can. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(ONE_BY_ONE)
-#include <immintrin.h>
-#define ABREAST 8
-static int can_abreast;
-/* For eight bits: the places of those that are set, an octet each. */
-static uint64_t places_of[256];
-#endif
-
 enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, BLOCK = 1024 };
 enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 18 };
 
@@ -80,14 +71,6 @@ static int prepare(void) {
             contribution[place][byte] = value ^ of_zeros;
         }
     }
-#ifdef ABREAST
-    can_abreast = __builtin_cpu_supports("avx2");
-    for (unsigned bits = 0; bits < 256; bits++) {
-        for (unsigned place = 0, count = 0; place < ABREAST; place++) {
-            if (bits >> place & 1) places_of[bits] |= (uint64_t)place << (8 * count++);
-        }
-    }
-#endif
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     multiplier = (0x9E3779B97F4A7C15ULL ^ ((uint64_t)now.tv_nsec << 20) ^ ((uint64_t)(uintptr_t)&now >> 4)) | 1;
@@ -125,35 +108,7 @@ static uint64_t print_of_narrow(uint32_t run) {
            contribution[7][run >> 24];
 }
 
-#ifdef ABREAST
-/* As vote() does, with all octets at once. */
-__attribute__((target("avx2"))) static void vote_abreast(Tally *tally, const uint32_t *runs, int count) {
-    const __m256i low = _mm256_setr_epi64x(0, 1, 2, 3), high = _mm256_setr_epi64x(4, 5, 6, 7), lowest = _mm256_set1_epi8(1);
-    __m256i *octets = (__m256i *)tally->octets;
-    tally->runs += count;
-    for (int at = 0, stop; at < count; at = stop) {
-        stop = count - at < OCTET_MAX - tally->pending ? count : at + OCTET_MAX - tally->pending;
-        tally->pending += stop - at;
-        __m256i one = _mm256_loadu_si256(octets), other = _mm256_loadu_si256(octets + 1);
-        for (; at < stop; at++) {
-            const __m256i print = _mm256_set1_epi64x((long long)print_of_narrow(runs[at]));
-            one = _mm256_add_epi8(one, _mm256_and_si256(_mm256_srlv_epi64(print, low), lowest));
-            other = _mm256_add_epi8(other, _mm256_and_si256(_mm256_srlv_epi64(print, high), lowest));
-        }
-        _mm256_storeu_si256(octets, one);
-        _mm256_storeu_si256(octets + 1, other);
-        if (tally->pending == OCTET_MAX) empty_octets(tally);
-    }
-}
-#endif
-
 static void vote_narrow(Tally *tally, const uint32_t *runs, int count) {
-#ifdef ABREAST
-    if (can_abreast) {
-        vote_abreast(tally, runs, count);
-        return;
-    }
-#endif
     for (int at = 0; at < count; at++) vote(tally, print_of_narrow(runs[at]));
 }
 
@@ -222,8 +177,9 @@ static int add_wide(Tally *tally, uint64_t run) {
 
 /* Those of some runs that do not lie where the table is asked first. Nearly all runs have been seen before, and most of
  * them lie there: all are asked for without a branch, which would be guessed wrong too often. */
-static int others_of(const Narrow *table, const uint8_t *text, int at, int runs, uint32_t *others, int count) {
-    for (; at < runs; at++) {
+static int others_of(const Narrow *table, const uint8_t *text, int runs, uint32_t *others) {
+    int count = 0;
+    for (int at = 0; at < runs; at++) {
         const uint8_t *octets = text + at;
         uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
         others[count] = run;
@@ -232,36 +188,10 @@ static int others_of(const Narrow *table, const uint8_t *text, int at, int runs,
     return count;
 }
 
-#ifdef ABREAST
-/* The same, eight runs at once. */
-__attribute__((target("avx2"))) static int others_abreast(const Narrow *table, const uint8_t *text, int runs, uint32_t *others) {
-    const __m128i window = _mm_setr_epi8(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6);
-    const __m256i windows = _mm256_broadcastsi128_si256(window), factor = _mm256_set1_epi32((int)(uint32_t)multiplier);
-    const __m128i shift = _mm_cvtsi32_si128(32 - table->log2);
-    int at = 0, count = 0;
-    for (; at + ABREAST < runs; at += ABREAST) { /* twelve octets are read, the last runs has three more behind its first */
-        const __m128i low = _mm_loadl_epi64((const __m128i *)(text + at)), high = _mm_loadl_epi64((const __m128i *)(text + at + 4));
-        const __m256i run = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), windows);
-        const __m256i slot = _mm256_srl_epi32(_mm256_mullo_epi32(run, factor), shift);
-        const __m256i there = _mm256_cmpeq_epi32(_mm256_i32gather_epi32((const int *)table->slots, slot, 4), run);
-        const unsigned other = 0xFF ^ (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(there));
-        const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)places_of[other]));
-        _mm256_storeu_si256((__m256i *)(others + count), _mm256_permutevar8x32_epi32(run, places));
-        count += __builtin_popcount(other);
-    }
-    return others_of(table, text, at, runs, others, count);
-}
-#endif
-
 /* Runs of octets, none of them zero. */
 static int add_runs(Tally *tally, const uint8_t *text, int runs) {
-    uint32_t others[BLOCK + 8];
-    int count;
-#ifdef ABREAST
-    if (can_abreast) count = others_abreast(&tally->narrow, text, runs, others);
-    else
-#endif
-        count = others_of(&tally->narrow, text, 0, runs, others, 0);
+    uint32_t others[BLOCK];
+    int count = others_of(&tally->narrow, text, runs, others);
     /* without a branch again: what lies elsewhere, or is new where another lies, is added one by one */
     uint32_t *slots = tally->narrow.slots, fresh[BLOCK];
     int news = 0, rest = 0;

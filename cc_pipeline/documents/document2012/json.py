@@ -17,10 +17,10 @@ from cc_pipeline.documents.arc_time import correct_fetch_time
 from cc_pipeline.documents.headers import (
     DEFAULT_MIME,
     NOT_KEPT_IN_2012,
+    content_type,
     header,
     headers_map,
     original_length,
-    split_content_type,
     was_gzip,
 )
 from cc_pipeline.documents.html.urls import resolve_header, resolver
@@ -117,7 +117,7 @@ def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]
     if redirected and location:
         redirect_to = resolver(page.url)(location)[0] if as_written else resolve_header(page.url, location)
     verdict = judge(page.url, status, redirect_to, page.record_type)
-    mime, _ = split_content_type(header(page.content_headers, "content-type"))
+    mime, _ = content_type(page.content_headers)
     size = len(page.payload)
     gzipped = was_gzip(page.http_headers)
     declared = original_length(page.http_headers)

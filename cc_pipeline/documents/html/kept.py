@@ -157,10 +157,11 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
     size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)
-    quotes = (element.tag == _QUOTE) & stands
-    quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
-    posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
-    hints = np.where(posts, element.hints & ~_SHARE, element.hints)
+    quotes, hints = (element.tag == _QUOTE) & stands, element.hints
+    if quotes.any():
+        quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
+        posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
+        hints = np.where(posts, hints & ~_SHARE, hints)
     bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
     inside_bad = nearest(walk, bad & stands) > around
     between = (element.first >= begins) & (element.last <= ends)
@@ -189,15 +190,19 @@ def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[
 def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """And the headings of what is kept: those that stand before it, other headings between; of the page's own rank
     only behind other text."""
-    block, count = walk.blocks, len(kept)
+    block = walk.blocks
     is_heading = _HEADINGS[block.kind]
-    section = np.minimum.accumulate(np.where(is_heading, count, np.arange(count))[::-1])[::-1]
-    heads = is_heading & np.append(kept, False)[section]
-    heads &= _SUBHEADINGS[block.kind] | (np.cumsum(kept) > 0)
-    headlines = np.append(kept[1:], False) & _SUBHEADINGS[block.kind] & (block.linked >= block.chars)
-    if headlines.sum() < _HEADLINES:
-        headlines[:] = False
-    return np.asarray(kept | headlines | (heads & (likely > _HEADING_LIKELY)))
+    is_sub = _SUBHEADINGS[block.kind]
+    # what each heading stands before: the next block that is none
+    texts = np.flatnonzero(~is_heading)
+    places = np.flatnonzero(is_heading)
+    following = np.searchsorted(texts, places)
+    stays = np.append(kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
+    behind_text = places > np.argmax(kept)
+    kept_with = kept.copy()
+    kept_with[places[stays & (is_sub[places] | behind_text)]] = True
+    headlines = np.append(kept[1:], False) & is_sub & (block.linked >= block.chars)
+    return kept_with | headlines if headlines.sum() >= _HEADLINES else kept_with
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:

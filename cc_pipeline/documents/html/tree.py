@@ -40,6 +40,8 @@ _BASE_CHARS = 2_048
 
 #: An address in a srcset, with the commas around it.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
+#: What stands behind an address, to the comma before the next; commas in brackets are none (HTML, 4.8.4.2.2).
+_DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?)*+")
 _MOST_CANDIDATES = 64
 #: A scheme and a host, in small letters, and that a path follows.
 _ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
@@ -192,12 +194,10 @@ def _of_srcset(value: str, most: int) -> list[str]:
         at = candidate.end()
         if href[-1] == ",":
             href = href.rstrip(",")
-        else:
-            at = value.find(",", at)
+        elif behind := _DESCRIPTORS.match(value, at):
+            at = behind.end()
         if href:
             found.append(href)
-        if at < 0:
-            break
     return found
 
 

@@ -25,8 +25,7 @@ from cc_pipeline_tests.engines.spark.compared import left_over, located, not_nam
 from cc_pipeline_tests.engines.spark.compared import made as made_by
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import CREDENTIALS, REGION
+from cc_pipeline_tests.weedserver import CREDENTIALS, REGION, S3Server
 from cc_pipeline_tests.world import NEW
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP), pytest.mark.timeout(900)]

@@ -23,8 +23,7 @@ from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster, with_pyspark
-from cc_pipeline_tests.swiftserver import S3Server
-from cc_pipeline_tests.weedserver import REGION
+from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
