@@ -52,8 +52,11 @@ PROGRAM = Path(sys.executable).with_name("cc-pipeline")
 
 
 def environment_of(**settings: object) -> dict[str, str]:
-    """This process's variables with these settings of the pipeline, and no others."""
+    """This process's variables with these settings of the pipeline, and no others. What is learnt of hosts stays beside
+    the home."""
     plain = {name: text for name, text in os.environ.items() if not name.startswith("CC_PIPELINE_")}
+    if "HOME" in settings:
+        plain["XDG_STATE_HOME"] = f"{settings['HOME']}-state"
     return plain | {f"CC_PIPELINE_{name}": str(value) for name, value in settings.items()}
 
 

@@ -22,7 +22,7 @@ Answers = Sequence[tuple[str, Seen]]
 
 NOTHING: Final[Judged] = (None, "")
 #: Steps that ask other places than the source.
-_ELSEWHERE: Final = frozenset({"list", "s3"})
+_ELSEWHERE: Final = frozenset({"list", "s3", "mirror"})
 _OK, _PARTIAL, _MISSING = 200, 206, 404
 _REFUSED: Final = frozenset({401, 403, 429, 503})
 _EXPLICIT = re.compile(r"bytes=(\d+)-(\d+)")
@@ -41,7 +41,7 @@ class Facts:
     ``crawls`` were listed. ``bounds`` are the keys of row groups in a footer's order. ``same`` tells whether both
     indexes named the same captures. ``records`` are those that were fetched: whether each is good, and its digest check
     or why it is not; ``arc_records`` are those of the ARC years. ``arc`` tells whether these have a ZipNum index,
-    ``s3`` whether S3 had the same object.
+    ``s3`` whether S3 had the same object, ``mirror`` whether the official mirror had the same record.
 
     ``keys`` and ``old_keys`` are pairs of a key in a ZipNum index and the one that is made of its URL here, of the
     crawl that was looked at and of one of 2015; ``old_member`` is what the member of 2015 looked like.
@@ -56,6 +56,7 @@ class Facts:
     arc_records: list[tuple[bool, str]] = field(default_factory=list)
     arc: bool | None = None
     s3: bool | None = None
+    mirror: bool | None = None
     keys: list[tuple[str, str]] = field(default_factory=list)
     old_keys: list[tuple[str, str]] = field(default_factory=list)
     old_member: OldMember | None = None
@@ -245,6 +246,7 @@ ASSUMPTIONS: Final = (
     Assumption("lone_503", "a request that gets a 503 is answered when it is sent once more", _lone_503),
     Assumption("retry_after", "a refusal says when to come back", _retry_after),
     Assumption("s3_same", "s3://commoncrawl has the same objects", lambda facts, _: (facts.s3, "")),
+    Assumption("mirror_same", "the official mirror has the same records", lambda facts, _: (facts.mirror, "")),
 )
 
 

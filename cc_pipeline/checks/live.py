@@ -121,10 +121,18 @@ def look_live(
     begun, at = time.monotonic(), datetime.now(UTC)
     chosen = rate_for(settings) if rate is None else rate
     plain = replace(
-        settings, rate=chosen, concurrency=1, mirrors=(), mirror_access=(), via="auto", subsets=SUBSETS, wait=0.0
+        settings,
+        rate=chosen,
+        concurrency=1,
+        mirrors=(),
+        mirror_access=(),
+        record_mirror=False,
+        via="auto",
+        subsets=SUBSETS,
+        wait=0.0,
     )
     own = settings.is_common_crawl and scheme_of(settings.source) != "s3"
-    look = Look(plain, most, bucket or (PUBLIC_BUCKET if own else ""))
+    look = Look(plain, most, bucket or (PUBLIC_BUCKET if own else ""), settings.official_mirror)
     with _workspace(look):
         steps = tuple(_steps(look, told))
     verdicts = tuple(Verdict(one.name, one.says, *one.judge(look.facts, look.answers)) for one in ASSUMPTIONS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline.addresses import NO_ACCESS, Access
+from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.checks.assumptions import Facts, OldMember
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import IndexFile, cluster_key, path_list_key
@@ -31,6 +32,7 @@ from cc_pipeline.index.parquet.fetch import Piece
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of, inflate_member, split_records
 from cc_pipeline.indexing.crawl_index import parse_index_list
 from cc_pipeline.settings import Settings
+from cc_pipeline.settings.places import may_be_mirrored
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.watched import Seen
 from cc_pipeline.transport.client import Transport
@@ -59,12 +61,14 @@ class Look:
     """A look under way: what is asked with, what was found so far, and the watch over it.
 
     ``asking`` are the settings of a person's own home, with the rate of a look; ``workspace`` is of a home for the look
-    alone. ``bucket`` is an S3 place with the same objects, if there is one.
+    alone. ``bucket`` is an S3 place with the same objects, if there is one, ``mirror`` the official mirror, if the
+    settings have it asked for records.
     """
 
     asking: Settings
     most: int
     bucket: str
+    mirror: str | None = None
     workspace: Workspace = field(init=False)
     facts: Facts = field(default_factory=Facts)
     answers: list[tuple[str, Seen]] = field(default_factory=list)
@@ -370,13 +374,27 @@ def _in_s3(look: Look) -> str:
             find_credentials(S3Options(asked.endpoint, asked.region, asked.anonymous, asked.profile), bucket)
         except EnvironmentFault:
             raise Skipped("no credentials") from None
-    key, offset, length = (known.row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
+    key, offset, length = (known.row[name] for name in PLACE)
     transport = look.open(look.asking, bucket, NO_ACCESS)
     there, here = (one.read(key, offset, length) for one in (transport, look.workspace.transport))
     tail = transport.read_suffix(cluster_key(look.crawl), _TAIL)
     look.facts.s3 = (there.data, there.total) == (here.data, here.total)
     same = "" if look.facts.s3 else "not "
     return f"the record and the length of its file are {same}the same; {tail.total:,} bytes of cluster.idx"
+
+
+def _at_mirror(look: Look) -> str:
+    if look.mirror is None:
+        raise Skipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
+    row = next((one.row for one in look.records if may_be_mirrored(one.row["crawl"])), None)
+    if row is None:
+        raise Skipped("no record of a crawl that may be at the mirror is known")
+    key, offset, length = (row[name] for name in PLACE)
+    mirror = look.open(look.asking, look.mirror, NO_ACCESS)
+    there, here = (one.read(key, offset, length) for one in (mirror, look.workspace.transport))
+    look.facts.mirror = (there.data, there.total) == (here.data, here.total)
+    same = "" if look.facts.mirror else "not "
+    return f"a record of {row['crawl']} and the length of its file are {same}the same at {look.mirror}"
 
 
 #: In this order: what a step finds, those behind it ask with.
@@ -393,4 +411,5 @@ STEPS: Final[Mapping[str, Callable[[Look], str]]] = {
     "2015": _old,
     "missing": _missing,
     "s3": _in_s3,
+    "mirror": _at_mirror,
 }

@@ -60,7 +60,7 @@ Wait = Annotated[
     bool | None,
     typer.Option(
         "--wait/--no-wait",
-        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere two minutes).",
+        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere six minutes).",
     ),
 ]
 Yes = Annotated[

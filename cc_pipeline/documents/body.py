@@ -6,7 +6,7 @@ import re
 
 from cc_pipeline.codings import coding_tokens, decoded, undo
 from cc_pipeline.documents.charset import has_wide_characters
-from cc_pipeline.documents.headers import root_element
+from cc_pipeline.documents.headers import Kind, begins_as_markup, is_program, root_element
 from cc_pipeline.documents.page import Headers
 
 #: What compressed bytes start with, by the coding's name.
@@ -53,6 +53,8 @@ _PATTERNS = (
 )
 _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip")
 _SPACE = b" \t\r\n\f"
+#: White space and marks, in UTF-16 too.
+_NO_CHARACTERS = _SPACE + b"\0\xef\xbb\xbf\xfe\xff"
 _LOOKED_AT = 1024
 #: Control characters that no text has (charsets of seven bits have three), and the share of them beyond which bytes
 #: are none; of compressed ones a tenth.
@@ -107,6 +109,16 @@ def _holds_document(coding: str, body: bytes) -> bool:
         if root_element(body) not in (None, "html"):
             return True
     return False
+
+
+def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
+    """Whether a body is text although nobody reads what has its type: a file's, or a program's where it begins as
+    markup."""
+    if kind != "other" and not is_program(mime):
+        return False
+    if binary_type(payload) is not None or not payload[:_LOOKED_AT].strip(_NO_CHARACTERS):
+        return False
+    return begins_as_markup(payload) or not is_program(mime)
 
 
 def is_binary(payload: bytes, detected: str | None) -> bool:

@@ -232,9 +232,15 @@ def has_wide_characters(head: bytes) -> bool:
     return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) or _wide(head) is not None
 
 
+def narrowed(payload: bytes) -> bytes:
+    """A document in UTF-16 or UTF-32 as UTF-8, so that its markup can be looked for; others as they are."""
+    name = next((name for mark, name in _BOMS if payload.startswith(mark)), None) or _wide(payload[:_NUL_SAMPLE])
+    return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8", "replace")
+
+
 def _wide(head: bytes) -> str | None:
     """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
-    if head.count(0) < len(head) * _NUL_SHARE:
+    if not head or head.count(0) < len(head) * _NUL_SHARE:
         return None
     zeros = [head[place::4].count(0) * 4 / len(head) for place in range(4)]
     often = [share > _NUL_SHARE for share in zeros]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from cc_pipeline.documents.charset import narrowed
 from cc_pipeline.documents.page import Headers
 
 #: The media types of JSON Feed.
@@ -166,6 +167,7 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Chose
     """
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
+    payload = narrowed(payload)
     if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
         detected = None
     chosen = _chosen(mime, detected, payload)
@@ -180,9 +182,20 @@ def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKin
     if detected is None or kind not in ("other", "text"):
         return ChosenKind(kind, "header")
     is_html = detected in _HTML_TYPES
-    follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not _PROGRAM.search(mime))))
+    follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not is_program(mime))))
     found = kind_of(detected)
     return ChosenKind(found, "archive", is_html) if follows and found != kind else ChosenKind(kind, "header")
+
+
+def is_program(mime: str | None) -> bool:
+    """Whether a type is that of a program or a style."""
+    return mime is not None and _PROGRAM.search(mime) is not None
+
+
+def begins_as_markup(payload: bytes) -> bool:
+    """Whether a document begins as a page, a feed, a sitemap or other XML."""
+    payload = narrowed(payload)
+    return _sniffed(payload) != "text" or root_element(payload) is not None
 
 
 def _sniffed(payload: bytes) -> Kind:

@@ -79,6 +79,7 @@ FLAGS: tuple[str, ...] = (
     "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
     "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
     "type_mismatch",  # HTML by what the archive identified, under another type; read as HTML
+    "text_unread",  # text under the type of a file or a program, such as image/png, which was not read
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
     "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed

@@ -11,7 +11,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
-from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
@@ -103,6 +103,8 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     elif is_pdf(payload):
         found = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
         text = _other(page, found, options, flags)
+    if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload):
+        flags.add("text_unread")
     if text is not None:
         _bound(text, options.limits.text_chars, flags)
     row["flags"] = sorted(flags) or None

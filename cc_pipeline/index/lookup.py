@@ -163,7 +163,13 @@ def look_up(
             )
         named: set[str] = set()
         taken = None if into is None else partial(_noting, into, named)
-        result = locator.locate(crawl, subsets, targets, taken)
+        try:
+            result = locator.locate(crawl, subsets, targets, taken)
+        except RangeFault as fault:
+            if via != "auto" or fault.kind is not FaultKind.WHOLE_OBJECT or "zipnum" not in indexes.available:
+                raise
+            locator, why = indexes.available["zipnum"](), f"zipnum, since {fault.key} comes whole ({fault.detail})"
+            result = locator.locate(crawl, subsets, targets, taken)
         if result.unread and via == "auto":
             result = _with_columnar(indexes, crawl, subsets, targets, sources, result, taken)
         if result.gaps is not None:
@@ -328,7 +334,8 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
         if crawl in ARC_CRAWLS:
             found, notes = (None, ()) if via == "btree" else _cluster_of_arc_years(crawl, sources, tree=published)
         else:
-            found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=not available)
+            needed = not available or via == "zipnum"
+            found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
         if found is not None:
             available["zipnum"] = lambda: ZipNumLocator(
                 transport, crawl, found.cluster, sources.clusters.members, may_lack=True
@@ -366,7 +373,7 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
     try:
         return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
     except RangeFault as fault:
-        if needed or fault.kind not in ENVIRONMENT_KINDS:
+        if needed or fault.kind not in {*ENVIRONMENT_KINDS, FaultKind.WHOLE_OBJECT}:
             raise
         return None
 

@@ -206,6 +206,9 @@ def _part(
         priced.update(workspace.priced)
         forgotten.update(gone)
         notes.extend(blocked(workspace).said(targets))
+        if answers := workspace.shared_answers:
+            told = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
+            notes.append(f"answers to requests for records, which are shared with the official mirror: {told}")
         changed = {at.crawl for at, one in done.items() if one.change != "same"}
         if changed:
             from cc_pipeline.checks.left_out import what_is_not_there

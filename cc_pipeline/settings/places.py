@@ -30,6 +30,10 @@ _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
 _MIRROR_HOST: Final = "huggingface.co"
 _MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
+_MAIN_CRAWL: Final = re.compile(r"CC-MAIN-(\d{4})-\d{2}")
+_FIRST_MIRRORED: Final = 2026
+#: Where the keys of Common Crawl's bucket are found at its mirror (huggingface_hub 2.4.0: no revision in the path).
+OFFICIAL_MIRROR: Final = f"https://{_MIRROR_HOST}{_MIRROR_FOLDER}resolve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,13 @@ def is_mirror(source: str) -> bool:
     """Whether ``source`` is the copy of Common Crawl's bucket that Common Crawl keeps at Hugging Face."""
     path = urlsplit(source).path if scheme_of(source) in WEB else ""
     return host_of(source) == _MIRROR_HOST and f"{path}/".startswith(_MIRROR_FOLDER)
+
+
+def may_be_mirrored(crawl: str) -> bool:
+    """Whether records of a crawl may be at Common Crawl's official mirror, which has main crawls from 2026 on, some of
+    them in part (Daft, PR 7103; cc-downloader, issue 34)."""
+    match = _MAIN_CRAWL.fullmatch(crawl)
+    return match is not None and int(match[1]) >= _FIRST_MIRRORED
 
 
 def _is_aws(endpoint: str) -> bool:

@@ -11,9 +11,12 @@ from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.settings.places import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
+    OFFICIAL_MIRROR,
+    WEB,
     BucketSettings,
     is_mirror,
     is_public,
+    may_be_mirrored,
     read_buckets,
 )
 
@@ -36,7 +39,8 @@ class Settings:
     share of a partition's captures that may fail to come without failing its run, ``max_lost`` the share of a
     command's captures that the source may have lost before that is doubted, ``accept_losses`` the numbers of losses
     that a person accepts, ``max_index_gaps`` the share of a
-    subset's index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests:
+    subset's index files (0 to 1) that may be unread without an error. ``record_mirror`` says whether Common Crawl's
+    mirror is asked for records too (``record_mirror_for``). ``crawls`` is what the sensor harvests:
     ``newest``, ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted
     subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most,
     ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
@@ -100,6 +104,18 @@ class Settings:
     mirrors: tuple[str, ...] = ()
     mirror_access: tuple[Access, ...] = ()
     redirects: tuple[str, ...] = ()
+    record_mirror: bool = False
+
+    @property
+    def official_mirror(self) -> str | None:
+        """The mirror that shares requests for records with the source: where the setting is on, and the source is
+        Common Crawl's own host alone. Records only, because the index knows their digests."""
+        is_front = self.is_public and scheme_of(self.source) in WEB and not self.mirrors
+        return OFFICIAL_MIRROR if self.record_mirror and is_front else None
+
+    def record_mirror_for(self, crawl: str) -> str | None:
+        """The same for one crawl; ``None`` also for a crawl that the mirror does not have."""
+        return self.official_mirror if may_be_mirrored(crawl) else None
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ class Transport:
 
     ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``options``
     say how it and all ``mirrors`` are asked: those are further places with the same objects, with what lets somebody in
-    there, in the order in which they are asked for what a place before them does not give (``mirrored.py``).
+    there, in the order in which they are asked for what a place before them does not give (``mirrored.py``); with
+    ``shares`` requests are shared among all of them by what each gives.
     ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
@@ -51,6 +52,7 @@ class Transport:
         options: PlaceOptions = _DEFAULTS,
         *,
         mirrors: Sequence[tuple[str, Access]] = (),
+        shares: bool = False,
         access: Access = NO_ACCESS,
         memory_bound: int = _MEMORY_BOUND,
     ) -> None:
@@ -58,7 +60,7 @@ class Transport:
         options = replace(options, outage=(options.outage or OutagePolicy()) if mirrors else None)
         places = [Place(place, lets_in, options, self.stats) for place, lets_in in ((source, access), *mirrors)]
         self._place = places[0]
-        self._mirrored = Mirrored(places, options.retry, self.stats) if mirrors else None
+        self._mirrored = Mirrored(places, options.retry, self.stats, shares=shares) if mirrors else None
         self._urls = {place.source: place.store.url for place in places}
         self.source, self.store = self._place.source, self._place.store
         self.sources = tuple(place.source for place in places)
@@ -66,7 +68,7 @@ class Transport:
         self.hosts = tuple(place.host for place in places)
         self._local = self._place.local if not mirrors else None
         self.limits = self._place.limits
-        self._concurrency = max(place.limits.concurrency for place in places)
+        self._concurrency = (sum if shares else max)(place.limits.concurrency for place in places)
         self._memory_bound = memory_bound
         self._thread = LoopThread()
 
@@ -88,9 +90,10 @@ class Transport:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
-    def read_suffix(self, key: str, length: int) -> RangeBytes:
-        """The last ``length`` bytes (all, when the object is shorter). Raises ``RangeFault``."""
-        return self._value(ByteRange(key, None, length))
+    def read_suffix(self, key: str, length: int, whole_up_to: int = 0) -> RangeBytes:
+        """The last ``length`` bytes (all, when the object is shorter); ``whole_up_to`` as of ``ByteRange``. Raises
+        ``RangeFault``."""
+        return self._value(ByteRange(key, None, length, whole_up_to=whole_up_to))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""

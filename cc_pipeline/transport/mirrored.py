@@ -1,8 +1,9 @@
 """Several places with the same objects, asked as if they were one.
 
-Each request goes to the first place in the order of preference that may have an answer; what one does not give, the
-next is asked for. What is known of a place decides whether it is asked at all: its breaker and its outages (shared by
-all processes, ``outage.py``), and what it turned out to lack.
+Each request goes to the first place in the order of preference that may have an answer, or, where requests are shared,
+to the one that has the fewest under way for what it takes; what one does not give, the next is asked for. What is known
+of a place decides whether it is asked at all: its breaker and its outages (shared by all processes, ``outage.py``), and
+what it turned out to lack.
 
 Nothing that one place says settles anything for the others: an object is not there when every place says so, and
 whatever was not answered everywhere is unknown.
@@ -226,8 +227,14 @@ class _Question:
 class Mirrored:
     """``places`` in the order of preference, at least one. It runs inside the transport's loop."""
 
-    def __init__(self, places: Sequence[Place], retry: RetryPolicy, stats: TransportStats) -> None:
+    def __init__(
+        self, places: Sequence[Place], retry: RetryPolicy, stats: TransportStats, *, shares: bool = False
+    ) -> None:
+        """``shares``: requests are shared among the places by what each gives. One that is slow, or is kept waiting by
+        its rate, has more of them under way, so that the next goes to another."""
         self.places = tuple(places)
+        self._shares = shares
+        self._under_way = [0] * len(self.places)
         self._retry = retry
         self._stats = stats
         self._lacking = [Absences() for _ in places]
@@ -294,7 +301,13 @@ class Mirrored:
             group = last if lacking.lacks_branch(key) else first
             group = avoided if place.source in avoid else tired if place.source in failing else group
             group.append(number)
+        if self._shares:
+            first.sort(key=self._load)
         return [group for group in (first, last, tired, avoided) if group]
+
+    def _load(self, number: int) -> float:
+        """The share of a place's requests at the same time that are under way, once there is one more."""
+        return (self._under_way[number] + 1) / self.places[number].limits.concurrency
 
     async def _ask_all(
         self, numbers: Sequence[int], key: str, ask: AskOne, question: _Question, tries: int | None
@@ -306,7 +319,11 @@ class Mirrored:
             for number in numbers:
                 if number in question.done:
                     continue
-                found, answer, sent = await ask(self.places[number])
+                self._under_way[number] += 1
+                try:
+                    found, answer, sent = await ask(self.places[number])
+                finally:
+                    self._under_way[number] -= 1
                 question.attempts[number] = question.attempts.get(number, 0) + sent
                 if isinstance(found, Verified):
                     return self._given(number, key, found, answer, question)

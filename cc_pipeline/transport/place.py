@@ -236,6 +236,9 @@ class Place:
         """The bytes of a range."""
         if asked.offset is None and self.local is None:
             return await self._suffixes.read(partial(self._range, asked, tries), partial(self._by_size, asked, tries))
+        return await self._explicit(asked, tries)
+
+    async def _explicit(self, asked: ByteRange, tries: int | None) -> Asked:
         found, answer, sent = await self._range(asked, tries)
         is_whole = isinstance(found, Finding) and found.kind is FaultKind.WHOLE_OBJECT and self.local is None
         if is_whole and asked.offset is not None and asked.offset + asked.length <= asked.whole_up_to:
@@ -336,7 +339,7 @@ class Place:
                 return Finding(FaultKind.RANGE_NOT_SATISFIABLE, why), answer, sent
         start = max(0, size - asked.length)
         whole = replace(asked, offset=start, length=size - start, total=size)
-        found, answer, more = await self._range(whole, tries)
+        found, answer, more = await self._explicit(whole, tries)
         return found, answer, sent + more
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:

@@ -61,7 +61,7 @@ class ByteRange:
     has the bytes. ``ends`` are offsets, in order, where records of an explicit range end: a long one is given in pieces
     that end there (``pieces.py``), by a transport of one place.
     ``or_less``: an object that ends before the range does gives what there is of it. ``whole_up_to``: where a place
-    sends the whole object instead, an explicit range that ends within so many bytes is taken out of it.
+    sends the whole object instead, a range that ends within so many bytes of it is taken out of it.
     """
 
     key: str

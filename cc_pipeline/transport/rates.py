@@ -30,7 +30,7 @@ class SourceLimits:
 #: month later (cc-monitoring: aws/waf-webacl-*.json); users are refused at six to eight connections. ccrawl-cli runs
 #: with 0.2 s a request, and 5/s are 1,500 in 300 s. Who was refused keeps to 800 for a day, less than any known limit.
 FRONT: Final = SourceLimits(rate=5.0, concurrency=4, cautious=795 / 300)
-#: Any other web host: nothing is known of it.
+#: Any other web host: nothing is known of it. At Hugging Face a public client runs at 20/s (Daft).
 _OTHER: Final = SourceLimits(rate=10.0, concurrency=8)
 #: The index server answers about 100,000 look-ups an hour for everybody together.
 _INDEX_SERVER: Final = SourceLimits(rate=1.0, concurrency=2)

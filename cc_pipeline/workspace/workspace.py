@@ -182,9 +182,27 @@ class Workspace:
         return Clusters(self.settings.cache_path / "zipnum")
 
     def archives(self, crawl: str) -> Transport | NamedPlaces:
-        """What reads records of ``crawl`` by file and place: the source, or wherever the files lie that a person named
-        for a collection."""
-        return self._named if crawl.startswith(LOCAL) else self.transport
+        """What reads records of ``crawl`` by file and place: the source, with the official mirror where the settings
+        say so, or wherever the files lie that a person named for a collection."""
+        if crawl.startswith(LOCAL):
+            return self._named
+        return self._shared if self.settings.record_mirror_for(crawl) else self.transport
+
+    @cached_property
+    def _shared(self) -> Transport:
+        """The transport that shares requests for records between the source and its official mirror."""
+        settings, mirror = self.settings, self.settings.official_mirror
+        assert mirror is not None, "a crawl is at the mirror where there is one"
+        return self._open(
+            settings, settings.source, settings.source_access, mirrors=((mirror, NO_ACCESS),), shares=True
+        )
+
+    @property
+    def shared_answers(self) -> dict[str, int]:
+        """Answers of each place, as far as requests for records were shared with the official mirror; empty where none
+        were."""
+        shared: Transport | None = self.__dict__.get("_shared")
+        return {} if shared is None else {place: shared.stats.served[place] for place in shared.sources}
 
     def address_of(self, filename: str) -> str:
         """The address of an archive file of any crawl, for people."""
@@ -221,7 +239,7 @@ class Workspace:
     def close(self) -> None:
         """Ends what connections there are. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "place", "_list_transport", "_named"):
+            for name in ("transport", "_shared", "place", "_list_transport", "_named"):
                 opened: Transport | NamedPlaces | None = self.__dict__.get(name)
                 if opened is not None:
                     closing.callback(opened.close)
@@ -285,12 +303,13 @@ def open_transport(
     timeouts: Timeouts | None = None,
     *,
     mirrors: Sequence[tuple[str, Access]] = (),
+    shares: bool = False,
     watch: Watch | None = None,
     public_only: bool = False,
 ) -> Transport:
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
-    ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact, and for a place that is not
-    public where it is to be."""
+    ``shares`` is as in ``Transport``, ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a
+    contact, and for a place that is not public where it is to be."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
         refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
@@ -316,6 +335,7 @@ def open_transport(
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
         mirrors=mirrors,
+        shares=shares,
         access=access,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks import live as live_look
 from cc_pipeline.checks.assumptions import ASSUMPTIONS, Facts, OldMember
 from cc_pipeline.checks.live import HEADERS, MOST_REQUESTS, Live, look_live, rate_for
 from cc_pipeline.errors import UserInputError
@@ -17,12 +18,13 @@ from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.frontmanners import CLOUDFRONT, Manners
+from cc_pipeline_tests.recordmirror import ensure_recent, front_and_mirror
 from cc_pipeline_tests.world import closed_port
 
 ARC = "CC-MAIN-2008-2009"
 CLUSTER = f"cc-index/collections/{ARC}/indexes/cluster.idx"
-#: What a sound source cannot show: no refusal, and S3 is asked where it is Common Crawl's own.
-UNSEEN = {"retry_after", "lone_503", "s3_same"}
+#: What a sound source cannot show: no refusal; S3 and the mirror are asked where it is Common Crawl's own.
+UNSEEN = {"retry_after", "lone_503", "s3_same", "mirror_same"}
 NO_CLUSTER = Rule("404", key=f"*{CLUSTER}", times=None)
 #: As the front, but for the time it takes.
 FRONT = replace(CLOUDFRONT, latency=0.0)
@@ -59,7 +61,10 @@ def test_all_that_can_be_seen_of_a_sound_source_holds(source: Path, tmp_path: Pa
     with FaultServer(source, manners=FRONT) as server:
         live = look_live(settings_of(server, home))
         assert live.requests == len(server.hits) == len(live.answers) <= MOST_REQUESTS
-    assert {step.name: step.outcome for step in live.steps if step.outcome != "done"} == {"s3": "skipped"}
+    assert {step.name: step.outcome for step in live.steps if step.outcome != "done"} == {
+        "s3": "skipped",
+        "mirror": "skipped",
+    }
     assert told(live) == {"held": {one.name for one in ASSUMPTIONS} - UNSEEN, "did not hold": set(), "not seen": UNSEEN}
     assert not live.failed
     assert not home.exists(), "without a limit on requests, not even a budget is kept"
@@ -189,7 +194,7 @@ def test_s3_is_compared_where_there_are_credentials(
     with FaultServer(source) as server:
         settings = settings_of(server, tmp_path / "home", s3_endpoint=server.url.rstrip("/"))
         without = look_live(settings, bucket="s3://commoncrawl")
-        assert without.steps[-1].text == "no credentials"
+        assert {step.name: step.text for step in without.steps}["s3"] == "no credentials"
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
         live = look_live(settings, bucket="s3://commoncrawl")
@@ -198,6 +203,25 @@ def test_s3_is_compared_where_there_are_credentials(
     assert told(without)["not seen"] == UNSEEN
     assert told(live)["not seen"] == UNSEEN - {"s3_same"}
     assert not told(live)["did not hold"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_mirror_is_compared_where_the_setting_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    root = tmp_path / "bucket"
+    ensure_recent(root)
+    monkeypatch.setattr(live_look, "PUBLIC_BUCKET", "")
+    with front_and_mirror(root, monkeypatch) as (front, mirror):
+        mirror.set_rules([] if same else [Rule("other_total", times=None)])
+        given = {"source": front.url, "collinfo": f"{front.url}collinfo.json", "home": str(tmp_path / "home")}
+        off = look_live(load_settings({}, **given))
+        assert not mirror.hits
+        on = look_live(load_settings({}, **given, record_mirror=True))
+        assert {hit.method for hit in mirror.hits} == {"GET"}
+    assert "mirror_same" in told(off)["not seen"]
+    assert "mirror_same" in told(on)["held" if same else "did not hold"]
+    assert {step.name: step.outcome for step in on.steps}["mirror"] == "done"
 
 
 def test_a_source_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.zipnum import kept_clusters
 from cc_pipeline.indexing.crawl_index import harvest_footers
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
@@ -128,7 +129,10 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
     assert FooterStore(workspace.settings.footers_path).read(NEW).entries == footers
 
 
-def test_a_source_without_ranges_is_told_once_and_what_to_do(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_source_without_ranges_is_told_once_and_what_to_do(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_clusters, "_MOST_WHOLE", 0)  # a real cluster.idx has as much as is read of it
     with FaultServer(bucket[0], rules=[Rule("whole_object", "cc-index/table/*", times=None)]) as server:
         workspace = workspace_of(server.url, tmp_path)
         with pytest.raises(EnvironmentFault) as refused:

@@ -129,6 +129,8 @@ def _rows(
                 (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                  _seconds(rate, fetch.requests), why)
             )  # fmt: skip
+        if mirror := settings.record_mirror_for(one):
+            notes.append(f"{one}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
         if done := len(look.current):
             of_all = (
                 "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"

@@ -46,6 +46,9 @@ _MOST_DEPTH = 200
 #: Sections that are no tags: how they begin and end, and whether they are kept.
 _SECTIONS = (("<![CDATA[", "]]>", True), ("<!--", "-->", False), ("<?", "?>", False), ("<!", ">", False))
 
+#: Those that hold no references: how they begin and end.
+_VERBATIM = {"<![CDATA[": "]]>", "<!--": "-->"}
+_VERBATIM_START = re.compile("|".join(map(re.escape, _VERBATIM)))
 _DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
 #: Where a document type may begin.
 _DOCTYPE_CHARS = 65_536
@@ -287,7 +290,8 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
     if "&" in text:
         replace = _Replacement(declared)
         text = "".join(
-            part if part.startswith("<![CDATA[") else _REFERENCE.sub(replace, part) for part in _split_cdata(text)
+            part if part.startswith(tuple(_VERBATIM)) else _REFERENCE.sub(replace, part)
+            for part in _split_verbatim(text)
         )
     text, cut = _within(text, 2 * limits.elements)
     root = None if cut else _read(text.encode("utf-8"), recover=False)
@@ -311,13 +315,17 @@ def _within(text: str, tags: int) -> tuple[str, bool]:
     return text[:at], True
 
 
-def _split_cdata(text: str) -> Iterator[str]:
-    """The text's parts: CDATA sections, and what lies between them."""
+def _split_verbatim(text: str) -> Iterator[str]:
+    """The text's parts: CDATA sections and comments, in which an ampersand is one, and what lies between them."""
     at = 0
-    while (begin := text.find("<![CDATA[", at)) >= 0 and (end := text.find("]]>", begin)) >= 0:
-        yield text[at:begin]
-        at = end + 3
-        yield text[begin:at]
+    while start := _VERBATIM_START.search(text, at):
+        closing = _VERBATIM[start[0]]
+        end = text.find(closing, start.end())
+        if end < 0:
+            break
+        yield text[at : start.start()]
+        at = end + len(closing)
+        yield text[start.start() : at]
     yield text[at:]
 
 

@@ -24,6 +24,9 @@ _FREE_FORMATTING = 24
 #: Bytes of the shortest tag, and of the smallest piece.
 _TAG_BYTES, _MIN_PIECE = 3, 96
 _TAG_START = re.compile(rb"<(?=[a-zA-Z/!?])")
+#: What a tree is before its page is fed. A document keeps its mode when it is emptied, and the builder sets it only
+#: where a page has no document type, or an old one.
+_STANDARD = "<!DOCTYPE html>"
 _SAMPLE = b"<b><i><div><div><div>x"
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 #: Words at the begin of Lexbor's struct of a tree builder that are looked at.
@@ -158,7 +161,7 @@ def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool
     (``Bounded.is_small``) is built at once."""
     if _lexbor is None or is_small or len(markup) <= _TAG_BYTES * limits.depth:
         return Built(LexborHTMLParser(markup), markup, 0)
-    tree = LexborHTMLParser("")
+    tree = LexborHTMLParser(_STANDARD)
     at, reached, work = _feed(_lexbor, tree, markup, limits, None)
     if reached is None:
         return Built(tree, markup, work)

@@ -18,6 +18,9 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 #: Unwanted bytes read to save a request. The public mirror gets at most ten requests a second
 #: (``transport/budget.py``), so a request costs 100 ms. A link of 42 Mbit/s brings this many bytes in that time.
 GAP = 512 << 10
+#: Common Crawl's front serves some objects whole, whatever is asked: one index file in ten of CC-MAIN-2026-30. A piece
+#: in the first bytes of such a file is taken out of it. Beyond these another index costs less: a file has 700 MB.
+MOST_WHOLE = 32 << 20
 #: A request asks for no more than this, so that one lost connection costs little.
 SPAN = 16 << 20
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
-from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.fetch import MOST_WHOLE, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.page_walk import is_numbered
 from cc_pipeline.index.parquet.pages import (
     PageBounds,
@@ -164,7 +164,7 @@ def read_rows(
     sizes = {each.place.file.path: each.place.file.size for each in wanted}
 
     def fetch(pieces: Iterable[Piece]) -> Bytes:
-        return fetch_pieces(reader, pieces, etags, cost, sizes)
+        return fetch_pieces(reader, pieces, etags, cost, sizes, whole_up_to=MOST_WHOLE)
 
     known = _page_indexes(wanted, indexes, fetch)
     key_parts = [_key_selection(each, known) for each in wanted]

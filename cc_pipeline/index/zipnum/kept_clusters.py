@@ -26,6 +26,8 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
+#: A ``cluster.idx`` that comes whole, whatever is asked of it, is read as far as it is needed: it has some 110 MB.
+_MOST_WHOLE: Final = 256 << 20
 #: Bytes at the end of the file that say its length, its ETag, and what its last line is.
 _TAIL: Final = 4096
 #: Bytes on disk, spans in the list (of all crawls), and members in memory.
@@ -83,7 +85,7 @@ class Clusters:
             name = (transport.source, crawl)
             if name not in self._open:
                 try:
-                    tail = transport.read_suffix(cluster_key(crawl), _TAIL)
+                    tail = transport.read_suffix(cluster_key(crawl), _TAIL, _MOST_WHOLE)
                 except RangeFault as fault:
                     if fault.kind not in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE):
                         raise
@@ -168,7 +170,7 @@ class _SameObject:
     tail: RangeBytes
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes:
-        asked = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total)
+        asked = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total, whole_up_to=_MOST_WHOLE)
         [got] = self.files.read_many([asked])
         if isinstance(got, RangeFault):
             raise got

@@ -45,6 +45,7 @@ def test_names_with_a_semicolon_are_references(name: str) -> None:
         ("&#0;", "\ufffd", False),
         ("&#65;&nbsp;&amp;", "A\xa0&", True),
         ("<![CDATA[?a=1&order=2]]>", "?a=1&order=2", True),
+        ("A<!-- R & D -->", "A", True),
     ],
 )
 def test_repaired_references_are_told(written: str, text: str, well_formed: bool) -> None:

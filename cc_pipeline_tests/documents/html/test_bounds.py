@@ -155,6 +155,24 @@ def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, mo
     assert document.body_text.split() == ["first", "last"]
 
 
+@pytest.mark.parametrize(
+    "doctype",
+    [
+        "",
+        "<!DOCTYPE html>",
+        "<!doctype nonsense>",
+        '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 3.2 Final//EN">',
+        '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Transitional//EN" "http://www.w3.org/TR/xhtml1/DTD/xhtml1.dtd">',
+        '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01 Transitional//EN">',
+    ],
+)
+def test_a_page_fed_in_pieces_is_read_in_its_own_mode(doctype: str) -> None:
+    """A table ends a paragraph but in the mode of old pages."""
+    markup = f"{doctype}<p>text<table><tr><td>cell</table>{'<p>word' * 500}".encode()
+    built = building.build_tree(markup, LIMITS, set())
+    assert built.tree.html == LexborHTMLParser(markup).html
+
+
 def test_formatting_in_doubt_or_of_many_tags_is_built_in_pieces() -> None:
     """A page of few tags is built at once only where the scan is sure: these would have millions of elements."""
     for markup in ("<svg><p>" + numbered("<b id=%d>", 2_000) + "<p>x" * 2_000, numbered("<div><span id=%d>", 4_000)):

@@ -1,0 +1,104 @@
+"""Objects that come whole, whatever is asked of them: what is needed of an index is read, the rest is not taken, and
+beyond a bound another index is asked. Footers and records are left out, and asked for again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.lookup import IndexSources, look_up
+from cc_pipeline.index.parquet import read
+from cc_pipeline.index.zipnum import kept_clusters
+from cc_pipeline.minicrawl.generate import generate
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
+
+CRAWL, SITE = "CC-MAIN-2024-22", "example.com"
+SPEC = MiniCrawlSpec(
+    pages=200, sites=8, crawls=(CrawlSpec(CRAWL, segments=1, parts=4, row_group_rows=60, zipnum_lines=20),)
+)
+OPTIONS = PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
+SOME_FILE, ALL_FILES, CLUSTER = "*subset=warc/part-00000*", "*subset=warc/*", "*cluster.idx"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("whole")
+    world = harvest_world(home / "bucket", home, generate(home / "bucket", SPEC), (CRAWL,))
+    # a folder and a server name files otherwise, which a look-up learns
+    with FaultServer(world.root) as server, Transport(server.url, OPTIONS) as transport:
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        look_up(CRAWL, ["warc"], [parse_target("tld:com"), parse_target("tld:org")], sources, via="parquet")
+    return world
+
+
+@pytest.mark.parametrize("which", [SOME_FILE, ALL_FILES, CLUSTER, "*cdx-*"])
+@pytest.mark.parametrize("via", ["auto", "parquet", "zipnum"])
+def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: str) -> None:
+    target = parse_target(SITE)
+    with Transport(str(world.root)) as transport:
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        right = places(look_up(CRAWL, ["warc"], [target], sources, via="parquet"))
+    rules = [Rule("whole_object", which, times=None)]
+    with FaultServer(world.root, rules=rules) as server, Transport(server.url, OPTIONS) as transport:
+        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        found = look_up(CRAWL, ["warc"], [target], sources, via=via)
+    assert (places(found), found.gaps) == (right, None)
+    assert len(right) == len(world.truth.of(CRAWL, subset="warc", domain=SITE))
+
+
+def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "MOST_WHOLE", 0)
+    monkeypatch.setattr(kept_clusters, "_MOST_WHOLE", 0)
+    target = parse_target(SITE)
+    with FaultServer(world.root, rules=[Rule("whole_object", ALL_FILES, times=None)]) as server:
+        with Transport(server.url, OPTIONS) as transport:
+            sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+            found = look_up(CRAWL, ["warc"], [target], sources)
+            assert (found.index, len(places(found))) == (
+                "zipnum",
+                len(world.truth.of(CRAWL, subset="warc", domain=SITE)),
+            )
+            assert "comes whole" in (found.why or "")
+            with pytest.raises(EnvironmentFault, match="sends whole files"):
+                look_up(CRAWL, ["warc"], [target], sources, via="parquet")
+        server.set_rules([Rule("whole_object", CLUSTER, times=None)])
+        with Transport(server.url, OPTIONS) as transport:
+            sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+            assert look_up(CRAWL, ["warc"], [target], sources).index == "parquet"
+            with pytest.raises(EnvironmentFault, match="sends whole files"):
+                look_up(CRAWL, ["warc"], [target], sources, via="zipnum")
+
+
+def test_the_end_of_an_object_is_taken_out_of_it(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4_000
+    (tmp_path / "file").write_bytes(content)
+    rules = [Rule("whole_object", times=None)]
+    with FaultServer(tmp_path, rules=rules) as server, Transport(server.url, OPTIONS) as transport:
+        got = transport.read_suffix("file", 100, len(content))
+        assert (got.data, got.offset, got.total) == (content[-100:], len(content) - 100, len(content))
+        before = transport.stats.bytes
+        refused = transport.read_many([ByteRange("file", None, 100, whole_up_to=len(content) - 1)])
+        assert [isinstance(one, RangeBytes) for one in refused] == [False]
+        taken = transport.stats.bytes - before
+    assert taken <= 8 * (ERROR_BODY_BYTES + 1), "beyond the bound the body is not read"
+
+
+def test_members_of_a_whole_shard_cost_what_lies_before_them(world: World) -> None:
+    shard = world.root / cluster_key(CRAWL).replace("cluster.idx", "cdx-00000.gz")
+    with (
+        FaultServer(world.root, rules=[Rule("whole_object", "*cdx-*", times=None)]) as server,
+        Transport(server.url, OPTIONS) as transport,
+    ):
+        found = look_up(CRAWL, ["warc"], [parse_target("tld:com")], IndexSources(transport), via="zipnum")
+        assert len(places(found)) > 50
+        assert found.bytes <= 2 * shard.stat().st_size + (world.root / cluster_key(CRAWL)).stat().st_size
