@@ -13,7 +13,7 @@ servers of this machine that answer 80 ms late (``cc_pipeline_tests/lab.py``), o
   than 400 requests of it, refused ones too, came in the last 300 s. Counted are refusals of each wave, and good answers
   that were asked for again.
 - **crawls**: ``run -c all`` over 20 crawls of 2014 to 2026, with a 503 in a hundred requests.
-- **commands**: what a new home's first, second and third look-up ask for.
+- **commands**: what a new home's first, second and third run ask for, but for records.
 - **leased**: three processes share a rate by leases, of which one is killed (``leased_rate.py``).
 """
 
@@ -52,7 +52,7 @@ _ALL = sized(("2024-22", "2015-06"), (
     "2026-34", "2026-21", "2025-51", "2025-21", "2025-05", "2024-51", "2024-22", "2023-40", "2022-49", "2021-49",
     "2021-04", "2020-24", "2019-47", "2018-51", "2018-05", "2017-26", "2016-44", "2015-48", "2015-06", "2014-52",
 ))  # fmt: skip
-#: Requests of a new home's first, second and third command before November 2026.
+#: Requests of a new home's first, second and third command in the audit of 26 November 2026.
 _BEFORE = (17, 4, 1)
 
 
@@ -153,12 +153,13 @@ class Bench:
         )  # fmt: skip
 
     def commands(self) -> None:
-        """A home's first look-up, one of another domain, and the first again."""
+        """A home's first run, one of another domain, and the first again: requests but for records."""
         first, second = self.domains[0], self.domains[len(self.domains) // 2]
         for number, (domain, before) in enumerate(zip((first, second, first), _BEFORE, strict=True), start=1):
-            run = self.command("commands", FRONT, "lookup", domain, "-c", "newest", "--format", "jsonl")
+            run = self.command("commands", FRONT, "run", "-c", "newest", "-d", domain)
+            count = sum(not hit.key.endswith(".warc.gz") for hit in run.hits)
             self.report.figure(
-                f"command_{number}", len(run.hits), None, before, unit="requests", higher_is_better=False, note=run.note
+                f"command_{number}", count, before, unit="requests", higher_is_better=False, note=run.note
             )  # fmt: skip
 
     def command(self, home: str, manners: Manners, *arguments: str, bucket: Path | None = None) -> Run:

@@ -62,7 +62,10 @@ class Lab:
     """A namespace with ``sites`` by host name, for as long as the context lasts. ``folder`` keeps its files."""
 
     def __init__(self, folder: Path, sites: Mapping[str, Site]) -> None:
-        self._folder, self._sites = folder, dict(sites)
+        self._folder, self._sites = folder.resolve(), dict(sites)
+        self._environment = {
+            "SSL_CERT_FILE": str(self._folder / "roots.pem"), "XDG_STATE_HOME": str(self._folder / "state")
+        }  # fmt: skip
 
     def __enter__(self) -> Lab:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -87,11 +90,12 @@ class Lab:
         self._servers.communicate()
 
     def start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> subprocess.Popen[str]:
-        """A command in the namespace, which trusts the sites' certificates; its output in pipes, nothing to read."""
+        """A command in the namespace, which trusts the sites' certificates; its output in pipes, nothing to read. A
+        user's state, as the budget that homes share, is kept in the lab."""
         inside = ["nsenter", f"--target={self._servers.pid}", "--user", "--net", "--mount", "--preserve-credentials"]
         return subprocess.Popen(
-            [*inside, *map(str, command)], env={**environment, "SSL_CERT_FILE": str(self._folder / "roots.pem")},
-            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*inside, *map(str, command)], env={**environment, **self._environment}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def run(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -4,19 +4,20 @@ process of its own, since what a look at 48,000 partitions holds is more than a 
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cc_pipeline import children
 from cc_pipeline.automation.due import Pair, due_of
 from cc_pipeline.automation.reparse import outdated
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.plan import Price, options_of
 from cc_pipeline.extraction.run import look
@@ -31,6 +32,15 @@ _APART: Final = 5_000
 _BELIEVED: Final = timedelta(days=1)
 #: Seconds that such a process may take: less than a tick may (``defs/instance.py``).
 _PATIENCE: Final = 540
+#: Fields of an outlook that are partitions.
+_PAIRS: Final = ("pairs", "stale", "due", "waiting")
+#: Families of faults, by the names under which a process tells them.
+_FAULTS: Final[dict[str, type[CcPipelineError]]] = {
+    "place": PlaceFault,
+    "environment": EnvironmentFault,
+    "input": UserInputError,
+    "other": CcPipelineError,
+}
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -115,12 +125,43 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
             f"a process that looked at what is due ended with status {done.returncode}: {said[-500:]}",
             "The next tick looks again; where that is so each time, look at this machine's memory.",
         )
-    # that process reads this home's tables, and no bytes that strangers wrote
-    answer = pickle.loads(done.stdout)
-    if isinstance(answer, CcPipelineError):
-        raise answer
-    assert isinstance(answer, Outlook)
-    return answer
+    try:
+        answer = json.loads(done.stdout)
+        fault = None if answer["fault"] is None else _read_fault(*answer["fault"])
+        outlook_there = _read_outlook(answer["outlook"]) if fault is None else Outlook()
+    except (ValueError, TypeError, KeyError) as error:
+        raise EnvironmentFault(
+            f"a process that looked at what is due answered something else: {error}", "The next tick looks again."
+        ) from error
+    if fault is not None:
+        raise fault
+    return outlook_there
+
+
+def _write_outlook(outlook_here: Outlook) -> dict[str, Any]:
+    """An outlook as JSON: what a process says of a home is never unpickled."""
+    return {
+        **{name: list(getattr(outlook_here, name)) for name in _PAIRS},
+        "older": [[slice_.crawl, slice_.target, *astuple(price)] for slice_, price in outlook_here.older.items()],
+        "until": outlook_here.until.isoformat(),
+    }
+
+
+def _read_outlook(answer: dict[str, Any]) -> Outlook:
+    pairs, stale, due, waiting = ([(str(crawl), str(slug)) for crawl, slug in answer[name]] for name in _PAIRS)
+    older = {Slice(str(crawl), str(target)): Price(*price) for crawl, target, *price in answer["older"]}
+    return Outlook(pairs, set(stale), set(due), set(waiting), older, datetime.fromisoformat(answer["until"]))
+
+
+def _write_fault(fault: CcPipelineError) -> tuple[str, list[str]]:
+    """The nearest of the families that callers tell apart, and what it is made of."""
+    if isinstance(fault, EnvironmentFault):
+        return ("place" if isinstance(fault, PlaceFault) else "environment"), [fault.what, fault.advice]
+    return ("input" if isinstance(fault, UserInputError) else "other"), [str(fault)]
+
+
+def _read_fault(family: str, texts: list[str]) -> CcPipelineError:
+    return _FAULTS[family](*map(str, texts))
 
 
 def main() -> None:
@@ -132,4 +173,8 @@ def main() -> None:
             answer = _looked(workspace, crawls, slugs, now)
     except CcPipelineError as fault:
         answer = fault
-    pickle.dump(answer, sys.stdout.buffer)
+    if isinstance(answer, Outlook):
+        said: dict[str, Any] = {"fault": None, "outlook": _write_outlook(answer)}
+    else:
+        said = {"fault": _write_fault(answer), "outlook": None}
+    sys.stdout.write(json.dumps(said))

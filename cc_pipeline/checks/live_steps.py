@@ -11,6 +11,7 @@ from typing import Any, Final
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.checks.assumptions import Facts, OldMember
+from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import IndexFile, cluster_key, path_list_key
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
@@ -240,7 +241,8 @@ def _old(look: Look) -> str:
 
 def _keys_of(crawl: str, rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The keys of rows, each with the one that is made of its URL."""
-    return [(row["url_surtkey"], surt_key(row["url"])) for row in rows]
+    rule = key_rule(crawl, "zipnum")
+    return [(row["url_surtkey"], surt_key(row["url"], rule)) for row in rows]
 
 
 def _ids_of(result: LookupResult) -> dict[tuple[str, int], bytes | None]:

@@ -25,8 +25,9 @@ _RESENT: Final = 3
 _NOT_AGAIN_SECONDS: Final = 60.0
 #: After this long what was sent again counts no more: now and then a server closes an idle connection.
 _FORGOTTEN_SECONDS: Final = 3_600.0
-#: Seconds after which an idle connection is not used again.
-_IDLE_SECONDS: Final = 50.0
+#: Seconds after which an idle connection is closed. Common Crawl's front was seen to refuse an address for the number
+#: of its connections, and what one process keeps open counts beside what another one opens.
+IDLE_SECONDS: Final = 4.0
 #: Seconds for which a host's addresses are kept.
 _RESOLVED_SECONDS: Final = 300.0
 _FIRST_FINAL_STATUS: Final = 200
@@ -229,6 +230,7 @@ class ConnectionPool:
         self._alone_until = 0.0
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self._resolved: tuple[float, list[Any]] | None = None
 
     async def get(self, request: bytes, hoped_for: int, bound: int, intake: Intake | None = None) -> Answer:
@@ -266,6 +268,7 @@ class ConnectionPool:
             self._busy.discard(connection)
             if connection.reusable and connection.transport is not None:
                 self._idle.append((connection, time.monotonic()))
+                self._close_later()
 
     def _idle_connection(self) -> Connection | None:
         if time.monotonic() < self._alone_until:
@@ -274,7 +277,7 @@ class ConnectionPool:
             return None
         while self._idle:
             connection, since = self._idle.pop()
-            if connection.reusable and connection.transport is not None and time.monotonic() - since < _IDLE_SECONDS:
+            if connection.reusable and connection.transport is not None and time.monotonic() - since < IDLE_SECONDS:
                 return connection
             connection.close()
         return None
@@ -324,6 +327,18 @@ class ConnectionPool:
         if self._busy:
             self._watch_later()
 
+    def _close_later(self) -> None:
+        if self._closing is None and self._idle:
+            seconds = self._idle[0][1] + IDLE_SECONDS - time.monotonic()
+            self._closing = asyncio.get_running_loop().call_later(max(0.0, seconds), self._close_old)
+
+    def _close_old(self) -> None:
+        """Closes connections that were idle for long, the oldest of which is the first."""
+        self._closing = None
+        while self._idle and time.monotonic() - self._idle[0][1] >= IDLE_SECONDS:
+            self._idle.popleft()[0].close()
+        self._close_later()
+
     def _close_idle(self) -> None:
         for connection, _ in self._idle:
             connection.close()
@@ -333,6 +348,9 @@ class ConnectionPool:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
         self._close_idle()
         for connection in tuple(self._busy):
             connection.fail("connection_reset", "the transport was closed")

@@ -126,19 +126,34 @@ def system_proxy(url: str) -> str | None:
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(host):
-        return None
     proxies = getproxies()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if is_loopback(host) or proxy_bypass(f"{host}:{port}") or _is_in_network(host, proxies.get("no", "")):
+        return None
     kind = parts.scheme if proxies.get(parts.scheme) else "all"
     written = proxies.get(kind, "").strip()
     return _proxy_address(written, f"{kind}_proxy".upper()) if written else None
+
+
+def _is_in_network(host: str, no_proxy: str) -> bool:
+    """Whether a numeric host is in one of the networks (``10.0.0.0/8``) among the hosts that need no proxy, which curl
+    and requests read and the standard library does not."""
+    for written in no_proxy.split(","):
+        try:
+            if "/" in written and ipaddress.ip_address(host) in ipaddress.ip_network(written.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
 
 
 def _proxy_address(written: str, variable: str) -> str:
     address = written if "://" in written else f"http://{written}"
     try:
         parts = urlsplit(address)
+        # http:/host:3128 has a host called http and an empty port
         is_usable = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_usable = is_usable and not parts.netloc.endswith(":")
     except ValueError:
         is_usable = False
     if not is_usable:
@@ -153,11 +168,20 @@ def ca_bundle() -> str | None:
     """The file or folder of certificates that ``REQUESTS_CA_BUNDLE``, else ``CURL_CA_BUNDLE``, names beside the
     system's; ``None`` where neither does. OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
 
-    Raises ``UserInputError`` for one that is not there.
+    Raises ``UserInputError`` for one that is not there, and for a file that holds no certificates.
     """
+    import ssl  # noqa: PLC0415
+
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         if written := os.environ.get(variable, "").strip():
             if not os.path.exists(written):
                 raise UserInputError(f"{variable} is {written!r}, which is not there; name a file of certificates")
+            try:
+                if os.path.isfile(written):
+                    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=written)
+            except (OSError, ssl.SSLError) as error:
+                raise UserInputError(
+                    f"{variable} is {written!r}, which holds no certificates that can be read: {error}"
+                ) from error
             return written
     return None

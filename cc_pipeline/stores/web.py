@@ -17,7 +17,7 @@ from yarl import URL
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.connections import ConnectionPool
+from cc_pipeline.stores.connections import IDLE_SECONDS, ConnectionPool
 from cc_pipeline.stores.opening import ca_bundle, is_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
@@ -52,7 +52,7 @@ class HttpClient:
             resolver = _PublicResolver() if self._public_only and self.proxy is None else None
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=0, ttl_dns_cache=300, keepalive_timeout=55, resolver=resolver, ssl=self._tls()
+                    limit=0, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS, resolver=resolver, ssl=self._tls()
                 ),
                 headers=self._headers,
                 auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to

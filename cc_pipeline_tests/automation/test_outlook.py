@@ -83,6 +83,11 @@ def test_a_process_of_its_own_says_the_same_and_its_faults_are_ours(
     monkeypatch.setattr(module, "_last", {})
     with pytest.raises(CcPipelineError, match="not a host name"):
         outlook(workspace, [NEW], ["a b|c"], NOW)
+    for said in ("", "{}", "[1]", '{"fault": ["exec", ["x"]]}', '{"fault": null, "outlook": {"pairs": 1}}'):
+        other = [sys.executable, "-c", f"print({said!r})"]
+        monkeypatch.setattr(module.children, "python_command", lambda *program, other=other: other)
+        with pytest.raises(EnvironmentFault, match="answered something else"):
+            outlook(workspace, [NEW], [SITE], NOW)
     ended = [sys.executable, "-c", "import os; os._exit(9)"]
     monkeypatch.setattr(module.children, "python_command", lambda *program: ended)
     with pytest.raises(EnvironmentFault, match="ended with status 9"):

@@ -10,7 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.minicrawl.generate import generate
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW
 from cc_pipeline_tests.frontmanners import CLOUDFRONT
 from cc_pipeline_tests.lab import DATA, INDEX, PROXY, common_crawl_lab, why_no_lab
@@ -56,3 +58,20 @@ def test_a_proxy_between_is_used_for_all(bucket: Bucket, tmp_path: Path) -> None
     assert tunnels == {f"{DATA}:443", f"{INDEX}:443"}
     assert wrong.returncode == 1
     assert "HTTPS_PROXY is 'socks5://127.0.0.1:1', which is no address of an HTTP proxy" in wrong.stderr
+
+
+def test_two_homes_at_once_send_what_one_may(tmp_path: Path) -> None:
+    # a whole address was seen refused at six connections
+    manners = replace(CLOUDFRONT, latency=1.0, max_connections=5, refused=600)
+    bucket = tmp_path / "bucket"
+    generate(bucket, MiniCrawlSpec(pages=90, sites=4, crawls=(CrawlSpec(NEW, segments=1, parts=30, row_group_rows=5),)))
+    with common_crawl_lab(bucket, tmp_path / "lab", manners) as lab:
+        words = [COMMAND, "harvest", "-c", NEW]
+        homes = [lab.start(words, environment_of(tmp_path / name)) for name in ("one", "other")]
+        said = [home.communicate() for home in homes]
+        hits = lab.hits(DATA)
+    assert [home.returncode for home in homes] == [0, 0], said
+    assert {hit.fault for hit in hits} == {None}
+    moments = [hit.at for hit in hits]
+    assert len(moments) > 60
+    assert max(sum(start <= at < start + 4 for at in moments) for start in moments) <= 21

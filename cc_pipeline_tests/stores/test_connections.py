@@ -6,6 +6,7 @@ import asyncio
 import math
 import ssl
 import subprocess
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.stores import connections
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeouts
 from cc_pipeline.stores.connections import Connection
 from cc_pipeline.stores.opening import open_store
@@ -35,11 +37,13 @@ class Server:
         self.script = script
         self.tls = tls
         self.connections = 0
+        self.open = 0
         self.heads: list[bytes] = []
         self.answered = 0
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection, self.connections = self.connections, self.connections + 1
+        self.open += 1
         try:
             for number in range(100):
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
@@ -56,6 +60,7 @@ class Server:
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
+            self.open -= 1
             writer.close()
 
     @asynccontextmanager
@@ -187,6 +192,24 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(answer: list[byte
     answers, server = ask_in_turn(lambda connection, number: answer, 3)
     assert bodies(answers) == [b"hello"] * 3
     assert server.connections == 3
+
+
+def test_an_idle_connection_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.1)
+
+    async def work() -> tuple[int, int, int]:
+        server = Server(lambda connection, number: [HEAD + b"hello"])
+        async with server.run() as (url, client):
+            await asyncio.gather(*(client.get(f"{url}/x", {}, hoped_for=200, bound=10) for _ in range(4)))
+            used = server.connections
+            until = time.monotonic() + 20
+            while server.open and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+            left = server.open
+            await client.get(f"{url}/x", {}, hoped_for=200, bound=10)
+            return used, left, server.connections
+
+    assert asyncio.run(work()) == (4, 0, 5)
 
 
 def test_a_connection_given_up_while_idle_is_replaced_without_a_word() -> None:

@@ -202,9 +202,29 @@ def test_a_proxy_is_read_as_curl_reads_it(
 
 
 @pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("url", "written", "is_direct"),
+    [
+        ("https://data.commoncrawl.org/", "data.commoncrawl.org:443", True),
+        ("https://data.commoncrawl.org/", "data.commoncrawl.org:8443", False),
+        ("https://data.commoncrawl.org/", "mmoncrawl.org, 10.0.0.0/8", False),
+        ("http://10.1.2.3:9000/", "other.example, 10.0.0.0/8", True),
+        ("http://10.1.2.3:9000/", "10.1.2.3:9000", True),
+        ("http://11.1.2.3:9000/", "10.0.0.0/8,x/y,fd00::/8", False),
+        ("http://[fd00::1]:9000/", "10.0.0.0/8,fd00::/8", True),
+    ],
+)
+def test_hosts_that_need_no_proxy(monkeypatch: pytest.MonkeyPatch, url: str, written: str, is_direct: bool) -> None:
+    monkeypatch.setenv("ALL_PROXY", "proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", written)
+    assert (system_proxy(url) is None) is is_direct
+
+
+@pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
 @pytest.mark.parametrize(
-    "written", ["socks5://me:word@proxy.example:1080", "http://", "proxy.example:port", "http://[x"]
+    "written",
+    ["socks5://me:word@proxy.example:1080", "http://", "proxy.example:port", "http://[x", "http:/proxy.example:3128"],
 )
 def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, written: str) -> None:
     monkeypatch.setenv(variable, written)
@@ -220,6 +240,9 @@ def test_certificates_that_are_not_there_are_named(
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     monkeypatch.setenv(variable, str(tmp_path / "none.pem"))
     with pytest.raises(UserInputError, match=f"{variable} is .*none.pem.*not there"):
+        open_store("https://data.commoncrawl.org/")
+    (tmp_path / "none.pem").write_text("not a certificate")
+    with pytest.raises(UserInputError, match=f"{variable} is .*none.pem.*holds no certificates"):
         open_store("https://data.commoncrawl.org/")
 
 
