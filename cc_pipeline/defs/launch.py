@@ -70,8 +70,8 @@ class RunFailed(Exception):
         run_id: str,
         partitions: str,
         reason: str,
-        error_class: str | None,
-        failed: Sequence[FailedPartition],
+        error_class: str | None = None,
+        failed: Sequence[FailedPartition] = (),
     ) -> None:
         self.job = job
         self.run_id = run_id
