@@ -62,6 +62,41 @@ def test_a_user_without_a_folder_of_their_own_keeps_the_budget_in_the_home(
     assert load_settings({}, home=str(tmp_path)).budget_path == tmp_path / "budget.sqlite"
 
 
+def test_a_budget_that_another_user_has_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    shared = load_settings(environ, home=str(tmp_path / "home")).budget_path
+    shared.parent.mkdir(parents=True)
+    shared.touch()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != shared)
+    assert load_settings(environ, home=str(tmp_path / "home")).budget_path == tmp_path / "home" / "budget.sqlite"
+
+
+def test_a_user_whose_home_is_another_users_keeps_the_budget_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "private"
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **values: Any) -> os.stat_result:
+        if not isinstance(path, int) and private in Path(path).parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **values)
+
+    private.mkdir()
+    monkeypatch.setenv("HOME", str(private))
+    monkeypatch.setattr(os, "stat", refuse)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != private and access(path, mode))
+    home = tmp_path / "home"
+    assert load_settings({}, home=str(home)).budget_path == home / "budget.sqlite"
+
+
+def test_a_relative_folder_of_state_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    budget = load_settings({"XDG_STATE_HOME": "state"}, home=str(tmp_path / "home")).budget_path
+    assert budget.is_relative_to(tmp_path / "user" / ".local" / "state")
+
+
 def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None:
     first = load_settings({"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path)})
     claim_home(first)

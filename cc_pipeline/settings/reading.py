@@ -179,14 +179,18 @@ def _users_budget(environ: Mapping[str, str]) -> str | None:
     """The file by which all homes of a user on this machine share what they send to Common Crawl, which counts the
     requests of an address; ``None`` where the user has no folder that can be written to. Homes of users may lie on
     several machines' common disk, so the file has the machine's name."""
-    state = environ.get("XDG_STATE_HOME")
+    state = Path(environ.get("XDG_STATE_HOME", ""))
     try:
-        folder = (Path(state) if state else Path.home() / ".local" / "state") / "cc_pipeline"
+        # a relative one is to be ignored (XDG Base Directory Specification 0.8), and homes would not share it
+        folder = (state if state.is_absolute() else Path.home() / ".local" / "state") / "cc_pipeline"
     except RuntimeError:
         return None
-    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
     machine = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
-    return str(folder / f"budget-{machine}.sqlite") if os.access(nearest, os.W_OK) else None
+    file = folder / f"budget-{machine}.sqlite"
+    # what HOME says may be another user's, and so may the file: then nobody tells what is there, or may write to it
+    nearest = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
+    needed = [nearest, *([file] if os.path.exists(file) else [])]
+    return str(file) if all(os.access(path, os.W_OK) for path in needed) else None
 
 
 def _note_of(home: Path) -> HomeNote | None:
