@@ -23,6 +23,12 @@ def asked_for_less(retry_after: float | None = None, sent: float | None = None) 
     return Failed(now, now if sent is None else sent, FaultKind.THROTTLED, "status 429", Refusal.RATE, retry_after)
 
 
+def busy() -> Failed:
+    """A 503."""
+    now = time.time()
+    return Failed(now, now, FaultKind.THROTTLED, "status 503, SlowDown", Refusal.CHANCE)
+
+
 def silent(key: str = "") -> Failed:
     """A request that brought nothing."""
     now = time.time()

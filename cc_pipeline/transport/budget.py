@@ -177,7 +177,9 @@ class Budget:
             admitted = state.admits(now)
             if isinstance(admitted, Closed):
                 is_refused = isinstance(state, Blocked) and state.cause == Cause.ADDRESS
-                return replace(admitted, never=is_refused and not self._sample())
+                # Common Crawl's front takes no credentials
+                takes_credentials = rules.cautious is None
+                return replace(admitted, never=is_refused and takes_credentials and not self._sample())
             asks = not admitted
             calm = isinstance(state, Serving) and not state.tally.row
             sample = self._sample(now - SAMPLE_KEPT) if asks else ""
@@ -291,13 +293,14 @@ class Exclusive:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """A circuit breaker that is open: its host refuses ``since`` then (seconds since the epoch), is asked again by one
-    request at ``until``, and was by ``probes`` before."""
+    request at ``until``, and was by ``probes`` before. ``cause`` is one of ``refusals.Cause``."""
 
     host: str
     since: float
     until: float
     probes: int
     why: str
+    cause: str = Cause.ADDRESS
 
 
 def openings(path: Path) -> tuple[Opening, ...]:
@@ -308,7 +311,7 @@ def openings(path: Path) -> tuple[Opening, ...]:
     with _told(path), closing(open_file(path)) as db:
         states = [(host, from_text(text)) for host, text in db.execute("select host, state from states order by host")]
     return tuple(
-        Opening(host, state.since, state.until, state.probes, state.why)
+        Opening(host, state.since, state.until, state.probes, state.why, state.cause)
         for host, state in states
         if isinstance(state, Blocked) and state.cause != Cause.SILENCE
     )
@@ -323,7 +326,8 @@ def take_over(path: Path, told: Collection[Opening]) -> None:
         for one in told:
             db.execute("insert or ignore into hosts (host) values (?)", (one.host,))
             # what is told is a fact of then, whatever this machine's clock says
-            state = told_elsewhere(state_in(db, one.host, time.time()), one.since, one.until, one.probes, one.why)
+            known = state_in(db, one.host, time.time())
+            state = told_elsewhere(known, one.since, one.until, one.probes, one.why, Cause(one.cause))
             keep_state(db, one.host, state)
 
 

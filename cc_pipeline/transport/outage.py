@@ -21,8 +21,8 @@ TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing is sent until ``until`` (seconds since the epoch). ``never``: the host refuses, and nothing ever came
-    from it."""
+    """Nothing is sent until ``until`` (seconds since the epoch). ``never``: the host refuses, nothing ever
+    came from it, and it may want credentials."""
 
     until: float
     why: str

@@ -266,7 +266,8 @@ class Memory:
         """The rate that can be used at most: for a day after a refusal by address a cautious one."""
         if rules.rate is None or rules.cautious is None or not self.refused_at:
             return rules.rate
-        if not 0 <= now - self.refused_at < CAUTION:
+        # ahead of a clock that was set back a little, too
+        if now - self.refused_at >= CAUTION:
             return rules.rate
         return min(rules.rate, rules.cautious)
 
@@ -441,7 +442,8 @@ class Blocked:
     asked: int = 0
 
     def rate_at(self, rules: HostRules, now: float) -> float | None:
-        return self.memory.rate_at(rules, now)
+        """The rate that follows: until then probes alone are sent."""
+        return self._ended(now, now, rules).rate_at(rules, now)
 
     def admits(self, now: float) -> Closed | bool:
         """``False``: the next request is the probe. ``Closed``: nothing is sent."""
@@ -459,13 +461,21 @@ class Blocked:
             return self._ended(event.now, event.sent, rules) if event.sent >= self.since else self
         if event.refusal is None:
             return self
+        is_wave = self.cause == Cause.WAVE
         return replace(
             self,
             memory=self.memory.notes(event),
             until=max(self.until, event.now + (event.retry_after or 0.0)),
             why=event.why[:300],
+            # a front that gives way for a minute may refuse the address behind it
+            cause=Cause.ADDRESS if is_wave and event.refusal is Refusal.ADDRESS else self.cause,
             counts=self.counts or (self.probes >= 0 and event.sent > self.since),
         )
+
+    @property
+    def is_of_address(self) -> bool:
+        """Whether the address is refused, and not one object."""
+        return self.cause == Cause.ADDRESS and self.counts
 
     def gap(self, probes: int, rules: HostRules) -> float:
         """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent."""
@@ -482,7 +492,7 @@ class Blocked:
             memory = replace(memory, wave_ended=now)
             if before.wave_ended and 0 <= self.since - before.wave_ended < WAVES_APART:
                 memory = memory.halved(rules, now)
-        if self.cause == Cause.ADDRESS and self.counts:
+        if self.is_of_address:
             memory = replace(memory, refused_at=self.since, asked_before=self.asked)
             if before.full_rate(rules, now) == memory.full_rate(rules, now):
                 memory = memory.halved(rules, now)
@@ -542,13 +552,18 @@ def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> B
 
 
 def asked_by_hand(state: State, now: float) -> State:
-    """The state of a host that a person wants to be asked at once: what is told of its block again is over."""
+    """The state of a host that a person wants to be asked at once: what is told of its block again is over. That it
+    refused the address is known all the same."""
     since = state.since if isinstance(state, Blocked) else now
     memory = replace(state.memory, pause_until=0.0, ended=max(now, since))
+    if isinstance(state, Blocked) and state.is_of_address:
+        memory = replace(memory, refused_at=state.since, asked_before=state.asked)
     return Serving(memory) if memory.rate is None else Slowed(memory)
 
 
-def told_elsewhere(state: State, since: float, until: float, probes: int, why: str) -> State:
+def told_elsewhere(
+    state: State, since: float, until: float, probes: int, why: str, cause: Cause = Cause.ADDRESS
+) -> State:
     """The state of a host that another machine found blocked, unless a later block is known here, or this one ended."""
     memory = state.memory
     if memory.last_refusal_at < since:
@@ -559,7 +574,7 @@ def told_elsewhere(state: State, since: float, until: float, probes: int, why: s
         if since <= state.since:
             return state
         until, probes = max(until, state.until), max(probes, state.probes)
-    return Blocked(memory, since, until, why, Cause.ADDRESS, probes)
+    return Blocked(memory, since, until, why, cause, probes)
 
 
 _MOMENTS: Final = ("learnt_at", "climbed_at", "chance_at", "wave_ended", "refused_at")

@@ -86,7 +86,7 @@ def _host_state(
     if isinstance(state, Blocked) and not refuses:
         out = Out(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
     blocked_at, asked_before = memory.refused_at, memory.asked_before
-    if isinstance(state, Blocked) and state.cause == Cause.ADDRESS:
+    if isinstance(state, Blocked) and state.is_of_address:
         blocked_at, asked_before = state.since, state.asked
     cautious = default_limits(f"https://{host}").cautious
     return HostState(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import sqlite3
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import pairwise
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport import refusals
-from cc_pipeline.transport.budget import Budget, Lease
+from cc_pipeline.transport.budget import Budget, Lease, Opening, openings, take_over
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
@@ -38,7 +40,7 @@ from cc_pipeline.transport.rates import (
 from cc_pipeline.transport.refusals import CLOCK_JUMP, RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave, silent
+from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave, silent
 
 HOST = "example.org"
 
@@ -196,6 +198,37 @@ def test_a_refusal_by_address_makes_cautious_for_a_day_and_is_noted(
     now += 86_400
     assert spacing(budget) == slot_spacing(5.0)
     budget.close()
+
+
+def test_a_wave_that_another_machine_met_is_no_refusal_of_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    host = "data.commoncrawl.org"
+    there = Budget(tmp_path / "there.sqlite", host, default_limits(f"https://{host}"))
+    while not isinstance(there.lease(1), Closed):
+        there.tell(busy())
+    there.close()
+    [told] = openings(tmp_path / "there.sqlite")
+    take_over(tmp_path / "here.sqlite", [Opening(**json.loads(json.dumps(asdict(told))))])
+    here = Budget(tmp_path / "here.sqlite", host, default_limits(f"https://{host}"))
+    assert isinstance(here.lease(1), Closed)
+    now += 6
+    assert isinstance(here.lease(1), Lease)
+    here.tell(gave())
+    assert spacing(here) == slot_spacing(5.0)
+    here.close()
+
+
+def test_who_has_no_credentials_is_not_told_to_check_them(tmp_path: Path) -> None:
+    for host, never in (("data.commoncrawl.org", False), ("cc.example.org", True)):
+        budget = Budget(tmp_path / "budget.sqlite", host, default_limits(f"https://{host}"))
+        budget.tell(forbidden())
+        closed = budget.lease(1)
+        assert isinstance(closed, Closed)
+        assert closed.never is never
+        budget.close()
 
 
 def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(

@@ -409,6 +409,32 @@ def test_what_another_machine_or_a_person_says() -> None:
     assert isinstance(told_elsewhere(reset, 31, 60, 0, "status 403"), Blocked)
 
 
+def test_the_rate_of_a_blocked_host_is_the_one_that_follows() -> None:
+    blocked = Serving().next(forbidden(10), RULES)
+    assert blocked.rate_at(RULES, 11) == FRONT.cautious
+    assert blocked.rate_at(replace(RULES, cautious=None), 11) == 2.5
+    of_one_object = Serving().next(forbidden(10, at_once=True), RULES)
+    assert of_one_object.rate_at(RULES, 11) == FRONT.rate
+
+
+def test_a_person_who_has_a_host_asked_at_once_does_not_lift_its_caution() -> None:
+    reset = asked_by_hand(Serving().next(forbidden(10), RULES), 20)
+    assert reset.rate_at(RULES, 20) == FRONT.cautious
+    assert reset.rate_at(RULES, 10 + refusals.CAUTION) == FRONT.rate
+    of_one_object = asked_by_hand(Serving().next(forbidden(10, at_once=True), RULES), 20)
+    assert of_one_object.rate_at(RULES, 20) == FRONT.rate
+
+
+def test_a_wave_that_turns_into_a_403_is_a_refusal_by_address() -> None:
+    state: State = Serving()
+    while not isinstance(state, Blocked):
+        state = state.next(busy(10), RULES)
+    state = state.next(Sent(16, 1), RULES).next(forbidden(16), RULES).next(Sent(40, 1), RULES)
+    state = state.next(Gave(41, 1, 40), RULES)
+    assert not isinstance(state, Blocked)
+    assert state.rate_at(RULES, 41) == FRONT.cautious
+
+
 def test_a_state_of_another_version_is_forgotten() -> None:
     for text in ("", "{}", '{"state": "Serving"}', '{"state": "Odd", "memory": {}}', "[]", '{"state": []}'):
         assert from_text(text) == Serving()
