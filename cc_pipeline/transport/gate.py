@@ -27,6 +27,8 @@ T = TypeVar("T")
 _RENEWAL = 1.0
 
 
+#: Seconds without a place among the processes of a budget after which a person is told.
+_CROWDED_OUT = 5.0
 #: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
 _LOOK_AGAIN = 1.0
 
@@ -82,6 +84,8 @@ class Gate:
         # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
         self._refused_at = 0.0
         self._waited_since = 0.0
+        # since when other processes have all the requests that may be sent at the same time
+        self._crowded_out_since = 0.0
         # since when the database of leases does not answer
         self._away_since = 0.0
         # until when it was said to refuse, and when that was said first
@@ -223,6 +227,9 @@ class Gate:
         if room <= 0:
             await self._wait_for_room(budget)
             return
+        if self._crowded_out_since:
+            self._crowded_out_since = 0.0
+            progress.report(progress.WAITING, 0)
         wanted = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
         if free and self._is_calm:
@@ -324,10 +331,21 @@ class Gate:
         self._room.clear()
         if self._granted > self._in_flight:
             return
+        if not self._granted and not self._in_flight:
+            self._tell_who_is_waited_for(budget)
         try:
             await asyncio.wait_for(self._room.wait(), budget.full_house if not self._in_flight else _RENEWAL)
         except TimeoutError:
             self._renewed = 0.0
+
+    def _tell_who_is_waited_for(self, budget: Budget) -> None:
+        """Others may have all requests at the same time for hours."""
+        now = time.monotonic()
+        self._crowded_out_since = self._crowded_out_since or now
+        if now - self._crowded_out_since >= _CROWDED_OUT:
+            most = f"the {budget.limits.concurrency} that {budget.host} may get"
+            text = f"other processes have all requests at the same time, {most}: this one waits until one of them ends"
+            progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
     async def _renew(self, budget: Budget) -> None:
         limits = budget.limits

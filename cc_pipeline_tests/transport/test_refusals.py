@@ -12,8 +12,9 @@ import pytest
 
 from cc_pipeline import progress
 from cc_pipeline.errors import NotNow
-from cc_pipeline.transport import budget
+from cc_pipeline.transport import budget, gate
 from cc_pipeline.transport import refusals as states_of_refusals
+from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
@@ -256,6 +257,23 @@ def test_the_rate_is_halved_after_a_refusal_and_found_again(
         while rate() != 400.0:
             assert time.monotonic() < until
             list(transport.read_many(ranges(10)))
+
+
+def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "_CROWDED_OUT", 0.3)
+    told: list[str] = []
+    path = tmp_path / "budget.sqlite"
+    with (
+        FaultServer(folder) as server,
+        progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
+        over(server.url, rate=50, concurrency=1, budget_path=path) as transport,
+    ):
+        other = Budget(path, transport.hosts[0], transport.limits)
+        assert other.renew(0) == 1
+        threading.Timer(1.0, other.close).start()
+        transport.read("f1", 0, 4)
+    assert "other processes have all requests at the same time, the 1 that " in told[0]
+    assert told[-1] == "", "it is over"
 
 
 def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
