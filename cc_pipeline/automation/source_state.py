@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cc_pipeline.addresses import Access, scheme_of
-from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.indexing.crawls import evidence
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.ranges import RetryPolicy
@@ -20,7 +20,7 @@ _ONCE = RetryPolicy(attempts=1)
 def breaker(workspace: Workspace) -> HostState | None:
     """How the source's host stands while its breaker is open, and that of every mirror: nothing is sent to it then.
 
-    Costs no request."""
+    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file."""
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
     stopped = [states.get(host) for host in workspace.transport.hosts]
     # one place that may be asked is enough
@@ -33,7 +33,10 @@ def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
     It costs one request a place until one answers, and none while the breaker is open. Raises nothing.
     """
     settings = workspace.settings
-    stopped = breaker(workspace)
+    try:
+        stopped = breaker(workspace)
+    except EnvironmentFault as fault:
+        return str(fault)
     if stopped is not None:
         until = f"{stopped.breaker_open_until:%Y-%m-%d %H:%M} UTC"
         return f"{stopped.host} refuses ({stopped.last_refusal}): no request is sent until {until}"

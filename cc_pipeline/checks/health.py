@@ -401,7 +401,11 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
         yield from _leased_by_others()
         if settings.hosts > 1:
             yield _share(settings)
-    states = budget_state(settings.budget_path)
+    try:
+        states = budget_state(settings.budget_path)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "budget", fault.what, fault.advice)
+        return
     if not states:
         yield Finding("ok", "budget", f"no web host or S3 was asked from this home yet; limits: {_limits(settings)}")
     for state in states:

@@ -308,7 +308,7 @@ def openings(path: Path) -> tuple[Opening, ...]:
     file. Raises ``EnvironmentFault``."""
     if not path.exists():
         return ()
-    with _told(path), closing(open_file(path)) as db:
+    with naming(path), closing(open_file(path)) as db:
         states = [(host, from_text(text)) for host, text in db.execute("select host, state from states order by host")]
     return tuple(
         Opening(host, state.since, state.until, state.probes, state.why, state.cause)
@@ -322,7 +322,7 @@ def take_over(path: Path, told: Collection[Opening]) -> None:
     host that gave something meanwhile, or that a person wants to be asked, is asked. Raises ``EnvironmentFault``."""
     if not told:
         return
-    with _told(path), closing(open_file(path)) as db, Exclusive(db):
+    with naming(path), closing(open_file(path)) as db, Exclusive(db):
         for one in told:
             db.execute("insert or ignore into hosts (host) values (?)", (one.host,))
             # what is told is a fact of then, whatever this machine's clock says
@@ -357,7 +357,7 @@ def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
 
 
 def _lend(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> None:
-    with _told(path), closing(open_file(path)) as db, Exclusive(db):
+    with naming(path), closing(open_file(path)) as db, Exclusive(db):
         for host in hosts:
             if shares:
                 until = time.time() + LENT_LIFE
@@ -367,7 +367,8 @@ def _lend(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> 
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
+    """Trouble with a budget file in the block is an ``EnvironmentFault`` that names it."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cc_pipeline.transport.budget import Exclusive, keep_state, open_file, state_in
+from cc_pipeline.transport.budget import Exclusive, keep_state, naming, open_file, state_in
 from cc_pipeline.transport.rates import SourceLimits, default_limits
 from cc_pipeline.transport.refusals import (
     Blocked,
@@ -56,24 +56,29 @@ class HostState:
 
 
 def budget_state(path: Path) -> tuple[HostState, ...]:
-    """The state of every host that requests were sent to, by name; empty without a budget file. Never blocks a run."""
+    """The state of every host that requests were sent to, by name; empty without a budget file. Never blocks a run.
+
+    Raises ``EnvironmentFault`` for a damaged file."""
     if not path.exists():
         return ()
     now = time.time()
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
-    try:
-        rows = db.execute(
-            "select host, rate, concurrency, "
-            "(select count(*) from holders where holders.host = hosts.host and expires > ?1) from hosts order by host",
-            (now,),
-        ).fetchall()
-        hosts = [_host_state(db, now, *row) for row in rows]
-    except sqlite3.OperationalError:
-        return ()  # the file is being made
-    finally:
-        db.close()
+    with naming(path):
+        try:
+            with closing(_open_read_only(path)) as db:
+                rows = db.execute(
+                    "select host, rate, concurrency, (select count(*) from holders "
+                    "where holders.host = hosts.host and expires > ?1) from hosts order by host",
+                    (now,),
+                ).fetchall()
+                hosts = [_host_state(db, now, *row) for row in rows]
+        except sqlite3.OperationalError:
+            return ()  # the file is being made
     # one that refused elsewhere has no limits here before a request is sent to it
     return tuple(host for host in hosts if host.concurrency or host.breaker_open)
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
 
 
 def _host_state(
@@ -111,19 +116,20 @@ def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
         return limits.rate
     now = time.time()
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+        with closing(_open_read_only(path)) as db:
             state = state_in(db, host, now)
-    except sqlite3.OperationalError:
-        return limits.rate  # the file is being made, or of an earlier version
+    except sqlite3.Error:
+        # the file is being made, or of an earlier version; whoever sends a request is told of a damaged one
+        return limits.rate
     return state.rate_at(HostRules(limits.rate, RefusalPolicy(), cautious=limits.cautious), now)
 
 
 def reset_breaker(path: Path, host: str) -> bool:
     """Has a host asked at once, whatever it refused, asked for or did not give, at a person's wish. Whether the budget
-    knows the host."""
+    knows the host. Raises ``EnvironmentFault`` where the file cannot be written."""
     if not path.exists():
         return False
-    with closing(open_file(path)) as db, Exclusive(db):
+    with naming(path), closing(open_file(path)) as db, Exclusive(db):
         now = time.time()
         keep_state(db, host, asked_by_hand(state_in(db, host, now), now))
         return bool(db.execute("select count(*) from hosts where host = ?", (host,)).fetchone()[0])

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.checks.health import budget_findings
 from cc_pipeline.cli.commands.plan import _duration_note
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.refusals import ASKED_FOR_LESS
+from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_transport, rate_now
 from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave
 
@@ -71,6 +73,21 @@ def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
         budget.tell(asked_for_less())
     budget.close()
     assert said_of(settings)[0].startswith("100,000 requests take 11.1 h at 2.5 a second")
+
+
+def test_a_damaged_budget_is_named(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    settings.budget_path.parent.mkdir(parents=True)
+    settings.budget_path.write_bytes(b"no database" * 1_000)
+    [finding] = budget_findings(settings)
+    assert finding.level == "bad"
+    assert str(settings.budget_path) in finding.text
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+    with pytest.raises(EnvironmentFault, match="request budget"):
+        reset_breaker(settings.budget_path, HOST)
+    workspace = Workspace(settings)
+    assert "request budget" in str(trouble_of_source(workspace, "CC-MAIN-2024-10"))
+    workspace.close()
 
 
 @pytest.mark.parametrize(("name", "value"), [("RATE", "10"), ("CONCURRENCY", "8")])
