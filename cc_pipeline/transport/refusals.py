@@ -574,6 +574,7 @@ def told_elsewhere(
         if since <= state.since:
             return state
         until, probes = max(until, state.until), max(probes, state.probes)
+        cause = Cause.ADDRESS if state.is_of_address else cause
     return Blocked(memory, since, until, why, cause, probes)
 
 

@@ -18,6 +18,7 @@ from cc_pipeline.transport.rates import FRONT
 from cc_pipeline.transport.refusals import (
     KEPT,
     Blocked,
+    Cause,
     Comparing,
     Event,
     Failed,
@@ -407,6 +408,8 @@ def test_what_another_machine_or_a_person_says() -> None:
     assert reset.admits(30) is True
     assert told_elsewhere(reset, 10, 60, 2, "status 403") == reset, "a person closed it"
     assert isinstance(told_elsewhere(reset, 31, 60, 0, "status 403"), Blocked)
+    wave = told_elsewhere(told, 20, 60, 0, "status 503", Cause.WAVE)
+    assert wave.rate_at(RULES, 30) == FRONT.cautious, "a wave elsewhere takes nothing back"
 
 
 def test_the_rate_of_a_blocked_host_is_the_one_that_follows() -> None:
