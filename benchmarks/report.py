@@ -1,14 +1,14 @@
 """One way to report a measurement: a line on the screen and a JSON file beside the others.
 
-    report = Report("catalog")
+    report = Report("index")
     report.figure("harvest_30ms", ours=1350.0, rival=210.0, goal=5.0, unit="files/s")
     report.write()
 
 prints ``harvest_30ms ours=1350 files/s rival=210 files/s ratio=6.43 goal=5x met`` and writes
-``benchmarks/results/catalog.json``.
+``benchmarks/results/index.json``.
 
 ``SHORT=1`` asks for the short form of a benchmark: every path on tiny input, in seconds. Its figures say nothing, so
-they have no goals, and its JSON is ``catalog-short.json``. ``FULL=1`` asks for the long form, where there is one.
+they have no goals, and its JSON is ``index-short.json``. ``FULL=1`` asks for the long form, where there is one.
 """
 
 from __future__ import annotations

@@ -195,6 +195,8 @@ def explained(path: Path) -> Iterator[None]:
             "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
         ) from error
     except duckdb.IOException as error:
+        if disk_is_full(error):
+            raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
         raise EnvironmentFault(
             f"{path}, or a file that it shows, cannot be read: {error}",
             "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",

@@ -320,7 +320,7 @@ def dataset(
     from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
     from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.delivery.respect import wishes
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import explained, open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 
     checked_format(format, TEXTS)
@@ -343,7 +343,8 @@ def dataset(
         slugs, ids = [target.slug for target in meant], crawl_ids(crawls)
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
-        sieved = sieve(connection, pages.sql, recipe, scratch)
+        with explained(settings.published_path):
+            sieved = sieve(connection, pages.sql, recipe, scratch)
         sheet, told = datasheet(sieved, recipe)
         with open_workspace(settings) as workspace:
             provenance = gather(workspace, meant, ids or sieved.crawls, asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,14 @@ def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path
     assert not out.exists()
     said = cli("dataset", "-l", "zho", "--min-words", 99_999, "--out", out, "--home", home)
     assert said.status == 0 and "no page is left" in said.err
+
+
+def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(home, tmp_path / "home"))
+    assert cli("upkeep", "--home", own).status == 0  # publishes views on this lake
+    for file in (own / "lake" / "tables").rglob("*.parquet"):
+        file.unlink()
+    said = cli("dataset", "--out", tmp_path / "corpus", "--home", own)
+    assert said.status == 1
+    assert "cannot be read" in said.err and "next publication" in said.err
+    assert not (tmp_path / "corpus").exists()

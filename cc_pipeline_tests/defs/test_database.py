@@ -1,5 +1,6 @@
 """Dagster's state in PostgreSQL: few connections, and a restart of the server in the middle of a run."""
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -81,6 +82,21 @@ def test_a_run_ends_well_though_the_server_restarts_within_it(server: Postgres, 
     assert len(instance.fetch_materializations(dg.AssetKey("numbers"), limit=recorded).records) == recorded
     # three engines of this process, each with a connection that is kept
     assert 1 <= count_connections(server) <= 3
+
+
+def test_instances_that_come_and_go_leave_few_connections(server: Postgres, instance: dg.DagsterInstance) -> None:
+    reference = instance.get_ref()
+    gc.collect()
+    gc.disable()  # engines are in cycles: nothing but the collector would take them away
+    try:
+        for _ in range(6):
+            with dg.DagsterInstance.from_ref(reference) as opened:
+                assert opened.get_runs(limit=1) == []
+        assert instance.get_runs(limit=1) == []
+        # those of the last two instances, and of the one that is used again
+        assert count_connections(server) <= 9
+    finally:
+        gc.enable()
 
 
 def test_a_server_that_was_never_there_is_not_waited_for(server: Postgres) -> None:
