@@ -13,6 +13,8 @@ import cramjam
 
 #: Bytes a body may have once it is decoded.
 DEFAULT_LIMIT: Final = 64 << 20
+#: Codings of one body that are undone: each may take as long as ``DEFAULT_LIMIT`` bytes do.
+MAX_CODINGS: Final = 8
 
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
 
@@ -69,7 +71,7 @@ class DecodedPayload:
 
 def decoded(payload: bytes, headers: Sequence[tuple[str, str]], limit: int = DEFAULT_LIMIT) -> DecodedPayload:
     """``payload`` without the transfer and content codings its HTTP headers name, at most ``limit`` bytes. Stops at a
-    coding the bytes do not have. Never raises."""
+    coding the bytes do not have, and behind ``MAX_CODINGS`` content codings. Never raises."""
     body = payload
     undone: list[str] = []
     complete = True
@@ -78,7 +80,7 @@ def decoded(payload: bytes, headers: Sequence[tuple[str, str]], limit: int = DEF
         if plain is not None:
             body, complete = plain, whole
             undone.append("chunked")
-    for coding in reversed(coding_tokens(headers, "content-encoding")):
+    for coding in reversed(coding_tokens(headers, "content-encoding")[-MAX_CODINGS:]):
         result = undo(coding, body, limit)
         if result is None:
             break

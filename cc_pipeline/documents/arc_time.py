@@ -27,4 +27,7 @@ def correct_fetch_time(page: PageInput) -> datetime | None:
     served = parse_date(header(page.http_headers, "date"))
     if served is None or abs(served - page.fetch_time) > _FURTHEST:
         return None
-    return page.fetch_time + round((served - page.fetch_time) / _HOUR) * _HOUR
+    try:
+        return page.fetch_time + round((served - page.fetch_time) / _HOUR) * _HOUR
+    except OverflowError:  # the end of the year 9999
+        return None

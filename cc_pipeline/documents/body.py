@@ -6,7 +6,7 @@ import re
 
 from cc_pipeline.codings import coding_tokens, decoded, undo
 from cc_pipeline.documents.charset import has_wide_characters
-from cc_pipeline.documents.headers import Kind, begins_as_markup, is_program, root_element
+from cc_pipeline.documents.headers import Kind, begins_as_markup, content_type, is_program, root_element
 from cc_pipeline.documents.page import Headers
 
 #: What compressed bytes start with, by the coding's name.
@@ -95,8 +95,8 @@ def uncoded(payload: bytes, headers: Headers, limit: int, flags: set[str], *, ar
 
 def _is_page(headers: Headers) -> bool:
     """Whether the type is one that no compressed file has."""
-    named = next((value.lower() for name, value in headers if name.lower() == "content-type"), "text/html")
-    return named.lstrip().startswith(
+    mime = content_type(headers)[0]
+    return mime is None or mime.startswith(
         ("text/", "application/xhtml", "application/xml", "application/rss", "application/atom")
     )
 

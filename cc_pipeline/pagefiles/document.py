@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from cc_pipeline.documents.html.tree import META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, host_of
 from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.pagefiles.json_text import load_json
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT = tuple("disposition failure_reason failure_detail server_ip mime_type md5 charset_detected parsed_as".split())
@@ -33,7 +33,7 @@ def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
     """
     source = page.source_file or page.url
     try:
-        document = json.loads(text, strict=False)
+        document = load_json(text, strict=False)
         if not isinstance(document, dict) or "disposition" not in document:
             raise ValueError("no metadata document")
         return _read(document, page)

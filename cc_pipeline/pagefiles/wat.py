@@ -3,7 +3,6 @@ texts."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import Headers
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.pagefiles.json_text import load_json
 
 Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -205,9 +205,11 @@ def iter_wat(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Ite
 
 def _wat(found: StoredRecord, source: str) -> WatRecord | DataFault:
     try:
-        document = json.loads(found.record.payload)
+        document = load_json(found.record.payload)
     except (ValueError, RecursionError) as error:
-        return DataFault(DataKind.MALFORMED, source, found.offset, f"WAT record is no JSON: {str(error)[:80]}")
+        return DataFault(
+            DataKind.MALFORMED, source, found.offset, f"WAT record that is not read as JSON: {str(error)[:80]}"
+        )
     if not isinstance(document, dict) or not isinstance(document.get("Envelope"), dict):
         return DataFault(DataKind.MALFORMED, source, found.offset, "WAT record without an Envelope")
     return _from_json(document, found)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.record import ArchivedRecord, decoded_payload
-from cc_pipeline.codings import dechunked
+from cc_pipeline.codings import MAX_CODINGS, dechunked
 from cc_pipeline_tests.archive import builders
 
 TEXT = b"<html>" + b"some text, and more of it. " * 200 + b"</html>"
@@ -55,6 +55,16 @@ def test_bare_deflate_and_several_codings() -> None:
     assert decoded_payload(record(bare_deflate(TEXT), Content_Encoding="deflate")).body == TEXT
     twice = decoded_payload(record(gzip.compress(zlib.compress(TEXT), mtime=0), Content_Encoding="deflate, gzip"))
     assert (twice.body, twice.codings) == (TEXT, ("gzip", "deflate"))
+
+
+def test_no_header_asks_for_more_codings_than_the_bound() -> None:
+    body = TEXT
+    for _ in range(MAX_CODINGS + 1):
+        body = gzip.compress(body, mtime=0)
+    within = decoded_payload(record(body, Content_Encoding=", ".join(["gzip"] * MAX_CODINGS)))
+    beyond = decoded_payload(record(body, Content_Encoding=", ".join(["gzip"] * 1_000)))
+    assert within.body == beyond.body == gzip.compress(TEXT, mtime=0)
+    assert beyond.codings == ("gzip",) * MAX_CODINGS
 
 
 @pytest.mark.parametrize("coding", [*ENCODERS, "compress", "identity", "", "none", "utf-8"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import time
@@ -24,6 +25,9 @@ from cc_pipeline_tests.world import NEW, Bucket
 
 #: Seconds that a page may take here: enough for one of a few lines on a machine that has much else to do.
 SECONDS = 6.0
+
+
+GZIPPED = (("Content-Type", "text/html"), ("Content-Encoding", "gzip"))
 
 
 class _Hanging(tuple[tuple[str, str], ...]):
@@ -70,6 +74,15 @@ def test_no_page_is_parsed_in_the_process_that_asks(page: Page, monkeypatch: pyt
     [waiting] = pool._workers
     assert page.text and page.markdown and page.json()["links"]
     assert pool._workers == [waiting]
+
+
+def test_a_body_is_unpacked_to_the_bound_in_the_process_that_asks(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = replace(page._found.record, payload=gzip.compress(b"<p>" + bytes(1 << 20)), http_headers=GZIPPED)
+    monkeypatch.setattr(page, "_found", replace(page._found, record=packed))
+    assert one_page._LIMIT == 64 << 20
+    monkeypatch.setattr(one_page, "_LIMIT", 1_000)
+    assert page.content == b"<p>" + bytes(997)
+    assert len(page.html) == 1_000
 
 
 @pytest.mark.process

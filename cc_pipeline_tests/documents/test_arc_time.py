@@ -96,3 +96,9 @@ def test_only_a_date_within_a_day_is_evidence(fetched: datetime, off: int) -> No
 def test_without_a_date_nothing_is_said(served: str | None) -> None:
     assert correct_fetch_time(page(datetime(2009, 7, 4, tzinfo=UTC), served)) is None
     assert correct_fetch_time(page(None, "Sat, 04 Jul 2009 18:38:31 GMT")) is None
+
+
+def test_a_time_beyond_the_last_year_is_not_known() -> None:
+    """A page was lost with its text."""
+    fetched = datetime(9999, 12, 31, 23, 20, tzinfo=UTC)
+    assert correct_fetch_time(page(fetched, "Fri, 31 Dec 9999 23:59:59 GMT")) is None

@@ -80,6 +80,14 @@ def test_headers_that_the_bytes_speak_against_are_flagged(
     assert (row["flags"], row["content"]["title"]) == (flags, "Title")
 
 
+@pytest.mark.parametrize("types", [("*/*",), ("None",), ("application/zip", "text/html"), ('"text/html"',)])
+def test_a_coding_without_a_header_is_taken_off_whatever_says_page(types: tuple[str, ...]) -> None:
+    headers = [("Content-Type", value) for value in types]
+    parsed = parse_page(page(gzip.compress(HTML), mime=None, headers=headers))
+    assert parsed.metadata["flags"] == ["coding_mismatch", "content_decoded"]
+    assert parsed.metadata["content"]["title"] == "Title"
+
+
 def test_arc_files_keep_headers_of_codings_that_were_taken_off() -> None:
     row = parse_page(page(HTML, headers=(("Content-Encoding", "gzip"),), archive_format="arc")).metadata
     assert (row["flags"], row["content"]["title"]) == (None, "Title")

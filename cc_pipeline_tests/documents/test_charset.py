@@ -149,3 +149,11 @@ def test_a_meta_tag_is_found_however_late(before: str) -> None:
 def test_a_late_meta_tag_in_a_script_or_comment_is_none(around: str) -> None:
     text = "<p>x</p>" * 1_000 + around % "<meta charset=windows-1251>" + "<p>\u00e9t\u00e9 \u00e0 la plage"
     assert decode(text.encode("utf-8")).charset == "UTF-8"
+
+
+def test_no_charset_is_looked_for_behind_the_bounds() -> None:
+    """A tag in the first MiB counts, one behind it does not; nor do letters behind the first 256 KiB."""
+    tag, letters = b"<meta charset=koi8-r>", "\u041f\u0440\u0438\u0432\u0435\u0442".encode("koi8-r")
+    within, beyond = (b" " * ((1 << 20) - len(tag) + extra) + tag for extra in (0, 1))
+    assert (declared(within), declared(beyond)) == ("KOI8-R", None)
+    assert decode(b"x" * (256 << 10) + letters).charset == "UTF-8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.page import ParsedPage
+from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import DataFault
+from cc_pipeline.pagefiles import json_text
+from cc_pipeline.pagefiles.document import read_metadata_json
 from cc_pipeline.pagefiles.pages import wat_pages, wet_pages
 from cc_pipeline.pagefiles.wat import WatLink, WatRecord, WetRecord, iter_wat, iter_wet
 from cc_pipeline.workspace.source_files import SourceFile
@@ -19,6 +22,7 @@ from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 WARCINFO = builders.warc(b"software: x\r\n", [("WARC-Type", "warcinfo"), ("WARC-Date", "2024-05-31T01:16:45Z")])
+PAGE = PageInput("CC-MAIN-2012", "warc", "http://example.com/a", b"", source_kind="sequencefile")
 WARC_HEADER = {
     "WARC-Type": "response",
     "WARC-Date": "2024-05-18T01:58:10Z",
@@ -105,6 +109,21 @@ def test_what_is_no_wat_record_is_a_fault(document: bytes) -> None:
     (fault,) = wat(document)
     assert isinstance(fault, DataFault)
     assert fault.offset == len(builders.member(WARCINFO))
+
+
+@pytest.mark.parametrize("read", [wat, lambda text: [read_metadata_json(text.decode(), PAGE)]])
+def test_json_longer_than_the_bound_is_not_read(
+    read: Callable[[bytes], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b'{"disposition": "SUCCESS", "Envelope": {}}'
+    monkeypatch.setattr(json_text, "MAX_JSON", len(text))
+    assert isinstance(read(text)[0], WatRecord | ParsedPage)
+    try:
+        [fault] = read(text + b" ")
+    except DataFault as raised:
+        fault = raised
+    assert isinstance(fault, DataFault)
+    assert "longer than the bound" in fault.reason
 
 
 def names_in_wat() -> set[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.duck import connect
 from cc_pipeline.policies.fill import origin_of
-from cc_pipeline.policies.robots import MOST_PAIRS, normal_pattern, parse_robots
+from cc_pipeline.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
 from cc_pipeline.publish import consent
 from cc_pipeline_tests.policies.asked import access, verdicts
 
@@ -161,6 +161,14 @@ def test_a_file_without_end_is_cut() -> None:
     lines = parse_robots(body)
     assert [line.signal for line in lines] == ["cut"]
     assert sum(len(line.agents) for line in lines) < MOST_PAIRS
+
+
+def test_bytes_behind_the_bound_are_not_read() -> None:
+    rules = b"User-agent: a\nDisallow: /x\n"
+    rest = b"Disallow: /y\n"
+    within, beyond = (rules + b"#" * (MOST_BYTES - len(rules) - size) + b"\n" + rest for size in (len(rest) + 1, 1))
+    assert [line.path for line in parse_robots(within)] == [None, "/x", "/y"]
+    assert [line.path for line in parse_robots(beyond)] == [None, "/x"]
 
 
 @given(st.binary(max_size=200))

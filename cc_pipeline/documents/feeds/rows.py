@@ -189,7 +189,7 @@ def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str,
         "description": item.description,
         "link": item.link,
         "links": [link._asdict() for link in item.links] or None,
-        "author": _said_author(item.authors),
+        "author": _said_author(sorted(item.authors, key=_is_nameless)),
         "authors": _authors(item.authors),
         "categories": item.categories or None,
         "comments": item.comments,
@@ -234,6 +234,10 @@ def _said_author(authors: list[Person]) -> str | None:
     if first.name and first.email:
         return f"{first.email} ({first.name})"
     return first.name or first.email
+
+
+def _is_nameless(author: Person) -> bool:
+    return not author.name
 
 
 def _authors(authors: list[Person]) -> list[dict[str, str | None]] | None:

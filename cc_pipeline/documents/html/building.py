@@ -187,19 +187,19 @@ def build_shallow_tree(
     tags = [found.start() for found in _TAG_START.finditer(markup)]
     # Without any tag a page has the three elements that the builder adds.
     kept, shallow, deep = without_tags(markup), 0, len(tags)
-    tree, cut = LexborHTMLParser(kept), {"nesting_cut"}
+    cut = {"nesting_cut"}
     while deep - shallow > 1:
         middle = (shallow + deep) // 2
         tried = markup[: tags[middle]] + without_tags(markup[tags[middle] :])
         reached = {"nesting_cut"}
         tried = bounded(tried, limits, reached).markup
-        built = LexborHTMLParser(tried)
-        if measure(built) <= 2 * limits.depth:
-            shallow, tree, kept, cut = middle, built, tried, reached
+        if measure(LexborHTMLParser(tried)) <= 2 * limits.depth:
+            shallow, kept, cut = middle, tried, reached
         else:
             deep = middle
     flags |= cut
-    return tree, kept
+    # A tree that was measured may lack its scripts.
+    return LexborHTMLParser(kept), kept
 
 
 def _feed(

@@ -42,6 +42,16 @@ def _parse(text: str, mime: str = "application/xml", **more: object) -> ParsedPa
     return parse_page(page(text, mime=mime, url="https://example.com/feed", **more))
 
 
+def test_the_author_of_an_item_is_the_first_who_has_a_name() -> None:
+    said = "<author>a@b.example</author><dc:creator>Jane Doe</dc:creator><dc:creator>Jim Roe</dc:creator>"
+    form = "<rss version='2.0' xmlns:dc='http://purl.org/dc/elements/1.1/'><channel><item>%s</item></channel></rss>"
+    [item] = _parse(form % said).feed_items
+    assert item["author"] == "Jane Doe"
+    assert [each["email"] or each["name"] for each in item["authors"]] == ["a@b.example", "Jane Doe", "Jim Roe"]
+    [item] = _parse(form % "<author>a@b.example</author>").feed_items
+    assert item["author"] == "a@b.example"
+
+
 def test_rss_items_as_rows() -> None:
     first, second = _parse(RSS).feed_items
     assert first["link"] == "https://example.com/1?a=1&b=2"

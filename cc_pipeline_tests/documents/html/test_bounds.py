@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html import bounds, building
+from cc_pipeline.documents.html import bounds, building, scan, scan_py
 from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
+from cc_pipeline.documents.html.scan_py import Collected
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -190,6 +191,15 @@ def test_a_tree_too_deep_is_cut_where_it_becomes_so() -> None:
     assert document.flags == {"nesting_cut"}
     assert len(document.links) == 510
     assert document.body_text.split() == ["x"] * 600 + ["tail"]
+
+
+@pytest.mark.parametrize("collect", [scan.collected, scan_py.collected_plainly])
+def test_a_tree_too_deep_keeps_its_scripts(collect: Callable[..., Collected], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cc_pipeline.documents.html.tree.collected", collect)
+    described = '<script type="application/ld+json">{"a": 1}</script><p>text'
+    document = parse_html(described + "<form><div></form>" * 1_100, "http://a/", LIMITS)
+    assert document.flags == {"nesting_cut"}
+    assert document.json_ld == ['{"a": 1}']
 
 
 def _deepest(tree: LexborHTMLParser) -> int:
