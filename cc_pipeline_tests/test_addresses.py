@@ -11,7 +11,6 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, scrubbed, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import HomeNote, read_note, write_note
 from cc_pipeline.settings import Settings, claim_home, load_settings, normalise_root
 from cc_pipeline.stores.answer import NoAnswer, S3Options
 from cc_pipeline.stores.opening import open_store
@@ -143,21 +142,6 @@ def test_a_home_is_the_same_with_other_credentials_and_its_note_private(tmp_path
     with pytest.raises(UserInputError) as raised:
         claim_home(_settings(tmp_path, CC_PIPELINE_SOURCE="https://u:secret@b.example/x"))
     assert "secret" not in str(raised.value)
-
-
-def test_a_note_of_before_still_lets_in_and_is_migrated_without(tmp_path: Path) -> None:
-    note = tmp_path / "home.json"
-    note.write_text(json.dumps({"source": "https://u:secret@a.example", "layout": 2}))
-    note.chmod(0o644)
-    settings = _settings(tmp_path)
-    assert (settings.source, settings.source_access) == ("https://a.example", Access("u", "secret"))
-    claim_home(settings)
-    claim_home(_settings(tmp_path, CC_PIPELINE_SOURCE="https://a.example"))
-    assert stat.S_IMODE(note.stat().st_mode) == 0o600
-    write_note(tmp_path, HomeNote("https://u:secret@a.example", 2))
-    found = read_note(tmp_path)
-    assert found is not None
-    assert found.source == "https://a.example"
 
 
 def test_words_of_others_are_scrubbed() -> None:

@@ -47,11 +47,14 @@ def test_only_common_crawls_own_host_is_public(tmp_path: Path, source: str, endp
 
 
 def test_limits_are_those_of_the_host() -> None:
-    public, index = default_limits("https://data.commoncrawl.org"), default_limits("https://index.commoncrawl.org")
-    assert public != index
-    assert default_limits("https://INDEX.commoncrawl.org./x") == index
-    assert default_limits("https://index.commoncrawl.org.evil.example") == public
-    assert default_limits("https://index.commoncrawl.org@evil.example") == public
+    data, index = default_limits("https://data.commoncrawl.org"), default_limits("https://index.commoncrawl.org")
+    other = default_limits("https://mirror.example")
+    assert len({data, index, other}) == 3
+    assert data.rate < other.rate
+    for host, limits in (("data", data), ("index", index)):
+        assert default_limits(f"https://{host.upper()}.commoncrawl.org./x") == limits
+        assert default_limits(f"https://{host}.commoncrawl.org.evil.example") == other
+        assert default_limits(f"https://{host}.commoncrawl.org@evil.example") == other
     assert default_limits("S3://bucket") == default_limits("s3://bucket")
 
 

@@ -113,7 +113,8 @@ _ORDINARY = re.compile(
     r'(/[!"$&->@-~]*)?(?:\?([!"$&-~]*))?(?:#.*)?'
 )
 
-_LAST_ESCAPES = re.compile(r"(?:%[89a-f][0-9a-f])+\Z")
+# A character that lacks a byte has three at most.
+_LAST_ESCAPES = re.compile(r"(?:%[89a-f][0-9a-f]){1,3}\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _WWW = re.compile(r"^(?:www[0-9]*\.)+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -198,7 +199,7 @@ def has_several_www(host: str) -> bool:
 def begun_character(path: str) -> str:
     """The end of a resolved ``path`` (of today's rule) with which a character of UTF-8 may begin: its escapes, or
     nothing. A longer path has this character, and its key the escapes as they are; or it has bytes that are no text."""
-    end = _LAST_ESCAPES.search(path)
+    end = _LAST_ESCAPES.search(path[-9:])
     begun = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
     return end[0][len(end[0]) - 3 * len(begun[0]) :] if end and begun else ""
 

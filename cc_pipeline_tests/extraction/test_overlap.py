@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,29 +78,6 @@ def test_a_set_that_lost_a_member_still_meets_what_it_met(tmp_path: Path) -> Non
     made.register_targets([parse_target("set:s = example.org")])
     assert sharing(made.lake) == {"set-s", "example.com"}
     assert overlapping(made, ["example.com"]) == ["example.com", "set-s"]
-
-
-def test_rows_of_before_ranges_were_kept_are_read_by_their_definition(tmp_path: Path) -> None:
-    made = workspace_of(tmp_path / "source", tmp_path / "home")
-    made.register_targets([parse_target(text) for text in ("example.com", "host:www.example.com", "example.org")])
-    lake = made.lake
-    rows = lake.read("targets")
-    nothing = pa.nulls(rows.num_rows, rows.schema.field("ranges").type)
-    lake.commit("targets", rows.set_column(rows.schema.get_field_index("ranges"), "ranges", nothing), [], {})
-    assert sharing(made.lake) == {parse_target(text).slug for text in ("example.com", "host:www.example.com")}
-    made.register_targets([parse_target("example.org")])
-    kept = {row["slug"]: row["ranges"] for row in lake.read("targets").to_pylist()}
-    assert kept["example.org"]
-
-
-def test_a_definition_that_nobody_can_read_may_mean_anything(tmp_path: Path) -> None:
-    made = workspace_of(tmp_path / "source", tmp_path / "home")
-    made.register_targets([parse_target("example.com")])
-    row = {"slug": "odd", "kind": "domain", "definition": "no dot", "version": "1"}
-    lake = made.lake
-    lake.commit("targets", pa.Table.from_pylist([row], schema=lake.specs["targets"].schema), [{"slug": "odd"}], {})
-    assert sharing(made.lake) == {"example.com", "odd"}
-    assert overlapping(made, ["example.com"]) == ["example.com", "odd"]
 
 
 def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
