@@ -10,7 +10,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import endec
-from resiliparse.parse.encoding import detect_encoding
 
 #: Labels of the encodings of the WHATWG Encoding Standard, by name.
 _LABELS: dict[str, str] = {
@@ -223,6 +222,9 @@ def detect(payload: bytes) -> Detected | None:
 
 
 def _guess(sample: bytes) -> str | None:
+    # who reads headers alone does not load it
+    from resiliparse.parse.encoding import detect_encoding  # noqa: PLC0415
+
     guess = detect_encoding(sample, max_len=len(sample), html5_compatible=False)
     return encoding_for_label(guess) or encoding_for_label(guess.replace("_", "-")) if guess else None
 

@@ -91,8 +91,8 @@ def test_instances_that_come_and_go_leave_few_connections(server: Postgres, inst
     try:
         for _ in range(6):
             with dg.DagsterInstance.from_ref(reference) as opened:
-                assert opened.get_runs(limit=1) == []
-        assert instance.get_runs(limit=1) == []
+                opened.get_runs(limit=1)
+        instance.get_runs(limit=1)
         # those of the last two instances, and of the one that is used again
         assert count_connections(server) <= 9
     finally:
