@@ -43,7 +43,7 @@ from cc_pipeline_tests.soak.clock import Clock, missing, new_clock
 from cc_pipeline_tests.soak.location import is_bad
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 #: Days of Dagster's history that are kept, and of what is compared: before, the home has not had its first deletion.
 HISTORY = 30
 SETTLED = 2 * HISTORY
