@@ -3,7 +3,7 @@
 A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
 (sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``init`` (settings),
 ``report``, ``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index),
-``add-source`` (add_captures), ``certificate`` (copy).
+``add-source`` (files), ``copy`` and ``certificate`` (delivery).
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import typer
 from cc_pipeline import interruption, progress
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli.commands import (
-    add_captures,
     automation,
     catalog,
-    copy,
     dataset,
+    delivery,
     doctor,
-    domains,
     facts,
+    files,
     get,
     harvest,
     lookup,
@@ -32,6 +31,7 @@ from cc_pipeline.cli.commands import (
     policies,
     run,
     sql,
+    targets,
     url_index,
 )
 from cc_pipeline.cli.commands import settings as choices
@@ -74,8 +74,8 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("ranks")(facts.ranks)
 app.command("policies")(policies.policies)
-app.command("copy")(copy.copy)
-app.command("certificate")(copy.certificate)
+app.command("copy")(delivery.copy)
+app.command("certificate")(delivery.certificate)
 app.command("export")(dataset.export)
 app.command("dataset")(dataset.dataset)
 app.command("replay")(run.replay)
@@ -84,8 +84,8 @@ app.command("facts")(facts.facts)
 app.command("sql")(sql.sql)
 app.command("report")(dataset.report)
 app.command("changes")(dataset.changes)
-app.command("add-source")(add_captures.add_source)
-app.command("add-captures")(add_captures.add_captures)
+app.command("add-source")(files.add_source)
+app.command("add-captures")(files.add_captures)
 app.command("metadata-json")(sql.metadata_json)
 app.command("settings")(choices.settings)
 app.command("doctor")(doctor.doctor)
@@ -94,7 +94,7 @@ app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(choices.init)
 app.add_typer(facts.app, name="datasets")
-app.add_typer(domains.app, name="domains")
+app.add_typer(targets.app, name="domains")
 app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
@@ -112,7 +112,7 @@ def _flowing(text: str) -> str:
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
 
-for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
+for _each in (app, facts.app, targets.app, automation.app, catalog.app, url_index.app):
     for _command in _each.registered_commands:
         _command.cls = GuardedCommand
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
