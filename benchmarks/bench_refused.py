@@ -106,7 +106,7 @@ class Bench:
         """A harvest with a share of lone 503s."""
         base = 0.0
         for share, goal in _SHARES.items():
-            run = self.command(f"chance-{share:g}", replace(FRONT, lone_503=share), "harvest", "-c", CRAWLS[0])
+            run = self.command(f"chance-{share:g}", replace(FRONT, lone_503=share), "index", "harvest", "-c", CRAWLS[0])
             base = base or len(run.hits) / _RATE
             self.report.figure(
                 f"harvest_{share:.0%}_503", run.span / base, None, goal, unit="of the time at none",
@@ -118,14 +118,14 @@ class Bench:
         """Waves of refusals in the middle of a harvest."""
         for status, seconds in _WAVES:
             manners = replace(FRONT, wave=Wave(_FILES // 6, seconds, status, "*.parquet"))
-            run = self.command(f"wave-{status}-{seconds:g}", manners, "harvest", "-c", CRAWLS[0])
+            run = self.command(f"wave-{status}-{seconds:g}", manners, "index", "harvest", "-c", CRAWLS[0])
             self.tell_waves(f"wave_{status}_{seconds:g}s", run)
 
     def window(self) -> None:
         """A harvest of all subsets at a firewall that counts."""
         manners = replace(FRONT, most=_MOST, window=_WINDOW, sliding=True)
         subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-        run = self.command("window", manners, "harvest", "-c", CRAWLS[0], *subsets)
+        run = self.command("window", manners, "index", "harvest", "-c", CRAWLS[0], *subsets)
         self.tell_waves(f"window_{_MOST}_in_{_WINDOW:g}s", run)
 
     def tell_waves(self, name: str, run: Run) -> None:

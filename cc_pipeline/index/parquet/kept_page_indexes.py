@@ -225,7 +225,7 @@ def write_page_indexes(store: FooterStore, crawl: str, to: Path) -> None:
     if not _file(store, crawl).exists():
         raise EnvironmentFault(
             f"no page indexes of {crawl} are kept here",
-            f"Keep them first: CC_PIPELINE_PAGE_INDEXES=yes cc-pipeline harvest --crawl {crawl}",
+            f"Keep them first: CC_PIPELINE_PAGE_INDEXES=yes cc-pipeline index harvest --crawl {crawl}",
         )
     con = sqlite3.connect(f"{_file(store, crawl).resolve().as_uri()}?mode=ro", uri=True)
     try:
