@@ -24,10 +24,10 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.etags import RangeReader, same_files
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
-from cc_pipeline.index.parquet.fetch import GAP, Piece, coalesce, run_end
+from cc_pipeline.index.parquet.cost_estimate import index_pieces
+from cc_pipeline.index.parquet.fetch import Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import decoded_file
-from cc_pipeline.index.parquet.pages import may_repeat
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, column_place
+from cc_pipeline.index.parquet.places import KEY, column_place
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -46,16 +46,6 @@ _COUNT: Final = struct.Struct("<I")
 #: The most page index bytes of one file that are believed and held: a real file has some 1.5 MB.
 MOST_BYTES: Final = 32 << 20
 _CODEC: Final = pa.Codec("zstd")
-
-#: Rows in a page as the index's writer cuts them.
-_PAGE_ROWS = 20_000
-
-
-def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
-    """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
-    told = column.layout.name == KEY or may_repeat(column, rows)
-    positions = (column.offset_index, column.column_index if told else None)
-    return [Piece(path, *position) for position in positions if position is not None]
 
 
 class KeptIndexes:
@@ -468,34 +458,3 @@ def _wanted(footer: bytes, entry: FooterEntry) -> list[Piece]:
         for column in columns.values():
             pieces += index_pieces(entry.path, column, group.rows)
     return pieces
-
-
-def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
-    path = place.file.path
-    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
-    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
-    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
-    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
-    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
-
-
-def index_bytes(column: ColumnPlace, rows: int) -> int:
-    """Bytes of the page indexes that a look-up reads of one column."""
-    return sum(piece.length for piece in index_pieces("", column, rows))
-
-
-def likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
-
-    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
-    """
-    path = place.file.path
-    pieces = []
-    for column in columns:
-        size = column.size
-        if column.offset_index is not None:
-            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
-        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
-    indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
-    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))

@@ -25,9 +25,9 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, RangesOf, Takers, surt_ranges
+from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Rows, Wanted, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
