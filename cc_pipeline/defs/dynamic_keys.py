@@ -10,9 +10,8 @@ import dagster as dg
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.internals_history import forget_partitions
-from cc_pipeline.defs.partitions import partition_key, too_many
-from cc_pipeline.defs.placement import OURS, PARTITIONED, Placement
+from cc_pipeline.defs.partitions import too_many
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 
@@ -73,13 +72,8 @@ def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
 
 def delete_keys(
     instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
-) -> int:
-    """Takes keys away, with all that was recorded of their partitions; gives how many events that were."""
-    every_crawl, every_domain = {*at.crawl_keys(instance)} | {*crawls}, {*at.target_keys(instance)} | {*domains}
-    gone = {partition_key(crawl, domain) for domain in domains for crawl in every_crawl}
-    gone |= {partition_key(crawl, domain) for crawl in crawls for domain in every_domain} | {*crawls}
+) -> None:
+    """Takes keys away. Their events, which are names, counts and versions, go with the runs that wrote them."""
     for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
             instance.delete_dynamic_partition(at.of(name), key)
-    # others may have partitions of the same name in an instance that is not of this home alone
-    return forget_partitions(instance, gone, None if at.alone else [at.key(name) for name in PARTITIONED])

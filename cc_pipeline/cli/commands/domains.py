@@ -126,8 +126,8 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if len(every) > _SHOWN:
             _say(f"and {len(every) - _SHOWN:,} more")
         _ask(f"Take {len(every):,} keys away?", yes=yes)
-        events = delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
-        _say(f"{len(every):,} keys are gone, and {events:,} events that Dagster had of them")
+        delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
+        _say(f"{len(every):,} keys are gone")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
