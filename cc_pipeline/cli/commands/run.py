@@ -242,13 +242,14 @@ def demo(
         raise trouble
     console.print(coloured(("3 of 3", "bold"), " what it found"))
     say_totals(settings)
+    shown = _shown(settings.published_path)
     command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
     question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
     console.print()
     for what, how in (
         ("The Dagster UI on this home:", f"{command} ui {flag}"),
         ("One question to DuckDB:", question),
-        ("The same file from Python:", f"duckdb.connect({_shown(settings.published_path)!r}, read_only=True)"),
+        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
         ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
     ):
         console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
