@@ -18,6 +18,7 @@ from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline_tests.cli.conftest import split_source
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -127,7 +128,7 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
         for arguments in (("domains", "add", text), ("run", "--crawl", NEW, f"--domain={text}", *source)):
             status, _, err = run(*arguments)
             assert status == 1
-            assert err.startswith("error: ")
+            assert split_source(err)[1].startswith("error: ")
             assert why in err
             assert "\u0007" not in err
     assert (path.read_bytes() if path.exists() else None) == before
