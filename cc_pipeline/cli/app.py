@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -62,7 +63,7 @@ def _tell_the_person(context: typer.Context) -> None:
 
 
 _EVERYDAY, _MORE, _FEATURES = "Everyday", "Home and source", "Features"
-for _panel, _commands in {
+_TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     _EVERYDAY: {
         "run": run.run,
         "plan": plan.plan,
@@ -95,7 +96,8 @@ for _panel, _commands in {
         "files": files.app,
         "automation": automation.app,
     },
-}.items():
+}
+for _panel, _commands in _TREE.items():
     for _name, _made in _commands.items():
         if isinstance(_made, typer.Typer):
             app.add_typer(_made, name=_name, rich_help_panel=_panel)

@@ -111,7 +111,7 @@ def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     for words, told in (
         (("index", "build", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline index harvest"),
         (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
-        (("run", "-c", "LOCAL-press", DOMAIN), "add-source FILE --kind warc --crawl LOCAL-press"),
+        (("run", "-c", "LOCAL-press", DOMAIN), "files add FILE --kind warc --crawl LOCAL-press"),
     ):
         said = cli(*words, "--source", bucket, "--home", tmp_path / "home")
         assert said.status == 1 and told in said.told

@@ -125,7 +125,7 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
+        for arguments in (("targets", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
             status, _, err = run(*arguments)
             assert status == 1
             assert split_source(err)[1].startswith("error: ")
