@@ -20,7 +20,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
-from cc_pipeline.extraction.key_marks import has_mark
 from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.extraction.lookup_notes import (
     Found,
@@ -370,8 +369,6 @@ def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Ind
     found = stands.lookup
     # what an index no longer lists is judged by the whole slice
     if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
-        return None
-    if has_mark(found.definition) != has_mark(version):
         return None
     if not found.complete or workspace.settings.via not in ("auto", found.located_by):
         return None
