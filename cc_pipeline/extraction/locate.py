@@ -432,10 +432,10 @@ def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]
 def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:
     """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
     found = stands.lookup
-    if found is not None and found.price is not None:
+    if found is not None:
         rows, (record_bytes, size, requests) = found.captures, found.price
     else:
-        # a slice of before, whose price was not noted
+        # the note is of other rows: a run was killed between the two commits
         price = price_of_slices(workspace, [slice_])
         rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
     own: Figures = {

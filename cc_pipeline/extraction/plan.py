@@ -164,7 +164,7 @@ def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
         return (
             Price(pages=None, stored=None) if fetch is None else Price(pages=fetch.fetched, stored=fetch.stored_bytes)
         )
-    if stands.lookup is None or stands.lookup.price is None:
+    if stands.lookup is None:
         return Price(None, None)
     _, size, requests = stands.lookup.price
     if reason.why in (Why.DOUBTED, Why.PERHAPS):
@@ -292,23 +292,20 @@ def _why_fetch(stands: Standing, options: Options) -> Reason | None:
     if here == TORN or stands.fetch is None:
         return Reason(Why.TORN)
     if here == with_open(fetched_from(captures, options.digest_policy)):
-        note = stands.fetch
-        return Reason(Why.OPEN, note.unsettled, note.asked_at) if note is not None else Reason(Why.TORN)
+        return Reason(Why.OPEN, stands.fetch.unsettled, stands.fetch.asked_at)
     if here != fetched_from(captures, options.digest_policy):
         others = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
         return Reason(Why.POLICY if here in [*others, *map(with_open, others)] else Why.CAPTURES)
     return Reason(Why.LOST, stands.lost) if stands.lost else _why_doubt(stands.fetch, options)
 
 
-def _why_doubt(note: Fetch | None, options: Options) -> Reason | None:
-    if note is None:
-        return None
+def _why_doubt(note: Fetch, options: Options) -> Reason | None:
     if note.losses_doubted:
         return Reason(Why.DOUBTED, note.settled)
     if note.mismatches_doubted:
-        return Reason(Why.PAYLOADS, note.mismatched or 0)
+        return Reason(Why.PAYLOADS, note.mismatched)
     if options.before is not None and note.asked_at < options.before and may_be_back(note):
-        return Reason(Why.PERHAPS, note.settled or note.mismatched or 0, note.asked_at)
+        return Reason(Why.PERHAPS, note.settled or note.mismatched, note.asked_at)
     return None
 
 

@@ -341,7 +341,7 @@ def _totals(found: CrawlPlan) -> dict[Slice, Total]:
             sum(one.planned for one in fetches),
             sum(one.fetched for one in fetches),
             sum(one.unsettled for one in fetches),
-            sum(one.mismatched or 0 for one in fetches),
+            sum(one.mismatched for one in fetches),
             any(one.losses_doubted for one in fetches),
         )
     return totals
