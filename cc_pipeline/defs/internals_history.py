@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -48,43 +48,6 @@ def _tables() -> Any:
     return import_module("dagster._core.storage.event_log.schema")
 
 
-def forget_partitions(
-    instance: dg.DagsterInstance, keys: Collection[str], of: Collection[dg.AssetKey] | None = None
-) -> int:
-    """Deletes what the instance recorded of partitions (``of`` these assets; ``None``: of all), with all metadata and
-    previews; gives how many events.
-
-    The public way, ``instance.wipe_asset_partitions``, is not there for SQLite and PostgreSQL (1.13). An event is in
-    the file of its run and in the index of all assets; the newest one of an asset stands with the asset too. SQLite
-    overwrites what it deletes here, so that no text is left in its files.
-    """
-    storage: Any = instance.event_log_storage
-    schema = _tables()
-    events, tags, assets = schema.SqlEventLogStorageTable, schema.AssetEventTagsTable, schema.AssetKeyTable
-    count = 0
-    for some in _several(sorted(keys)):
-        mine = events.c.partition.in_(some)
-        if of is not None:
-            mine &= events.c.asset_key.in_([key.to_string() for key in of])
-        with _overwriting(storage.index_connection()) as index:
-            chosen = events.select().with_only_columns(events.c.id, events.c.run_id, events.c.asset_key)
-            found = index.execute(chosen.where(mine)).fetchall()
-            for ids in _several([row[0] for row in found]):
-                index.execute(tags.delete().where(tags.c.event_id.in_(ids)))
-        # the index last: it tells which runs there are, also after a kill. What outlived its run is of none
-        for run_id in sorted({row[1] or _NO_RUN for row in found}):
-            with _overwriting(storage.run_connection(run_id)) as connection:
-                connection.execute(events.delete().where(mine))
-        with _overwriting(storage.index_connection()) as index:
-            index.execute(events.delete().where(mine))
-            for asset in sorted({row[2] for row in found if row[2]}):
-                newest = _newest_materialization(index, asset)
-                values = {"last_materialization": newest, "cached_status_data": None}
-                index.execute(assets.update().where(assets.c.asset_key == asset).values(**values))
-        count += len(found)
-    return count
-
-
 def _newest_materialization(index: Any, asset: str) -> str | None:
     """What stands with an asset as its newest materialization."""
     events = _tables().SqlEventLogStorageTable
@@ -94,20 +57,6 @@ def _newest_materialization(index: Any, asset: str) -> str | None:
     if row is None:
         return None
     return dg.serialize_value(dg.EventLogRecord(row[0], dg.deserialize_value(row[1], dg.EventLogEntry)))
-
-
-@contextmanager
-def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
-    """A connection of the event log; what is deleted in SQLite's is overwritten, in its write-ahead log too."""
-    with connecting as connection:
-        sqlite = connection.dialect.name == "sqlite"
-        if sqlite:
-            connection.exec_driver_sql("PRAGMA secure_delete=ON")
-        yield connection
-        engine = connection.engine
-    if sqlite:
-        with engine.connect() as again:
-            again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def pointers(instance: dg.DagsterInstance) -> dict[str, list[int]]:

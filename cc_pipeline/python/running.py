@@ -49,7 +49,7 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
     except RunFailed as failed:
         family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
         what, _, advice = failed.reason.partition("\n")
-        where = f"The run is {failed.run_id}; see it in the UI (make dev)."
+        where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     (voice().notice if aside else voice().answer)(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 

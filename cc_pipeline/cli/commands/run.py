@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -217,12 +218,13 @@ def demo(
 ) -> None:
     """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
 
-    Nothing leaves this machine: the source is a small generated bucket in the home.
+    Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
+    the folder demo of the usual one. No other home is asked or changed.
     """
     from cc_pipeline.minicrawl.generate import ensure
     from cc_pipeline.minicrawl.spec import DEMO, spec_for
 
-    where = load_settings(home=home).home
+    where = load_settings(home=home).home if home else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)
     console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
@@ -241,14 +243,14 @@ def demo(
     console.print(coloured(("3 of 3", "bold"), " what it found"))
     say_totals(settings)
     shown = _shown(settings.published_path)
-    command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
-    ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
-    question = f'{command} sql{flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
+    command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
+    question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
     console.print()
     for what, how in (
-        ("The Dagster UI on this state:", ui),
+        ("The Dagster UI on this home:", f"{command} ui {flag}"),
         ("One question to DuckDB:", question),
         ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
     ):
         console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
 
