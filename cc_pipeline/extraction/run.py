@@ -21,7 +21,7 @@ from cc_pipeline.errors import CcPipelineError, Doubted, EnvironmentFault, Incom
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.isolation import apart
+from cc_pipeline.extraction.isolation import Throttling, apart
 from cc_pipeline.extraction.key_marks import key_marks, with_mark
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
@@ -66,9 +66,10 @@ class _State:
 
 @dataclass(slots=True)
 class _Source:
-    """Why the source is left alone for now, once that is so."""
+    """Why the source is left alone for now, once that is so. ``throttling`` has the objects that it refuses."""
 
     stop: Exception | None = None
+    throttling: Throttling = field(default_factory=Throttling)
 
     def go_on(self) -> None:
         """Raises it."""
@@ -141,7 +142,7 @@ def _group(
     def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
         # a stage asks the same tables many questions, and what it commits it sees
         with workspace.lake.still():
-            for outcome in apart(partial(stage, workspace, crawl), some):
+            for outcome in apart(partial(stage, workspace, crawl), some, source.throttling):
                 source.stop = source.stop or outcome.stop
                 for slug in outcome.slugs:
                     error = outcome.errors.get(slug)
