@@ -29,7 +29,7 @@ class StrangeKeys:
 def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
     """Raises ``UserInputError`` where these keys beside those registered would be more partitions than Dagster copes
     with. Keys that are there already are always let through."""
-    known_crawls, known_domains = {*OURS.crawls(instance)}, {*OURS.domains(instance)}
+    known_crawls, known_domains = {*OURS.crawl_keys(instance)}, {*OURS.target_keys(instance)}
     every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
     if every_crawl == known_crawls and every_domain == known_domains:
         return
@@ -58,10 +58,10 @@ def unfinished_runs_of(
 
 def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
     """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
-    strange = sorted({*OURS.domains(instance)} - known.domains)
+    strange = sorted({*OURS.target_keys(instance)} - known.domains)
     running = unfinished_runs_of(instance, strange)
     # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
-    unknown = {crawl for crawl in {*OURS.crawls(instance)} - known.crawls if not index_is_built(crawl)}
+    unknown = {crawl for crawl in {*OURS.crawl_keys(instance)} - known.crawls if not index_is_built(crawl)}
     crawls = sorted(unknown) if not known.unjudged else []
     return StrangeKeys(
         {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
@@ -74,6 +74,6 @@ def delete_keys(
     instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
 ) -> None:
     """Takes keys away. Their events, which are names, counts and versions, go with the runs that wrote them."""
-    for name, keys in (("domain", domains), ("crawl", crawls)):
+    for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
             instance.delete_dynamic_partition(at.of(name), key)

@@ -1,4 +1,4 @@
-"""How the assets over crawl × domain run: many at once, each recorded when it is done, with its own figures."""
+"""How the assets over crawl × target run: many at once, each recorded when it is done, with its own figures."""
 
 from __future__ import annotations
 

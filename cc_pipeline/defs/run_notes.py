@@ -4,7 +4,7 @@ PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#787
 stands in a table of ours (``notes.py``) under the begin of its digest, which the tag names.
 
     tag   cc_pipeline/partitions: 200 partitions, 3f0c9a1b
-    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["DOMAIN", …], …}
+    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["TARGET", …], …}
     note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
     note  cc_pipeline/worker/RUN: the mark of the process that executes it
 """
@@ -37,7 +37,7 @@ _NAME: Final = 8
 
 
 def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, str]:
-    """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
+    """The tags of a run over the partitions ``keys`` (``crawl|target``), which it makes in the order of their crawls
     here. A long list is noted."""
     asked = by_crawl(keys)
     text = _text(asked)
@@ -83,7 +83,7 @@ def run_partitions(
 
 def ordered_keys(instance: dg.DagsterInstance, at: Placement = OURS) -> tuple[Sequence[str], Sequence[str]]:
     """Crawls and domains in the order in which ranges of runs go by."""
-    return at.crawls(instance), at.domains(instance)
+    return at.crawl_keys(instance), at.target_keys(instance)
 
 
 def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ def _pairs(
 
 
 def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:
-    """Notes that a run has tried ``keys`` (``crawl|domain``) and nothing else, but what it has recorded."""
+    """Notes that a run has tried ``keys`` (``crawl|target``) and nothing else, but what it has recorded."""
     note(instance, {_TRIED + run_id: _text(by_crawl(keys))})
 
 

@@ -147,8 +147,8 @@ def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: W
         known = "SELECT slug FROM targets WHERE slug LIKE 'exma%' UNION SELECT target FROM lookups WHERE captures = 0"
         assert published.execute(known).fetchall() == [("exmaple.net",)], "what is on the watch list stays"
     with open_instance(load_settings({}, home=str(home))) as instance:
-        assert not instance.has_dynamic_partition("domain", "exmaple.com")
-        assert instance.has_dynamic_partition("domain", "exmaple.net")
+        assert not instance.has_dynamic_partition("target", "exmaple.com")
+        assert instance.has_dynamic_partition("target", "exmaple.net")
     assert "exmaple.net" in (home / "domains.txt").read_text()
     assert cli("run", "-c", NEW, "-d", "example.com", "--strict", "--home", home).status == 0
 

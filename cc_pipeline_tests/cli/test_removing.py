@@ -88,9 +88,9 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert "open it anew" in " ".join(done.out.split())
     assert "purged: example.com; its rows and bytes are deleted" in done.out
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
-    assert "example.com" not in instance.get_dynamic_partitions("domain")
+    assert "example.com" not in instance.get_dynamic_partitions("target")
     for asset in ("captures", "records", "page_metadata", "page_text"):
-        assert made(instance, asset) & {*instance.get_dynamic_partitions("domain")} == {"example.org", "exmaple.com"}
+        assert made(instance, asset) & {*instance.get_dynamic_partitions("target")} == {"example.org", "exmaple.com"}
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         domains = published.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()
     assert domains == [("example.org",)]
@@ -165,8 +165,8 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     assert done.status == 0, done.err
     assert "removed whole: exmaple.com found nothing" in done.out
     assert "removed from the watch list: example.org; what was extracted stays" in done.out
-    assert "exmaple.com" not in instance.get_dynamic_partitions("domain")
-    assert "example.org" in instance.get_dynamic_partitions("domain")
+    assert "exmaple.com" not in instance.get_dynamic_partitions("target")
+    assert "example.org" in instance.get_dynamic_partitions("target")
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         slugs = published.execute("SELECT slug FROM targets ORDER BY slug").fetchall()
     assert slugs == [("example.com",), ("example.org",)]
@@ -220,7 +220,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     def is_here() -> bool:
         with open_workspace(settings) as workspace:
             rows = workspace.lake.read("records", {"target": "example.com"}).num_rows
-        return bool(rows) and "example.com" in instance.get_dynamic_partitions("domain")
+        return bool(rows) and "example.com" in instance.get_dynamic_partitions("target")
 
     dry = execute()
     [made] = [event for event in dry.all_node_events if event.event_type_value == "STEP_OUTPUT"]
@@ -254,14 +254,14 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
 
 
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
-    instance.add_dynamic_partitions("domain", ["no such thing", "typed.example"])
+    instance.add_dynamic_partitions("target", ["no such thing", "typed.example"])
     instance.add_dynamic_partitions("crawl", ["CC-MAIN-1999-01"])
     refused = cli("domains", "clean", "--home", home)
     assert (refused.status, "--yes" in refused.err) == (1, True)
     assert "no such thing" in refused.out
     done = cli("domains", "clean", "--yes", "--home", home)
     assert done.status == 0, done.err
-    assert sorted(instance.get_dynamic_partitions("domain")) == ["example.com", "example.org", "exmaple.com"]
+    assert sorted(instance.get_dynamic_partitions("target")) == ["example.com", "example.org", "exmaple.com"]
     assert "CC-MAIN-1999-01" not in instance.get_dynamic_partitions("crawl")
     assert NEW in instance.get_dynamic_partitions("crawl")
     assert "every partition key means something" in cli("domains", "clean", "--home", home).out
@@ -282,6 +282,6 @@ def test_the_cap_holds_where_targets_are_added(
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
     ran = cli("run", "-c", NEW, "-d", "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)
-    assert "three.org" not in instance.get_dynamic_partitions("domain")
+    assert "three.org" not in instance.get_dynamic_partitions("target")
     with pytest.raises(UserInputError, match="into a set"):
         refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])

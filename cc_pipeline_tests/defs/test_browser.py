@@ -154,7 +154,7 @@ def ui(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]
 @pytest.mark.smoke
 def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(ui: Ui) -> None:
     assert "warehouse" in ui.server.wait_until_loaded()
-    ui.server.add_partition("domain", "only-here.example")
+    ui.server.add_partition("target", "only-here.example")
     listed = ui.server.launch("list_crawls", {})
     assert ui.server.wait_for(listed) == "SUCCESS", ui.server.failure(listed)
     assert (ui.home / "dagster" / "dagster.yaml").exists()
@@ -230,7 +230,7 @@ def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> No
 @pytest.mark.browser
 def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: Seen) -> None:
     bad = "two words.com"
-    seen.server.add_partition("domain", bad)
+    seen.server.add_partition("target", bad)
     run = seen.server.launch("extract_domain", keys_tags([f"{NEW}|{SITE}", f"{NEW}|{bad}"]))
     assert seen.server.wait_for(run) == "FAILURE"
     ours = {check for check in checks_of(seen.server) if check[0] in TABLES}
@@ -300,7 +300,7 @@ def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
     id of a run that fails with such words."""
     words = f"![x]({place}/markdown.png) <img src='{place}/html.png'> [![x]({place}/linked.png)]({place})"
     run = server.launch("extract_domain", keys_tags([f"{NEW}|{words}"]))
-    partition = dg.MultiPartitionKey({"crawl": NEW, "domain": SITE})
+    partition = dg.MultiPartitionKey({"crawl": NEW, "target": SITE})
     shown = {
         "notes": as_list([words, f"two\n{words}"]),
         "rows": as_table(["title", "rows"], [(f"a\n{words}", 3)]),

@@ -205,9 +205,9 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
         assert {"crawls", "row_groups", "captures", "records", "page_metadata", "warehouse"} <= set(assets)
         for dimension, key in (
             ("crawl", NEW),
-            ("domain", "example.com"),
-            ("domain", "no-such.example"),
-            ("domain", "../x"),
+            ("target", "example.com"),
+            ("target", "no-such.example"),
+            ("target", "../x"),
         ):
             server.add_partition(dimension, key)
         harvested = server.launch("harvest_crawl", {"dagster/partition": NEW})

@@ -184,7 +184,7 @@ def test_partitions_that_are_none_any_more_keep_no_run(settings: Settings) -> No
     with opened(settings) as instance:
         made = newest_runs(instance)
         for text in TEXTS:
-            instance.delete_dynamic_partition("domain", text)
+            instance.delete_dynamic_partition("target", text)
         assert needed_runs(instance) < made
 
 

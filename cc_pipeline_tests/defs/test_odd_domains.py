@@ -154,7 +154,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     settings = settings_of(folder / "bucket", home)
     before = state_of(home)
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", list(KEYS_REFUSED))
+    instance.add_dynamic_partitions("target", list(KEYS_REFUSED))
     alone = execute(instance, settings, "extract_domain", key=f"{NEW}|../x")
     assert KEYS_REFUSED["../x"] in failure_of(alone)
     result = execute(instance, settings, "extract_domain", tags=keys_tags(f"{NEW}|{key}" for key in KEYS_REFUSED))
@@ -164,7 +164,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
     assert state_of(home) == before
-    instance.add_dynamic_partitions("domain", ["kunst-example.museum"])
+    instance.add_dynamic_partitions("target", ["kunst-example.museum"])
     assert execute(instance, settings, "extract_domain", key=f"{NEW}|kunst-example.museum").success
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
@@ -179,7 +179,7 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     text = "example.com where mime=text/html"
     target = parse_target(text)
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", [target.slug])
+    instance.add_dynamic_partitions("target", [target.slug])
     settings = settings_of(folder / "bucket", folder / "home")
     workspace = workspace_of(folder / "bucket", folder / "home")
     harvest(workspace)
@@ -204,7 +204,7 @@ def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
     settings = settings_of(folder / "bucket", folder / "home")
     bad = ["CC-MAIN-1999-01", "../x"]
     instance.add_dynamic_partitions("crawl", bad)
-    instance.add_dynamic_partitions("domain", ["example.org"])
+    instance.add_dynamic_partitions("target", ["example.org"])
     for crawl in bad:
         result = execute(instance, settings, "harvest_crawl", key=crawl)
         assert not result.success

@@ -55,7 +55,7 @@ def home(harvested: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def instance(bucket: Bucket, instance: dg.DagsterInstance) -> dg.DagsterInstance:
     instance.add_dynamic_partitions("crawl", [OLD, NEW])
-    instance.add_dynamic_partitions("domain", [*bucket[1].domains(), BAD])
+    instance.add_dynamic_partitions("target", [*bucket[1].domains(), BAD])
     return instance
 
 
@@ -197,7 +197,7 @@ def test_a_range_records_the_good_and_shows_the_bad_as_failed(
         return fetch_captures(workspace, crawl, slugs)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
-    every = list(instance.get_dynamic_partitions("domain"))
+    every = list(instance.get_dynamic_partitions("target"))
     domains = every[every.index("example.org") - 1 :][:3]
     tags = range_tags(f"{NEW}|{domains[0]}", f"{NEW}|{domains[-1]}")
     result = execute(instance, settings_of(bucket[0], home), "extract_domain", tags=tags)
@@ -222,7 +222,7 @@ def test_jobs_over_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.D
 @pytest.mark.parametrize(
     ("tags", "said_so"),
     [
-        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["DOMAIN"'),
+        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["TARGET"'),
         ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
         ({KEYS_TAG: "{}"}, "names no partition"),
         ({}, "the run names no partition; choose some in the UI"),

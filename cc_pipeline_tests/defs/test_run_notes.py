@@ -98,7 +98,7 @@ def test_a_run_whose_list_cannot_be_read_is_for_nothing(instance: dg.DagsterInst
 
 def test_ranges_go_by_the_order_of_keys() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        for name, keys in (("crawl", ["A", "B", "C"]), ("domain", ["x", "y", "z"])):
+        for name, keys in (("crawl", ["A", "B", "C"]), ("target", ["x", "y", "z"])):
             instance.add_dynamic_partitions(name, keys)
         assert of(instance, range_tags("A|y", "B|z")) == {("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")}
         assert of(instance, {"dagster/partition": "C|x"}) == {("C", "x")}

@@ -56,7 +56,7 @@ class Backfill:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "domains.txt").write_text("".join(f"{text}\n" for text in definitions), "utf-8")
         self.workspace.register_targets([parse_target(text) for text in definitions])
-        self.instance.add_dynamic_partitions("domain", [parse_target(text).slug for text in definitions])
+        self.instance.add_dynamic_partitions("target", [parse_target(text).slug for text in definitions])
 
     @property
     def workspace(self) -> Workspace:

@@ -186,7 +186,7 @@ def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, t
     for crawl in (OLD, NEW):
         ui.add_partition("crawl", crawl)
     for site in SITES:
-        ui.add_partition("domain", site)
+        ui.add_partition("target", site)
     harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
     listed = ui.launch("extract_domain", keys_tags(LISTED))

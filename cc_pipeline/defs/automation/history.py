@@ -90,7 +90,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
 
     Partitions of ours that are none any more count for nothing.
     """
-    crawls, domains = {*at.crawls(instance)}, {*at.domains(instance)}
+    crawls, targets = {*at.crawls(instance)}, {*at.targets(instance)}
     known = crawls | {*instance.get_dynamic_partitions(at.of("source_file"))}
     needed: set[str] = set()
     pointed: dict[str, set[int]] = defaultdict(set)
@@ -101,8 +101,8 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
             if key in seen:
                 continue
             seen.add(key)
-            crawl, of_pair, domain = (key or "").partition("|")
-            is_there = crawl in crawls and domain in domains if of_pair else key in known
+            crawl, of_pair, target = (key or "").partition("|")
+            is_there = crawl in crawls and target in targets if of_pair else key in known
             if key is not None and at.asset(asset) and not is_there:
                 continue
             needed.add(record.run_id)
