@@ -10,7 +10,7 @@ import json
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -90,44 +90,60 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
 
     Partitions of ours that are none any more count for nothing.
     """
-    crawls, targets = {*at.crawls(instance)}, {*at.targets(instance)}
-    known = crawls | {*instance.get_dynamic_partitions(at.of("source_file"))}
+    is_there = _known_keys(instance, at)
     needed: set[str] = set()
     pointed: dict[str, set[int]] = defaultdict(set)
     for asset in instance.get_asset_keys():
         seen: set[str | None] = set()
         for record in _records(instance, asset):
-            key = record.partition_key
-            if key in seen:
+            if record.partition_key in seen:
                 continue
-            seen.add(key)
-            crawl, of_pair, target = (key or "").partition("|")
-            is_there = crawl in crawls and target in targets if of_pair else key in known
-            if key is not None and at.asset(asset) and not is_there:
-                continue
-            needed.add(record.run_id)
-            for name, place in (
-                (record.asset_materialization.tags or {}).items() if record.asset_materialization else ()
-            ):
-                if name.startswith(_POINTER_TAG) and place.isdigit():
-                    pointed[name.removeprefix(_POINTER_TAG)].add(int(place))
+            seen.add(record.partition_key)
+            if not at.asset(asset) or is_there(record.partition_key):
+                needed.add(record.run_id)
+                for name, place in _pointers(record):
+                    pointed[name].add(place)
     for name, places in pointed.items():
-        needed |= _newest_at(instance, dg.AssetKey.from_user_string(name), sorted(places))
+        asset = dg.AssetKey.from_user_string(name)
+        needed |= {
+            record.run_id
+            for record in _newest_at(_records(instance, asset), sorted(places))
+            if not at.asset(asset) or is_there(record.partition_key)
+        }
     return needed - {""}
 
 
-def _newest_at(instance: dg.DagsterInstance, asset: dg.AssetKey, places: Sequence[int]) -> set[str]:
-    """The runs of the records that were the newest of their partition at any of ``places`` in the event log. Dagster
-    compares the version of an input there with its version now: without the record the input would look changed."""
-    found: set[str] = set()
+def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
+    """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
+    crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
+    others = {None, *crawls, *instance.get_dynamic_partitions(at.of("source_file"))}
+
+    def is_there(key: str | None) -> bool:
+        crawl, of_pair, target = (key or "").partition("|")
+        return crawl in crawls and target in targets if of_pair else key in others
+
+    return is_there
+
+
+def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
+    """The assets that a record was made of, and where the record of each stands in the event log."""
+    made = record.asset_materialization
+    tags = (made.tags if made is not None else None) or {}
+    named = ((name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG))
+    return [(name, int(place)) for name, place in named if place.isdigit()]
+
+
+def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> Iterator[dg.EventLogRecord]:
+    """Those of ``records``, from the newest, that were the newest of their partition at any of ``places`` in the event
+    log. Dagster compares the version of an input there with its version now: without that record the input would look
+    changed."""
     newer: dict[str | None, int] = {}
-    for record in _records(instance, asset):
+    for record in records:
         at = bisect_left(places, record.storage_id)
         after = newer.get(record.partition_key)
         if at < len(places) and (after is None or places[at] < after):
-            found.add(record.run_id)
+            yield record
         newer[record.partition_key] = record.storage_id
-    return found
 
 
 def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.EventLogRecord]:
