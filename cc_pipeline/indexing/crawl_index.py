@@ -26,7 +26,6 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.parquet.kept_page_indexes import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.indexing.archives import built_index, has_archives, list_archives, own_list
 from cc_pipeline.indexing.catalog import (
@@ -132,7 +131,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     catalog is built from the lake's tables.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
-    if HARVEST.made_from(lake, [slice_])[slice_] is None or settings.page_indexes:
+    if HARVEST.made_from(lake, [slice_])[slice_] is None:
         return False
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
     if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
@@ -234,8 +233,6 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     report = harvest_crawl(crawl, there, transport, store, policy, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
-    if workspace.settings.page_indexes or index_is_built(crawl):
-        notes += _keep_page_indexes(workspace, crawl, paths)
     return StageReport(
         "footers",
         rows=report.fetched + report.kept,
@@ -260,25 +257,6 @@ def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None
         with store.write(crawl) as writer:
             for path, reason in new.items():
                 writer.put_failure(path, reason)
-
-
-def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Keeps page indexes of files; what it did in words. Look-ups can do without: no fault ends the harvest."""
-    store = FooterStore(workspace.settings.footers_path)
-    report = keep_page_indexes(crawl, paths, workspace.index_place(crawl), store)
-    notes = []
-    if report.kept:
-        notes.append(
-            f"page indexes of {report.kept:,} files kept: {report.requests:,} requests, {report.bytes / 1e6:,.1f} MB "
-            f"read, {report.stored / 1e6:,.1f} MB stored"
-        )
-    if report.failed:
-        path, reason = report.failed[0]
-        notes.append(
-            f"page indexes of {len(report.failed):,} files were not kept ({path}: {reason}); look-ups read them, and "
-            "the next harvest asks again"
-        )
-    return tuple(notes)
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:

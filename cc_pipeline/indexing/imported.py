@@ -26,12 +26,6 @@ from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.parquet.kept_page_indexes import (
-    copy_page_indexes,
-    differing_page_indexes,
-    keep_page_indexes,
-    write_page_indexes,
-)
 from cc_pipeline.indexing.catalog import (
     IMPORTED,
     catalog_has,
@@ -63,11 +57,10 @@ class Exported:
     subsets: tuple[str, ...]
 
 
-def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Path | None = None) -> Exported:
-    """Writes the catalog of ``crawl`` to the file ``to``, and its kept page indexes to ``page_indexes``.
+def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
+    """Writes the catalog of ``crawl`` to the file ``to``.
 
-    Raises ``EnvironmentFault`` where the crawl was not harvested, or nothing of page indexes was kept, and ``OSError``
-    as it comes.
+    Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
     """
     lake, where = workspace.lake, Slice(crawl).where
     tables = FooterTables(*(lake.read(name, where) for name in ("index_files", "row_groups", "column_chunks")))
@@ -82,9 +75,6 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
         with beside.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
         size = beside.stat().st_size
-    if page_indexes is not None:
-        with written_whole(page_indexes) as beside:
-            write_page_indexes(FooterStore(workspace.settings.footers_path), crawl, beside)
     return Exported(sha256, size, len(tables.row_groups), tuple(subsets))
 
 
@@ -92,8 +82,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
 class Imported:
     """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
     ``unread`` of their ``files`` were not harvested where the catalog was made: they are holes in the index here.
-    ``unbounded`` row groups lost bounds that no footer confirms. Page indexes of ``page_indexes`` files came along.
-    ``requests`` and ``bytes`` were spent."""
+    ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
 
     crawl: str
     sha256: str
@@ -102,21 +91,13 @@ class Imported:
     files: int
     unread: int
     unbounded: int
-    page_indexes: int
     requests: int
     bytes: int
 
 
-def import_catalog(
-    workspace: Workspace,
-    file: Path,
-    *,
-    sha256: str = "",
-    page_indexes: Path | None = None,
-    believe_repaired: bool = False,
-) -> Imported:
+def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believe_repaired: bool = False) -> Imported:
     """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
-    are, and so do page indexes. Those in ``page_indexes`` are taken for all subsets of the catalog.
+    are.
 
     ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
     out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
@@ -140,35 +121,21 @@ def import_catalog(
             f"Let a harvest put that right: cc-pipeline harvest --crawl {crawl}",
         )
     new = [subset for subset in handed.paths if subset not in before]
-    compared = new if page_indexes is None else [*handed.paths]
-    if not compared:
-        return Imported(crawl, digest, (), 0, 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
-    _compare_lists(workspace, file, handed, compared)
-    tables = _of_subsets(handed.tables, compared)
+    if not new:
+        return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
+    _compare_lists(workspace, file, handed, new)
+    tables = _of_subsets(handed.tables, new)
     drawn = _drawn(tables.index_files)
-    if not believe_repaired:
-        tables, _ = _unconfirmed(tables)
+    tables, unbounded = (tables, 0) if believe_repaired else _unconfirmed(tables)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
-        if page_indexes is not None:
-            _refuse_unread(crawl, keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store).failed)
-            wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
-            if wrong:
-                raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")
-    copied = 0
-    if page_indexes is not None:
-        store = FooterStore(workspace.settings.footers_path)
-        copied = copy_page_indexes(page_indexes, store, crawl, tables.index_files)
-    taken = _of_subsets(handed.tables, new)
-    taken, unbounded = (taken, 0) if believe_repaired else _unconfirmed(taken)
-    if new:
-        _commit(workspace, slice_, taken, new, before, digest)
-    files = taken.index_files
+    _commit(workspace, slice_, tables, new, before, digest)
+    files = tables.index_files
     unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
     spent = stats.requests - requests, stats.bytes - read
-    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, copied, *spent)
+    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, *spent)
 
 
 def _drawn(index_files: pa.Table) -> list[str]:
