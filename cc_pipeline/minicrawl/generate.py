@@ -20,12 +20,15 @@ from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.minicrawl.visits import plan_visits, segment_start
+from cc_pipeline.settings.places import MINI_CRAWL_MARK
 
 #: Called with a crawl id, captures written so far and captures in all.
 Progress = Callable[[str, int, int], None]
 
 URL_INDEX_KEY = "projects/url-index/url-index.1356128792"
 VALID_SEGMENTS_KEY = "parse-output/valid_segments.txt"
+
+_MARK = b"A mini crawl: cc_pipeline generated this bucket, and no page in it is real.\n"
 
 #: Names of path lists by subset.
 _PATH_LISTS = {"warc": "warc", "crawldiagnostics": "non200responses", "robotstxt": "robotstxt"}
@@ -45,6 +48,7 @@ def generate(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) 
         if crawl.has_data:
             captures += _crawl(root, spec, crawl, progress)
     _write(root / "collinfo.json", _collinfo(spec))
+    _write(root / MINI_CRAWL_MARK, _MARK)
     return MiniCrawlTruth(spec.seed, tuple(crawl.id for crawl in spec.crawls), tuple(captures))
 
 

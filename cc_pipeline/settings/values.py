@@ -11,6 +11,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.settings.places import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
+    MINI_CRAWL_MARK,
     OFFICIAL_MIRROR,
     WEB,
     BucketSettings,
@@ -204,6 +205,11 @@ class Settings:
     def is_common_crawl(self) -> bool:
         """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
         return any(self.is_public_place(place) or is_mirror(place) for place in self.sources)
+
+    @property
+    def is_mini_crawl(self) -> bool:
+        """Whether the source is a folder that the mini crawl generated: no page in it is real."""
+        return not scheme_of(self.source) and (Path(self.source) / MINI_CRAWL_MARK).is_file()
 
     def is_public_place(self, place: str) -> bool:
         """Whether a place is Common Crawl's own bucket."""

@@ -18,6 +18,7 @@ from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline_tests.cli.conftest import split_source
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -102,7 +103,7 @@ def nothing_outside_the_home(world: tuple[Path, MiniCrawlTruth]) -> Iterator[Non
 
 def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, MiniCrawlTruth]) -> None:
     folder, truth = world
-    arguments = [argument for text in MEANT for argument in ("--domain", text)]
+    arguments = [*MEANT]
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
     urls = [capture.url for capture in truth.of(NEW, subset="warc")]
@@ -124,10 +125,10 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, f"--domain={text}", *source)):
+        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
             status, _, err = run(*arguments)
             assert status == 1
-            assert err.startswith("error: ")
+            assert split_source(err)[1].startswith("error: ")
             assert why in err
             assert "\u0007" not in err
     assert (path.read_bytes() if path.exists() else None) == before
