@@ -21,7 +21,7 @@ from cc_pipeline.errors import CcPipelineError, Doubted, EnvironmentFault, Incom
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.isolation import apart
+from cc_pipeline.extraction.isolation import Throttling, apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
@@ -65,9 +65,10 @@ class _State:
 
 @dataclass(slots=True)
 class _Source:
-    """Why the source is left alone for now, once that is so."""
+    """Why the source is left alone for now, once that is so. ``throttling`` has the objects that it refuses."""
 
     stop: Exception | None = None
+    throttling: Throttling = field(default_factory=Throttling)
 
     def go_on(self) -> None:
         """Raises it."""
@@ -140,7 +141,7 @@ def _group(
     def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
         # a stage asks the same tables many questions, and what it commits it sees
         with workspace.lake.still():
-            for outcome in apart(partial(stage, workspace, crawl), some):
+            for outcome in apart(partial(stage, workspace, crawl), some, source.throttling):
                 source.stop = source.stop or outcome.stop
                 for slug in outcome.slugs:
                     error = outcome.errors.get(slug)
@@ -401,7 +402,7 @@ def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
         if digest is None:
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {crawl} has not been fetched yet",
-                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
+                f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
     where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
