@@ -90,7 +90,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
     assert "example.com" not in instance.get_dynamic_partitions("target")
     for asset in ("captures", "records", "page_metadata", "page_text"):
-        assert made(instance, asset) & {*instance.get_dynamic_partitions("domain")} == {"example.org", "exmaple.com"}
+        assert made(instance, asset) & {*instance.get_dynamic_partitions("target")} == {"example.org", "exmaple.com"}
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         domains = published.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()
     assert domains == [("example.org",)]
