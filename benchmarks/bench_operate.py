@@ -202,8 +202,7 @@ def _ask_again(report: Report, bench: Bench, settings: Settings) -> None:
     newest = bench.crawls[0]
     command = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
     command += ["run", "-c", newest, "--home", str(settings.home)]
-    for target in asked:
-        command += ["-d", target]
+    command += asked
     before = _runs(settings)
     processor, wall = cost(lambda: _quietly(command))
     note = f"{len(asked)} targets, every other new; {wall:.0f} s of wall time"

@@ -145,7 +145,7 @@ class Bench:
         specs = tuple(CrawlSpec(f"CC-MAIN-{number}", parts=1, segments=1) for number in _ALL)
         truth = generate(bucket, MiniCrawlSpec(pages=60, sites=3, crawls=specs))
         domain = truth.domains(specs[0].id)[0]
-        run = self.command("all-home", replace(FRONT, lone_503=0.01), "run", "-c", "all", "-d", domain, bucket=bucket)
+        run = self.command("all-home", replace(FRONT, lone_503=0.01), "run", "-c", "all", domain, bucket=bucket)
         refused = sum(hit.status == 503 for hit in run.hits)
         self.report.figure(
             "all_crawls_1%_503", run.status, None, 0, unit="status", higher_is_better=False,
@@ -156,7 +156,7 @@ class Bench:
         """A home's first run, one of another domain, and the first again: requests but for records."""
         first, second = self.domains[0], self.domains[len(self.domains) // 2]
         for number, (domain, before) in enumerate(zip((first, second, first), _BEFORE, strict=True), start=1):
-            run = self.command("commands", FRONT, "run", "-c", "newest", "-d", domain)
+            run = self.command("commands", FRONT, "run", "-c", "newest", domain)
             count = sum(not hit.key.endswith(".warc.gz") for hit in run.hits)
             self.report.figure(
                 f"command_{number}", count, before, unit="requests", higher_is_better=False, note=run.note

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SHOWN_PAIRS = 40
 #: Targets that a summary of many crawls has a line for.
 _SHOWN_TARGETS = 40
+#: Notes on single crawls that it shows: most say the same of another crawl.
+_SHOWN_NOTES = 2
 #: Pairs that one note names.
 _NAMED = 5
 #: Members without captures that a set's report names, a line each.
@@ -86,10 +88,10 @@ def say_summary(parts: Sequence[Part], *, details: bool) -> None:
     for subsets in dict.fromkeys(part.settings.subsets for part in parts):
         _say_summary([part for part in parts if part.settings.subsets == subsets], details=details)
     notes = [*dict.fromkeys(text for part in parts for text in part.notes)]
-    for text in notes if details else notes[:_NAMED]:
+    for text in notes if details else notes[:_SHOWN_NOTES]:
         note(text)
-    if len(notes) > _NAMED and not details:
-        console.print(f"      and {len(notes) - _NAMED:,} more notes on single crawls: --details names them")
+    if len(notes) > _SHOWN_NOTES and not details:
+        console.print(f"      and {len(notes) - _SHOWN_NOTES:,} more notes on single crawls: --details shows them")
 
 
 def _say_summary(parts: Sequence[Part], *, details: bool) -> None:
@@ -138,9 +140,11 @@ def _say_absent_targets(
     named = [named_shortly(by_slug[slug]) for slug in absent]
     names = "; ".join(named if details else named[:_NAMED])
     more = " …, --details names all" if len(named) > _NAMED and not details else ""
-    note(f"absent: {len(absent):,} targets, found in no crawl of this run: {names}{more}")
-    if forgotten:
-        note(f"{len(forgotten):,} of them are new, so not kept: the next run asks for them again")
+    unkept = sum(slug in forgotten for slug in absent)
+    new = f"; {unkept:,} of them new, so not kept" if unkept else ""
+    note(
+        f"absent: {len(absent):,} {'target' if len(absent) == 1 else 'targets'}, found in no crawl{new}: {names}{more}"
+    )
     _guess(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
 
 

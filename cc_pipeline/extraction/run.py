@@ -406,7 +406,7 @@ def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
         if digest is None:
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {crawl} has not been fetched yet",
-                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
+                f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
     where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}

@@ -65,8 +65,7 @@ BAD_INPUT = {
     "ARC files of a WARC crawl": ("url-index", "build", "-c", NEW, "--arcs", "list.txt"),
     "a list that is not there": ("url-index", "build", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("url-index", "verify", "-c", ARC),
-    "neither crawls nor all": ("harvest",),
-    "a report of what nobody looked for": ("report", "-d", "nobody.example"),
+    "a report of what nobody looked for": ("report", "nobody.example"),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
 }

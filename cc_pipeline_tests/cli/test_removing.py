@@ -102,7 +102,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert (looked.status, "LEFT" in looked.out, "nothing is left" in looked.out) == (0, False, True), looked.err
     strange = cli("domains", "remove", "example.net", "--verify", "--home", home)
     assert (strange.status, "no target here is called" in strange.err) == (1, True), "green only where it looked"
-    assert cli("run", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    assert cli("run", "-c", NEW, "example.com", "--home", home).status == 0
     looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "rows in page_text" in looked.out) == (1, True)
 
@@ -229,7 +229,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
         assert not execute(dry_run=False, now=True, **wrong).success
         assert is_here()
     # the plan of another state is none
-    assert cli("run", "-c", OLD, "-d", "example.com", "--home", home).status == 0
+    assert cli("run", "-c", OLD, "example.com", "--home", home).status == 0
     assert not execute(dry_run=False, plan=plan).success
     assert is_here()
     shown = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
@@ -280,7 +280,7 @@ def test_the_cap_holds_where_targets_are_added(
     # the cap comes before anything that is asked of each target
     for asked in ("extraction.run.look", "workspace.workspace.Workspace.register_targets"):
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
-    ran = cli("run", "-c", NEW, "-d", "three.org", "--home", home)
+    ran = cli("run", "-c", NEW, "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)
     assert "three.org" not in instance.get_dynamic_partitions("target")
     with pytest.raises(UserInputError, match="into a set"):

@@ -64,7 +64,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
     bucket: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     home = tmp_path / "home"
-    words = ("run", "-c", NEW, "-d", "example.com", "-d", "example.org")
+    words = ("run", "-c", NEW, "example.com", "example.org")
     # one of its files never answers: the run waits there
     with FaultServer(bucket, rules=(Rule("stall", key="crawl-data/*/warc/*", share=0.5, times=None),)) as server:
         process = start(home, server.url, *words)

@@ -103,7 +103,7 @@ def nothing_outside_the_home(world: tuple[Path, MiniCrawlTruth]) -> Iterator[Non
 
 def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, MiniCrawlTruth]) -> None:
     folder, truth = world
-    arguments = [argument for text in MEANT for argument in ("--domain", text)]
+    arguments = [*MEANT]
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
     urls = [capture.url for capture in truth.of(NEW, subset="warc")]
@@ -125,7 +125,7 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, f"--domain={text}", *source)):
+        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
             status, _, err = run(*arguments)
             assert status == 1
             assert split_source(err)[1].startswith("error: ")

@@ -267,7 +267,7 @@ def run(state: State | Team, *command: str) -> str:
 
 def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
     lost = run(team, "python", "-c", LOST).split()[-1]
-    run(team, "cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
+    run(team, "cc-pipeline", "run", "-c", NEW, SITES[0])
     with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM run_tags WHERE key = '.dagster/cc_pipeline_process'")
         [(count,)] = cursor.fetchall()

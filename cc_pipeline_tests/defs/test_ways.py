@@ -250,7 +250,7 @@ def dagster_job_backfill(place: Place, keys: list[str]) -> None:
 
 def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     crawls, targets = ({key.split("|")[at]: None for key in keys} for at in (0, 1))
-    told = [word for crawl in crawls for word in ("-c", crawl)] + [word for one in targets for word in ("-d", one)]
+    told = [word for crawl in crawls for word in ("-c", crawl)] + [*targets]
 
     def run() -> None:
         place.run(BIN / "python", "-m", BAD_LOCATION, "run", *told)

@@ -105,7 +105,7 @@ def _run_targets(folder: Path, bucket: Path, targets: list[str], *options: str) 
     listed.write_text("\n".join(targets) + "\n", "utf-8")
     crawls = [word for crawl in CRAWLS for word in ("--crawl", crawl)]
     subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-    _run(folder, "run", *crawls, "--domain", f"@{listed}", *subsets, "--yes", *options, source=bucket)
+    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", *options, source=bucket)
 
 
 def _run(folder: Path, *arguments: str, source: Path | None) -> None:

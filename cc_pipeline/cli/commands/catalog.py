@@ -46,9 +46,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 @app.command()
 def coverage(
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="Only this crawl; may be repeated. Default: all.")
-    ] = None,
+    crawl: options.MaybeCrawls = None,
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
