@@ -103,7 +103,8 @@ def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Pa
     home = shutil.copytree(world.untouched, tmp_path / "home")
     for command in ("lookup", "check"):
         said = cli(command, "exmaple.com", "-c", NEW, "--home", home)
-        assert said.status == 0
+        assert said.status == 1
+        assert f"error: no capture of exmaple.com in {NEW}" in said.told
         assert "exmaple.com has no captures; did you mean example.com?" in said.told
         assert "mean" not in cli(command, "example.com", "-c", NEW, "--home", home).err
 
