@@ -132,8 +132,9 @@ def lookup(
 
 
 def _refuse_unfound(question: Question, found: Collection[str]) -> None:
-    """Raises ``UserInputError`` where no target has a capture in any of the crawls that were asked."""
-    if not found and question.targets and question.crawls:
+    """Raises ``UserInputError`` where no target has a capture in any of the crawls that were asked. Where an index may
+    lack files, nobody knows that."""
+    if not found and question.targets and question.crawls and not question.settings.max_index_gaps:
         one, *others = question.targets
         more = f" and {len(others):,} more" if others else ""
         where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
