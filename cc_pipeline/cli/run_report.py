@@ -247,7 +247,7 @@ def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
     for target, guess in guesses(settings, nowhere) if nowhere else ():
-        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline domains remove {target.definition}"
+        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline targets remove {target.definition}"
         note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
 
 

@@ -24,7 +24,7 @@ from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
-from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.lake.slice import StageReport
@@ -98,15 +98,17 @@ def each_alone(
 ) -> Yielded:
     """Calls ``make`` with the key of each partition that is left, and records what it gives. Raises as
     :func:`extract_partitions` does."""
+    throttling = Throttling()
     with logged_progress(context.log):
         for key in run.left:
             try:
                 made = make(key)
             except Exception as error:
-                if is_nobodys(error):
+                if is_nobodys(error) or throttling.is_of_all(error):
                     raise
                 run.failed(key, error)
             else:
+                throttling = Throttling()
                 yield from run.done(key, made)
     yield from run.end()
 

@@ -125,7 +125,7 @@ def _not_there(crawl: str, source: str) -> str:
 
     listed = published_key(crawl)
     if listed is None:
-        return f"no file was ever added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+        return f"no file was ever added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
     return f"{source} has no {listed}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
 
 

@@ -85,14 +85,16 @@ def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
         read_targets(["othersite.dde"], settings)
 
 
-@pytest.mark.parametrize("command", [("lookup",), ("check",), ("plan",), ("copy", "--to", "x"), ("domains", "add")])
+@pytest.mark.parametrize(
+    "command", [("lookup",), ("check",), ("plan",), ("delivery", "copy", "--to", "x"), ("targets", "add")]
+)
 def test_every_command_takes_lists_and_a_typo_leaves_nothing(
     cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     home = tmp_path / "home"
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexample.og\n", "utf-8")
-    crawl = () if command == ("domains", "add") else ("-c", NEW, "--source", world.bucket)
+    crawl = () if command == ("targets", "add") else ("-c", NEW, "--source", world.bucket)
     said = cli(*command, f"@{file}", *crawl, "--home", home)
     assert said.status == 1
     assert "line 2: example.og" in " ".join(said.err.split())
@@ -113,7 +115,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     home = shutil.copytree(world.untouched, tmp_path / "home")
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexmaple.com\nset:duo = example.org, nothing-here.org, no-such.net\n", "utf-8")
-    assert cli("domains", "add", "host:www.example.com", "--home", home).status == 0
+    assert cli("targets", "add", "host:www.example.com", "--home", home).status == 0
     asked = ("run", "-c", NEW, f"@{file}", "--watched", "--source", world.bucket, "--home", home)
     first = cli(*asked)
     assert first.status == 0
@@ -137,7 +139,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
 
 def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    assert cli("domains", "add", "exmaple.net", "--home", home).status == 0
+    assert cli("targets", "add", "exmaple.net", "--home", home).status == 0
     named = ["exmaple.com", "exmaple.net", "example.com"]
     said = cli("run", "-c", NEW, "-c", OLD, *named, "--strict", "--home", home)
     assert (said.status, said.told.partition("error: ")[2]) == (
@@ -168,7 +170,7 @@ def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: 
     assert cli("run", "-c", NEW, "--home", tmp_path / "home").status == 2
     said = cli("run", "-c", NEW, "--watched", "--source", world.bucket, "--home", tmp_path / "home")
     assert said.status == 1
-    assert "domains add" in said.err
+    assert "targets add" in said.err
 
 
 def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) -> None:

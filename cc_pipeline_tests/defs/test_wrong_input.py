@@ -177,7 +177,7 @@ def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> N
     at = tmp_path / "home"
     shutil.copytree(home, at)
     with full(_RUNS, "") as met:
-        status, _, err = run("harvest", "-c", NEW, at=at)
+        status, _, err = run("index", "harvest", "-c", NEW, at=at)
     assert met
     assert status == 1
     assert "what to do: Free some space" in err

@@ -224,7 +224,7 @@ def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple
     named = meaning.read_targets(texts, settings)
     listed = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not listed and not named:
-        raise UserInputError("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+        raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
     return tuple({target.slug: target for target in (*listed, *named)}.values())
 
 
