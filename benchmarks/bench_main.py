@@ -34,12 +34,12 @@ _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
 _TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-CASES = ("start", "run", "idle", "many", "lookup", "check", "plan", "errors")
+CASES = ("start", "run", "idle", "many", "lookup", "plan", "errors")
 #: Captures of the partition that is run.
 _CAPTURES = 4
 _REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
-_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4,
+_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "plan": 0.8, "error": 0.4,
           "import": 0.15, "help": 0.6, "definitions": 0.5}  # fmt: skip
 #: What is begun, and what of it is taken off.
 _STARTS = {
@@ -186,7 +186,6 @@ def bench_errors(bench: Bench) -> None:
         ("crawl", 1, ("run", "-c", "CC-MAIN-20XX-99", few)),
         ("target", 1, ("run", "-c", newest, "tld:not/one")),
         ("via", 1, ("run", "-c", newest, few, "--via", "nonsense")),
-        ("engine", 1, ("run", "-c", newest, few, "--engine", "nonsense")),
         ("option", 2, ("run", "-c", newest, few, "--nonsense")),
         ("lookup_crawl", 1, ("lookup", few, "-c", "CC-MAIN-20XX-99")),
         ("plan_target", 1, ("plan", "tld:not/one", "-c", newest)),

@@ -1,7 +1,7 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
-A command or group is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and
-``metadata-json`` (sql), ``demo`` and ``replay`` (run), ``ui`` (doctor), ``report`` and ``export``
+A command or group is in the module of its name in ``commands/``, but for: ``crawls`` and
+``metadata-json`` (sql), ``demo`` (run), ``ui`` (doctor), ``report`` and ``export``
 (dataset), ``index`` (url_index and harvest).
 """
 
@@ -80,8 +80,6 @@ _TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     _MORE: {
         "crawls": sql.crawls,
         "settings": choices.settings,
-        "check": lookup.check,
-        "replay": run.replay,
         "metadata-json": sql.metadata_json,
     },
     _FEATURES: {

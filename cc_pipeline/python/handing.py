@@ -240,7 +240,8 @@ def _records(
     if lost and not allow_missing:
         lacking = Incomplete(
             f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
-            "Ask for them again: cc-pipeline replay … --crawl …, then export again. Or accept it: --allow-missing",
+            "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: "
+            "--allow-missing",
         )
         lacking.report = done
         raise lacking

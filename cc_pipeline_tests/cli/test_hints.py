@@ -78,7 +78,7 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     home = shutil.copytree(world.untouched, tmp_path / "home")
     several = ["example.com", "set:two = example.com, example.org"]
     crawls = ("-c", NEW, "-c", OLD)
-    assert cli("replay", "-c", NEW, "example.com", "--home", home).status == 0
+    assert cli("run", "--refetch", "-c", NEW, "example.com", "--home", home).status == 0
     said = cli("run", *crawls, *several, "--home", home)
     assert said.status == 0, said.err
     mine = [
