@@ -226,7 +226,7 @@ def test_jobs_over_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.D
         ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
         ({KEYS_TAG: "{}"}, "names no partition"),
         ({}, "the run names no partition; choose some in the UI"),
-        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline domains add"),
+        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline targets add"),
         ({KEYS_TAG: '{"CC-MAIN-1999-01": ["example.com"]}'}, "'CC-MAIN-1999-01' is no crawl .* cc-pipeline crawls"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``build-index`` and ``url-index``: an index of a crawl that nobody publishes one of, and B-trees over a crawl's
+"""``index``: footers of published indexes, an index of a crawl that nobody publishes one of, and B-trees over a crawl's
 URLs."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.commands import harvest
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
@@ -34,14 +35,16 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+    help="Indexes of crawls: footers of published ones, indexes and B-trees that are built here.",
 )
+app.command("harvest")(harvest.harvest)
 _Crawl = Annotated[str, typer.Option("--crawl", "-c", help="A crawl id; 'newest' works.")]
 
 
+@app.command("build")
 def build_index(
     crawl: Annotated[
-        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of add-source; may be repeated.")
+        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
     most: Annotated[
@@ -57,9 +60,9 @@ def build_index(
 
     [bold]Examples[/]
 
-      cc-pipeline build-index --crawl CC-NEWS-2026-05
+      cc-pipeline index build --crawl CC-NEWS-2026-05
 
-      cc-pipeline build-index --crawl CC-NEWS-2026-05 --most 10 --yes
+      cc-pipeline index build --crawl CC-NEWS-2026-05 --most 10 --yes
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.defs.launch import Launcher
@@ -71,7 +74,7 @@ def build_index(
         chosen = resolve_crawls(workspace, crawl)
         published = [one for one in chosen if not index_is_built(one)]
         if published:
-            raise UserInputError(f"{published[0]} has an index: cc-pipeline harvest --crawl {published[0]}")
+            raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
         to_build = agreed_builds(workspace, chosen, yes, most)
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, most, aside=False)
@@ -82,7 +85,10 @@ def build_index(
     show_coverage(settings, chosen)
 
 
-@app.command()
+app.command("repair")(harvest.repair)
+
+
+@app.command("build-btree")
 def build(
     crawl: _Crawl,
     arcs: Annotated[
@@ -103,9 +109,9 @@ def build(
 
     [bold]Examples[/]
 
-      cc-pipeline url-index build --crawl CC-MAIN-2024-22
+      cc-pipeline index build-btree --crawl CC-MAIN-2024-22
 
-      cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
+      cc-pipeline index build-btree --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.launch import Launcher
@@ -139,9 +145,9 @@ def search(
 
     [bold]Examples[/]
 
-      cc-pipeline url-index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
+      cc-pipeline index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
 
-      cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
+      cc-pipeline index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
     from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.indexing.url_index import archive_names
@@ -176,7 +182,7 @@ def verify(
 
     [bold]Examples[/]
 
-      cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
+      cc-pipeline index verify --crawl CC-MAIN-2024-22 --sample 100
     """
     from cc_pipeline.indexing.url_index import check_records, check_tree
 
@@ -191,7 +197,7 @@ def verify(
             notice(str(fault))
         raise EnvironmentFault(
             f"the URL index of {name} has {len(wrong):,} faults",
-            f"Build it again: cc-pipeline url-index build --crawl {name}",
+            f"Build it again: cc-pipeline index build-btree --crawl {name}",
         )
     notice("no faults found")
 
@@ -211,7 +217,7 @@ def _describe(settings: Settings, crawl: str) -> None:
     if about is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
-            f"Build it: cc-pipeline url-index build --crawl {crawl}",
+            f"Build it: cc-pipeline index build-btree --crawl {crawl}",
         )
     subsets = ", ".join(about.subsets)
     row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))

@@ -1,4 +1,4 @@
-"""``copy``: delivers records to a bucket or folder of the user's own, and verifies it; ``certificate``: proof of it."""
+"""``delivery``: delivers records to a bucket or folder of the user's own, verifies it, and certifies it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
     from cc_pipeline.delivery.verifying import VerifyReport
     from cc_pipeline.transport.client import Transport
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Records as WARC files at a place of your own, verified, with a certificate (docs/delivery.md).",
+)
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
 #: What is wrong with a delivery and captures that are not in it: so many are named on the screen.
 _MOST_NAMED = 20
 
 
+@app.command()
 def copy(
     targets: options.MaybeTargets = None,
     crawl: options.MaybeCrawls = None,
@@ -81,11 +87,11 @@ def copy(
 
     [bold]Examples[/]
 
-      cc-pipeline copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+      cc-pipeline delivery copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
 
-      cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
+      cc-pipeline delivery copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
 
-      cc-pipeline copy --verify s3://my-bucket/common_crawl
+      cc-pipeline delivery copy --verify s3://my-bucket/common_crawl
     """
     if verify is not None:
         _refuse_beside_verify(
@@ -326,6 +332,7 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     notice("everything is as the manifests say")
 
 
+@app.command("certify")
 def certificate(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
@@ -349,9 +356,9 @@ def certificate(
 
     [bold]Examples[/]
 
-      cc-pipeline certificate example.com -c CC-MAIN-2024-22 --out example.json
+      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out example.json
 
-      cc-pipeline certificate --out example.json --verify ./example
+      cc-pipeline delivery certify --out example.json --verify ./example
     """
     if verify is not None:
         if targets or crawl:
