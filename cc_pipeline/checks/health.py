@@ -271,7 +271,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
     """Whether any capture is lost or doubled between the tables."""
     try:
-        found = conservation_verdict(workspace, "ledger_balances", Scope())
+        found = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
         yield Finding("bad", "balance", str(error))
         return
