@@ -58,6 +58,18 @@ def test_every_command_that_is_named_exists_with_its_flags() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+def test_every_command_that_the_docs_name_exists_with_its_flags() -> None:
+    root, whole = Path(cc_pipeline.__file__).parents[1], get_command(app)
+    wrong = [
+        f"{page.name}:{number}: {why}"
+        for page in (*sorted((root / "docs").glob("*.md")), root / "README.md")
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
+        for found in HINT.finditer(line)
+        if (why := wrong_in(whole, *found.groups()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def hints_in(told: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in re.findall(r"cc-pipeline .*", told)]
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 from typer.main import get_command
 
 from cc_pipeline.cli.app import app
@@ -36,6 +37,40 @@ def test_help_says_what_a_command_does(cli: Cli, command: tuple[str, ...]) -> No
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
     assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
+
+
+#: Groups whose commands belong to a feature; all other commands are the core.
+FEATURES = {"index", "catalog", "facts", "policies", "dataset", "delivery", "files", "automation"}
+#: Options that go with what is asked, whatever the command.
+SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
+
+
+def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
+    whole = get_command(app)
+    names = whole.list_commands(Context(whole))
+    everyday = ["run", "plan", "lookup", "get", "sql", "export", "report", "targets", "doctor", "ui", "demo"]
+    assert names[: len(everyday)] == everyday
+    assert {*names} >= FEATURES
+    assert len([command for command in commands() if command[0] not in FEATURES]) <= 20
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_a_command_has_at_most_twelve_options_of_its_own(command: tuple[str, ...]) -> None:
+    found = get_command(app)
+    for name in command:
+        found = found.commands[name]
+    named = [one.opts[0] for one in found.params if one.opts[0].startswith("-")]
+    assert len([*filter(lambda name: name not in SHARED, named)]) <= 12, named
+
+
+def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
+    for command in commands():
+        found = get_command(app)
+        for name in command:
+            found = found.commands[name]
+        for one in found.params:
+            assert not {"-d", "--domain", "--target"} & {*one.opts}, command
+            assert one.name != "crawl" or "-c" in one.opts, command
 
 
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor", "report", "delivery copy", "delivery certify",

@@ -38,7 +38,7 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
     for command in (("lookup", "--count", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW),
                     ("index", "harvest", "-c", NEW),
                     ("lookup", "example.com", "-c", NEW, "--format", "csv"),
-                    ("get", "http://example.com/", "-c", NEW, "--text")):  # fmt: skip
+                    ("get", "http://example.com/", "-c", NEW, "--format", "text")):  # fmt: skip
         said = cli(*command, "--home", home)
         assert said.status == 0, (command, said.err)
     # without a list nobody can say which crawls there are
@@ -69,7 +69,7 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     assert (said.status, old in said.told) == (0, True), said.err
     for command in (("crawls",), ("lookup", "--count", "example.com", "-c", "newest"), ("index", "harvest", "-c", NEW),
                     ("plan", "example.com", "-c", "2024"), ("lookup", "example.com", "-c", NEW, "--format", "csv"),
-                    ("get", "http://example.com/", "-c", "newest", "--text")):  # fmt: skip
+                    ("get", "http://example.com/", "-c", "newest", "--format", "text")):  # fmt: skip
         said = cli(*command, "--home", home)
         assert (said.status, old in said.told) == (0, True), (command, said.err)
     said = cli("doctor", "--home", home)
