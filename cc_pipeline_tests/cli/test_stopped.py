@@ -105,9 +105,9 @@ def assert_nothing_under_way(home: Path) -> None:
     [
         (("crawls",), signal.SIGINT),
         (("doctor",), signal.SIGTERM),
-        (("harvest", "-c", NEW), signal.SIGTERM),
+        (("index", "harvest", "-c", NEW), signal.SIGTERM),
         (("lookup", "example.com", "-c", NEW), signal.SIGINT),
-        (("copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
+        (("delivery", "copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
     ],
 )
 def test_every_command_stops_with_a_sentence(
