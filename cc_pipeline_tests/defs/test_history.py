@@ -23,7 +23,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import forget, needed_runs
-from cc_pipeline.defs.internals import instance_in, last_evaluation
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
