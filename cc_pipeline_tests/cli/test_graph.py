@@ -119,7 +119,7 @@ def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> Non
     said = cli("index", "verify", "-c", NEW, "--home", world.home)
     tree.write_bytes(sound)
     assert said.status == 1
-    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.err
+    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.told
 
 
 def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:
