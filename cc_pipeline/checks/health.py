@@ -134,7 +134,11 @@ def _layout(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
     what = "; ".join(step.what for step in steps)
-    advice = "Run: cc-pipeline migrate." if price else "Nothing to do: the next run does this, and rewrites nothing."
+    advice = (
+        "Run: cc-pipeline doctor --migrate."
+        if price
+        else "Nothing to do: the next run does this, and rewrites nothing."
+    )
     yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
 
 

@@ -23,7 +23,7 @@ _TABLES: Final = sql.MetaData()
 _NOTES: Final = sql.Table(
     "cc_pipeline_notes", _TABLES, sql.Column("name", sql.Text, primary_key=True), sql.Column("said", sql.Text)
 )
-#: Processes may keep the same name at once: two commands for the same long list do.
+#: One statement, since several processes may keep the same name at once.
 _KEEP: Final = sql.text(
     "INSERT INTO cc_pipeline_notes (name, said) VALUES (:name, :said) "
     "ON CONFLICT (name) DO UPDATE SET said = excluded.said"

@@ -23,13 +23,13 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import forget, needed_runs
-from cc_pipeline.defs.internals import instance_in, last_evaluation, recorded_versions
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.forgetting import DAYS, QUIET, forgotten
-from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute, schedule, settings_of
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute_listed, schedule, settings_of
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW, Bucket, Killed
 
@@ -54,11 +54,9 @@ def make(settings: Settings) -> None:
         assert len(list(launcher.extract([NEW], targets))) == 1
         launcher.publish()
         instance = launcher.instance
-        again = keys_tags(instance, [f"{NEW}|example.com"])
-        assert execute(instance, workspace, "extract_domain", tags=again).success
+        assert execute_listed(instance, workspace, [f"{NEW}|example.com"]).success
         launcher.publish()
-        bad = keys_tags(instance, [f"{NEW}|unheard.example"])
-        assert not execute(instance, workspace, "extract_domain", tags=bad).success
+        assert not execute_listed(instance, workspace, [f"{NEW}|unheard.example"]).success
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +108,6 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
         found[f"{asset}: places"] = instance.get_latest_storage_id_by_partition(
             key, dg.DagsterEventType.ASSET_MATERIALIZATION
         )
-        found[f"{asset}: versions"] = recorded_versions(instance, asset, keys)
         for one in keys or [None]:
             found[f"{asset}: {one}"] = (resolver.get_status(key, one), resolver.get_current_data_version(key, one))
         if partitions is not None:
@@ -175,7 +172,7 @@ def test_what_does_not_change_takes_the_same_space(settings: Settings) -> None:
             assert forgotten(instance, days).runs == 1, "the one that deleted the others"
             assert (rows(), instance.get_runs_count()) == (first, count)
         # made again: the run that made it before has one partition less that is the newest
-        assert execute(instance, settings, "extract_domain", tags=keys_tags(instance, [f"{NEW}|example.com"])).success
+        assert execute_listed(instance, settings, [f"{NEW}|example.com"]).success
         assert forgotten(instance, 400).runs > 1
         assert instance.get_runs_count() <= count + 1
 
