@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +35,6 @@ from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KIND_TAG, OPS, config_of, partition_key, range_tags
-from cc_pipeline.defs.placement import OURS
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
@@ -248,7 +246,6 @@ def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
         _record(instance, crawls, domains, sizes.made)
         with open_workspace(settings) as workspace:
             _ask(report, instance, workspace)
-        _ask_dagster(report, instance)
     finally:
         instance.dispose()
 
@@ -318,18 +315,6 @@ def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> 
             f"{name}_p95", percentile(seconds, 0.95), goal=_QUESTION_GOAL_SECONDS, unit="s", higher_is_better=False,
             note=f"wall time, p95 of {_ASKED}; fastest {min(seconds):.3f}",
         )  # fmt: skip
-
-
-def _ask_dagster(report: Report, instance: dg.DagsterInstance) -> None:
-    """What the UI's own pages ask, as it is."""
-    definition = OURS.pairs
-    _, listed = cost(lambda: definition.get_partition_keys(dynamic_partitions_store=instance))
-    report.figure("dagster_key_list", listed, unit="s", higher_is_better=False, note="all keys, wall time")
-    asset = dg.AssetKey("page_metadata")
-    with suppress(AttributeError):  # Dagster's own, and not public
-        keys = definition.get_partition_keys(dynamic_partitions_store=instance)
-        _, status = cost(lambda: instance.get_status_by_partition(asset, keys, definition))
-        report.figure("dagster_cold_status", status, unit="s", higher_is_better=False, note="one asset, wall time")
 
 
 def main() -> None:
