@@ -28,7 +28,7 @@ from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.forgetting import DAYS, forgotten
+from cc_pipeline_tests.defs.forgetting import DAYS, QUIET, forgotten
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute_listed, schedule, settings_of
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW, Bucket, Killed
@@ -183,6 +183,33 @@ def test_partitions_that_are_none_any_more_keep_no_run(settings: Settings) -> No
         for text in TEXTS:
             instance.delete_dynamic_partition("target", text)
         assert needed_runs(instance) < made
+
+
+def test_the_newest_record_of_every_kind_of_partition_keeps_its_run() -> None:
+    graph = definitions().get_repository_def().asset_graph
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in ("crawl", "target", "source_file"):
+            instance.add_dynamic_partitions(name, [f"a {name}"])
+        runs: dict[str, str] = {}
+        for asset in sorted(graph.materializable_asset_keys):
+            partitions = graph.get(asset).partitions_def
+            keys = [None] if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
+            runs[asset.to_user_string()] = run_that_records(instance, asset, keys[0])
+        needed = needed_runs(instance)
+        assert len(runs) > 10
+        assert {asset for asset, run_id in runs.items() if run_id not in needed} == set()
+
+
+def run_that_records(instance: dg.DagsterInstance, asset: dg.AssetKey, partition: str | None) -> str:
+    @dg.op
+    def records(context: dg.OpExecutionContext) -> None:
+        context.log_event(dg.AssetMaterialization(asset, partition=partition))
+
+    @dg.job
+    def recording() -> None:
+        records()
+
+    return recording.execute_in_process(instance=instance, run_config=QUIET).run_id
 
 
 def move_to_postgresql(settings: Settings, server: Postgres) -> None:

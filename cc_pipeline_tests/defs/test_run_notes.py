@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import Flight, flight
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.notes import note, noted
 from cc_pipeline.defs.partitions import KIND_TAG, partition_key, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import listed_partitions, note_tried, run_partitions, tried_in
@@ -90,6 +92,19 @@ def test_what_was_tried_is_of_the_run_that_said_so(instance: dg.DagsterInstance)
     assert tried_in(instance, ["one", "two", "three"]) == {"one": {("A", "x")}, "two": set()}
 
 
+def test_many_may_note_the_same_at_once(tmp_path: Path) -> None:
+    with instance_in(tmp_path) as instance:
+        many_note_the_same(instance)
+
+
+def many_note_the_same(instance: dg.DagsterInstance) -> None:
+    for number in range(5):
+        texts = [{f"first {number}": f"of {one}", f"second {number}": f"of {one}"} for one in range(6)]
+        with ThreadPoolExecutor(len(texts)) as threads:
+            assert [*threads.map(lambda some: note(instance, some), texts)] == [None] * len(texts)
+        assert noted(instance, [*texts[0]]) in texts
+
+
 def long_names(crawl: str) -> list[str]:
     """As many partitions as a run takes, with names of 60 characters that cannot be compressed."""
     return [f"{crawl}|{hashlib.sha256(bytes([number])).hexdigest()[:56]}.com" for number in range(200)]
@@ -123,6 +138,7 @@ def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: 
         connections_are_kept_and_may_break(instance, run)
         its_retries_are_counted(instance, run)
         a_run_whose_tags_were_refused_is_nobodys(instance, keys)
+        many_note_the_same(instance)
 
 
 def connections_are_kept_and_may_break(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

@@ -113,7 +113,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
 def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
     """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
     crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
-    others = {None, *crawls, *instance.get_dynamic_partitions(at.of("source_file"))}
+    others = {None, *crawls, *targets, *instance.get_dynamic_partitions(at.of("source_file"))}
 
     def is_there(key: str | None) -> bool:
         crawl, of_pair, target = (key or "").partition("|")
