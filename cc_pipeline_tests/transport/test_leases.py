@@ -342,7 +342,7 @@ def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
     tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del fake
-    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.001)
+    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.0)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
     lateness: list[float] = []
