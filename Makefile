@@ -21,7 +21,7 @@ help:            ## what can be made
 
 setup:           ## .venv with the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline init --quiet
+	@$(VENV)/cc-pipeline automation init --quiet
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo
@@ -79,7 +79,7 @@ smoke-live: setup ## a look at the real source, before a release: some ten reque
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)')
 
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
-bench-%: setup   ## ours and the rival in one run: documents, growth, index, main, operate, records, refused
+bench-%: setup   ## ours and the rival in one run: documents, growth, index, main, operate, records
 	$(VENV)/python -m benchmarks.bench_$*
 
 soak: setup      ## months of automation in an hour, on PostgreSQL, with processes killed at random (SHORT=1: minutes)

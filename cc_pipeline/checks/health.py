@@ -134,7 +134,11 @@ def _layout(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
     what = "; ".join(step.what for step in steps)
-    advice = "Run: cc-pipeline migrate." if price else "Nothing to do: the next run does this, and rewrites nothing."
+    advice = (
+        "Run: cc-pipeline doctor --migrate."
+        if price
+        else "Nothing to do: the next run does this, and rewrites nothing."
+    )
     yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
 
 
@@ -267,7 +271,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
     """Whether any capture is lost or doubled between the tables."""
     try:
-        found = conservation_verdict(workspace, "ledger_balances", Scope())
+        found = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
         yield Finding("bad", "balance", str(error))
         return
@@ -387,7 +391,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
         yield Finding("bad", "records", str(error))
         return
     if found.figures["planned"]:
-        again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
+        again = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
         level = _LEVELS[found.severity]
         text = f"not here: {found.figures['not here']}; {found.message}"
         yield Finding(level, "records", text, again if found.figures["unsettled"] else "")

@@ -2,151 +2,40 @@
 
 Ten private modules are imported, each for what the public names cannot do:
 
-- ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
-- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``);
 - ``_core.launcher``, ``_core.errors``: what a launcher tells of a run's process, and of a server that is away;
 - ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
 - ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
-- ``_core.events``: a partition that a run is about to make;
 - ``_grpc.client``: asking a code server of a chosen host;
 - ``_cli.dev``: ``dagster dev`` with another webserver (patched: ``open_ipc_subprocess``). In that one a public function
   is patched, ``create_app_from_workspace_process_context``: webservers take no middleware.
 
-Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
-without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
-the public interface can do. ``test_internals`` says which name an upgrade has moved.
+Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
-import yaml
 
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
 LOCATION = "cc_pipeline"
 Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 
-#: A value of ``dagster.yaml`` that Dagster documents.
-_NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-#: SQLite files whose engine is kept: a command has two files of its own and one for each run.
-_MOST_ENGINES = 16
 #: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
 _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
-#: Metadata with which an output of an asset is no event of it.
-_NO_EVENT = "__source_asset_observation__"
-#: The tag in which Dagster keeps the data version of a record.
-VERSION_TAG = "dagster/data_version"
+#: A value of ``compute_logs`` in ``dagster.yaml`` that Dagster documents.
+NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 #: Above so many partitions all of an asset's are read, which is one simple question.
 ASKED_BY_NAME = 2_000
-
-
-def instance_in(folder: Path) -> dg.DagsterInstance:
-    """The instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
-
-    The public way, ``DagsterInstance.get``, takes the folder from the environment of the process. A command's runs
-    write to its terminal, so their output is not copied to files: that takes two processes a run. A place for it that
-    ``dagster.yaml`` names is used.
-    """
-    share_engines()
-    _read_revisions_once()
-    file = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
-    overrides = {} if "compute_logs" in chosen else {"compute_logs": _NOT_COPIED}
-    ref = import_module("dagster._core.instance.ref").InstanceRef.from_dir(str(folder), overrides=overrides)
-    return dg.DagsterInstance.from_ref(ref)
-
-
-@cache
-def share_engines() -> None:
-    """Lets Dagster's SQLite storages use one engine for each file. For processes that execute runs: those of a UI that
-    serve many threads, and live for days, are left as Dagster means them.
-
-    They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
-    Its connections are kept: to open one costs more than most statements, and SQLite ends its write-ahead log, with a
-    flush of the disk, whenever the last one of a file is closed, which is thrice for each event.
-    The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
-    may be lost then, and none when a process is killed.
-    """
-    storages: Any = import_module("dagster._core.storage.sqlite_storage")
-    for kind in (storages.SqliteEventLogStorage, storages.SqliteRunStorage, storages.SqliteScheduleStorage):
-        module: Any = import_module(kind.__module__)
-        module.create_engine = _shared(module.create_engine)
-
-
-def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
-    from sqlalchemy import event  # noqa: PLC0415  # as above
-
-    engines: dict[str, Any] = {}
-    files: dict[str, tuple[int, int] | None] = {}
-
-    def engine_of(address: str, **options: Any) -> Any:
-        if address not in engines:
-            if len(engines) >= _MOST_ENGINES:
-                oldest = next(iter(engines))
-                files.pop(oldest, None)
-                _end(engines.pop(oldest))
-            # without a pool's class it is SQLAlchemy's usual one for files, which keeps connections
-            engine = create_engine(address, **{name: one for name, one in options.items() if name != "poolclass"})
-            event.listen(engine, "connect", _normal)
-            # Dagster disposes of an engine after each statement
-            engine.dispose = _nothing
-            engines[address] = engine
-        engine = engines[address]
-        now = _identity(engine.url.database)
-        if files.get(address) not in (None, now):
-            _end(engine)  # another file lies there now
-        files[address] = now
-        return engine
-
-    return engine_of
-
-
-def _identity(file: str | None) -> tuple[int, int] | None:
-    try:
-        found = Path(file or "").stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _end(engine: Any) -> None:
-    type(engine).dispose(engine)
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """In the place of ``dispose``."""
-
-
-def _normal(connection: Any, _: object) -> None:
-    connection.execute("PRAGMA synchronous=NORMAL")
-
-
-@cache
-def _read_revisions_once() -> None:
-    """Lets alembic read Dagster's migrations once a process: for each new run's file it reads all of them twice."""
-    scripts = import_module("alembic.script").ScriptDirectory
-    read = scripts.from_config
-    known: dict[str | None, Any] = {}
-
-    def from_config(config: Any) -> Any:
-        place = config.get_main_option("script_location")
-        if place not in known:
-            known[place] = read(config)
-        return known[place]
-
-    scripts.from_config = from_config
 
 
 def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
@@ -365,89 +254,13 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
-def without_record(asset: dg.AssetKey) -> dg.MaterializeResult[None]:
-    """The output of ``asset`` whose partitions were recorded one by one.
-
-    An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
-    one without a partition. Without an output, what depends on the step (its checks) is skipped.
-    """
-    return dg.MaterializeResult(asset_key=asset, metadata={_NO_EVENT: True})
-
-
-@cache
-def allow_lists_of_partitions() -> None:
-    """Lets a run without a partition of Dagster's own materialize partitioned assets that depend on partitioned ones.
-
-    Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
-    has partitions, and fails.
-    """
-    context: Any = dg.StepExecutionContext
-    has = context.has_asset_partitions_for_input
-
-    def has_partitions(step: Any, name: str) -> bool:
-        return bool(step.has_partitions and has(step, name))
-
-    context.has_asset_partitions_for_input = has_partitions
-
-
-def plan_partition(context: dg.AssetExecutionContext, asset: dg.AssetKey, key: str) -> None:
-    """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
-
-    Where Dagster knows the partitions of a run, it plans each when the run begins.
-    """
-    events = import_module("dagster._core.events")
-    planned = events.AssetMaterializationPlannedData(asset, partition=key)
-    event = events.DagsterEvent.build_asset_materialization_planned_event(
-        context.job_name, str(context.op_execution_context.op_handle), planned
-    )
-    context.instance.report_dagster_event(event, context.run.run_id)
-
-
-def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: dg.AssetKey) -> set[str]:
-    """Partitions of ``asset`` that any of ``runs`` recorded.
-
-    The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
-    """
-    return {
-        str(event.dagster_event.step_materialization_data.materialization.partition)
-        for run in runs
-        for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if event.dagster_event is not None and event.dagster_event.asset_key == asset
-    }
-
-
-def recorded_versions(instance: dg.DagsterInstance, asset: str, keys: Collection[str]) -> dict[str, str]:
-    """The data versions with which partitions of ``asset`` were recorded last, for those of ``keys`` that have one;
-    others may be among them.
-
-    The public way reads the whole record of each, with its metadata.
-    """
-    storage: Any = instance.event_log_storage
-    found = storage.get_latest_tags_by_partition(
-        dg.AssetKey(asset),
-        dg.DagsterEventType.ASSET_MATERIALIZATION,
-        [VERSION_TAG],
-        asset_partitions=list(keys) if len(keys) <= ASKED_BY_NAME else None,
-    )
-    return {key: tags[VERSION_TAG] for key, tags in found.items()}
-
-
-@contextmanager
-def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
-    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
-
-    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
-    """
-    origins = import_module("dagster._core.remote_origin")
-    loadable = origins.LoadableTargetOrigin(module_name="cc_pipeline.definitions")
-    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, LOCATION)
-    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
-    within: Any = instance
-    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
-    try:
-        yield
-    finally:
-        del within.create_run_for_job
+def assets_behind(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> set[dg.AssetKey]:
+    """The assets of a run that depend on those of its step. The public interface knows the assets of a run only where
+    somebody chose some of a job's."""
+    layer: Any = context.job_def.asset_layer
+    own = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
+    children = {child for key in own for child in layer.get(key).child_keys}
+    return (children & layer.selected_asset_keys) - own
 
 
 def run_webserver(guarded: Callable[[Any], Any]) -> None:

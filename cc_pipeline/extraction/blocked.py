@@ -25,8 +25,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The list is whole in each file of this folder; the one with the greatest number counts.
 _FOLDER: Final = "blocked/"
-#: Where the list lay before.
-_BEFORE: Final = "blocked.json"
 #: The table, and the name, under which a digest of the list is committed.
 _TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that stay: somebody may be about to read the one before.
@@ -94,21 +92,15 @@ class Blocked:
     def said(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: nothing of it is asked for (cc-pipeline domains unblock)" for block in touching]
+        return [f"{block}: nothing of it is asked for (cc-pipeline targets unblock)" for block in touching]
 
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` for a page of a blocked site."""
         for number in self._index.of(url):
-            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline domains unblock")
+            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline targets unblock")
 
 
 NOTHING_BLOCKED: Final = Blocked()
-
-
-def split_blocks(version: str) -> tuple[str, str]:
-    """The version of the definition, and that of the blocks with what stands between them."""
-    definition, mark, blocks = version.partition(_MARK)
-    return definition, mark + blocks
 
 
 def blocks_of(version: str) -> str:
@@ -150,7 +142,7 @@ def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
     known = {one.definition for one in blocked(workspace).blocks}
     for target in targets:
         if target.written not in known:
-            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline domains block")
+            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline targets block")
     off = {target.written for target in targets}
     return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
 
@@ -164,14 +156,13 @@ def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
     """The numbers that there are, and the list of the greatest one."""
     while True:
         numbers = _numbered(workspace)
-        key = f"{_FOLDER}{numbers[-1]:012}" if numbers else _BEFORE
+        if not numbers:
+            return numbers, Blocked()
         try:
-            return numbers, _read(workspace, key)
+            return numbers, _read(workspace, f"{_FOLDER}{numbers[-1]:012}")
         except RangeFault as fault:
             if fault.kind is not FaultKind.NOT_FOUND:
                 raise
-            if not numbers:
-                return numbers, Blocked()
             if _numbered(workspace)[-1:] == numbers[-1:]:
                 raise  # it is listed and cannot be read
 

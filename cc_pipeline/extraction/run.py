@@ -22,7 +22,6 @@ from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import Throttling, apart
-from cc_pipeline.extraction.key_marks import key_marks, with_mark
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
@@ -271,11 +270,7 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Cra
     sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
     own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}
     asked = expand(workspace, crawl, [*meant], parts=own, where={target.slug: target.where for target in targets})
-    marks = key_marks(asked.slices, lambda slugs: {slug: defined[slug].written for slug in slugs})
-    wanted = {
-        slice_: Wanted(with_mark(versions[slice_.defined], marks.get(slice_, "")), slice_.defined in sets)
-        for slice_ in asked.slices
-    }
+    wanted = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in asked.slices}
     return _looked(workspace, asked, wanted)
 
 
@@ -347,7 +342,7 @@ def _totals(found: CrawlPlan) -> dict[Slice, Total]:
             sum(one.planned for one in fetches),
             sum(one.fetched for one in fetches),
             sum(one.unsettled for one in fetches),
-            sum(one.mismatched or 0 for one in fetches),
+            sum(one.mismatched for one in fetches),
             any(one.losses_doubted for one in fetches),
         )
     return totals

@@ -121,7 +121,7 @@ def follow_catalog(workspace: Workspace, crawl: str) -> bool:
     if not catalog_has(workspace, crawl):
         raise EnvironmentFault(
             f"the index of {crawl} is being harvested by another home on this lake, or its harvest was killed",
-            f"Wait for its end, or harvest it again: cc-pipeline harvest --crawl {crawl}. Then run this again.",
+            f"Wait for its end, or harvest it again: cc-pipeline index harvest --crawl {crawl}. Then run this again.",
         )
     return True
 

@@ -312,8 +312,8 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     known = footers_made_from(lake, crawl, {*before, *wanted})
     footers = store.read(crawl)
     if not known or here is None:
-        # made by a version that kept no subsets apart; or a harvest was killed between two tables, whose rows do not
-        # go together any more: all that footers are kept of is made again, the rest when it is asked for
+        # a harvest was killed between two tables, whose rows do not go together any more: all that footers are kept
+        # of is made again, the rest when it is asked for
         every = _listed_files(workspace, crawl, before)
         wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
     # rows of an imported subset stay until all footers are here to make them of

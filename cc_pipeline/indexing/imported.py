@@ -67,7 +67,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
     subsets = sorted(set(tables.index_files["subset"].to_pylist()))
     if not subsets or not catalog_has(workspace, crawl):
         raise EnvironmentFault(
-            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline harvest --crawl {crawl}"
+            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline index harvest --crawl {crawl}"
         )
     made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
     with written_whole(to) as beside:
@@ -118,7 +118,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     if before and HARVEST.made_from(lake, [slice_])[slice_] is None:
         raise EnvironmentFault(
             f"a harvest or an import of {crawl} was killed between two tables",
-            f"Let a harvest put that right: cc-pipeline harvest --crawl {crawl}",
+            f"Let a harvest put that right: cc-pipeline index harvest --crawl {crawl}",
         )
     new = [subset for subset in handed.paths if subset not in before]
     if not new:
@@ -151,7 +151,8 @@ def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
     for path, reason in failed:
         raise EnvironmentFault(
             f"{path} could not be compared with the source: {reason}",
-            f"Run the same command again; if it stays so, harvest it from here: cc-pipeline harvest --crawl {crawl}",
+            "Run the same command again; if it stays so, harvest it from here: cc-pipeline index harvest --crawl "
+            f"{crawl}",
         )
 
 
@@ -198,7 +199,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
             raise EnvironmentFault(
                 f"{path} has another ETag here than where the catalog was made",
                 "This source is a copy of that one, or the file was published anew since. Look-ups go by ETags, so "
-                f"harvest it from here: cc-pipeline harvest --crawl {crawl}",
+                f"harvest it from here: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
                         ("column_chunks", ["path", "row_group", "column"])):  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
     Raises ``UserInputError`` where ``root`` holds something that this function did not make from the same ``spec``.
     """
     saved, mark = truth_path(root), root.with_name(root.name + ".spec")
-    digest = hashlib.sha256(json.dumps(spec.described(), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()
     if root.exists() and any(root.iterdir()):
         if not (saved.is_file() and mark.is_file() and mark.read_text() == digest):
             raise UserInputError(

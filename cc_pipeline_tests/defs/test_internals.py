@@ -1,7 +1,5 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -9,21 +7,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import sqlalchemy
-from alembic.script import ScriptDirectory
 from dagster._core.launcher.base import RunLauncher
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
 from cc_pipeline.defs.declared.build import everything
-from cc_pipeline.defs.internals import (
-    allow_lists_of_partitions,
-    end_run,
-    instance_in,
-    last_evaluation,
-    plan_partition,
-    recorded_by,
-    without_record,
-)
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import assets_behind, end_run, last_evaluation
 
 _KEYS = ["a", "b"]
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
@@ -32,81 +22,26 @@ _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 _PARTITIONED = dg.StaticPartitionsDefinition(_KEYS)
 
 
-def test_an_output_may_be_no_event_and_lets_checks_run() -> None:
-    @dg.multi_asset(specs=[dg.AssetSpec("table", skippable=True)], partitions_def=_PARTITIONED, can_subset=True)
-    def tables(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield without_record(dg.AssetKey("table"))
+def test_assets_behind_a_step_of_a_run_are_known() -> None:
+    found: list[set[dg.AssetKey]] = []
 
-    @dg.asset_check(asset="table")
-    def looks_at_it() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=True)
+    @dg.asset(output_required=False)
+    def table(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
+        found.append(assets_behind(context))
+        yield dg.AssetMaterialization("table")
 
-    result = dg.Definitions(assets=[tables], asset_checks=[looks_at_it]).resolve_implicit_global_asset_job_def()
-    done = result.execute_in_process(instance=dg.DagsterInstance.ephemeral())
-    keys = [event.partition for event in done.get_asset_materialization_events()]
-    assert keys == ["a"], f"__source_asset_observation__: {_MOVED}"
-    assert len(done.get_asset_check_evaluations()) == 1
+    @dg.asset(deps=[table])
+    def behind() -> None: ...
 
+    @dg.asset
+    def beside() -> None: ...
 
-def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others(instance: dg.DagsterInstance) -> None:
-    allow_lists_of_partitions()
-
-    @dg.asset(partitions_def=_PARTITIONED)
-    def above() -> None: ...
-
-    @dg.multi_asset(specs=[dg.AssetSpec("table", deps=["above"], skippable=True)], partitions_def=_PARTITIONED)
-    def tables() -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield without_record(dg.AssetKey("table"))
-
-    job = dg.define_asset_job("job", selection=dg.AssetSelection.assets("table"))
-    defined = dg.Definitions(assets=[above, tables], jobs=[job])
-    dg.materialize([above], partition_key="a", instance=instance)
-    done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
-    assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
-    assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
-
-
-def test_a_process_may_do_so_as_soon_as_it_has_the_definitions() -> None:
-    """Dagster looks at the inputs of a step before anything of its body is loaded."""
-    script = (
-        "import dagster as dg; before = dg.StepExecutionContext.has_asset_partitions_for_input; "
-        "from cc_pipeline.defs.declared.build import everything; everything(); "
-        "assert dg.StepExecutionContext.has_asset_partitions_for_input is not before"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
-def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.DagsterInstance) -> None:
-    @dg.asset(partitions_def=_PARTITIONED)
-    def table(context: dg.AssetExecutionContext) -> None:
-        plan_partition(context, dg.AssetKey("table"), "b")
-        raise dg.Failure("b failed")
-
-    job = dg.Definitions(assets=[table]).resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=instance, raise_on_error=False)
-    shown = instance.get_status_by_partition(dg.AssetKey("table"), _KEYS, _PARTITIONED)
-    assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
-        f"AssetMaterializationPlannedData: {_MOVED}"
-    )
-    assert recorded_by(instance, [done.run_id], dg.AssetKey("table")) == set()
-
-
-def test_what_a_run_recorded_is_read_back_by_run(instance: dg.DagsterInstance) -> None:
-    @dg.op
-    def say_it() -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield dg.AssetMaterialization("other", partition="b")
-        yield dg.Output(None)
-
-    @dg.job
-    def saying() -> None:
-        say_it()
-
-    first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
-    assert recorded_by(instance, [first, second], dg.AssetKey("table")) == {"a"}, f"all_logs: {_MOVED}"
-    assert recorded_by(instance, [], dg.AssetKey("table")) == set()
+    every = [table, behind, beside]
+    assert dg.materialize(every, selection=["table", "beside"]).success
+    done = dg.materialize(every)
+    assert done.success, "Dagster skips what is behind, and says nothing"
+    assert not done.asset_materializations_for_node("behind")
+    assert found == [set(), {dg.AssetKey("behind")}], f"JobDefinition.asset_layer: {_MOVED}"
 
 
 def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
@@ -125,7 +60,7 @@ def test_an_instance_opens_from_its_folder_and_the_environment_stays(
     instance = instance_in(tmp_path)
     try:
         assert instance.is_persistent
-        assert Path(instance.root_directory) == tmp_path, f"InstanceRef.from_dir: {_MOVED}"
+        assert Path(instance.root_directory) == tmp_path, f"DagsterInstance.from_config: {_MOVED}"
     finally:
         instance.dispose()
 
@@ -140,34 +75,24 @@ def talking() -> None:
     say()
 
 
-def test_a_command_opens_its_databases_once_and_copies_no_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    first = instance_in(tmp_path)
-    talking.execute_in_process(instance=first)
-    made: list[sqlalchemy.Engine] = []
-    read: list[object] = []
-    initialise = sqlalchemy.Engine.__init__
-
-    def counted(engine: sqlalchemy.Engine, *given: object, **named: object) -> None:
-        made.append(engine)
-        initialise(engine, *given, **named)
-
-    monkeypatch.setattr(sqlalchemy.Engine, "__init__", counted)
-    load = ScriptDirectory._load_revisions
-    monkeypatch.setattr(ScriptDirectory, "_load_revisions", lambda self: read.append(self) or load(self))
+def test_a_command_keeps_the_logs_of_its_files_and_copies_no_output(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    instance = instance_in(home)
     try:
-        run = talking.execute_in_process(instance=first)
-        assert len(made) == 1, f"create_engine: one new file, of the run, and {len(made)} engines: {_MOVED}"
-        assert read == [], f"ScriptDirectory.from_config: {_MOVED}"
-        (pragma,) = made[0].connect().execute(sqlalchemy.text("PRAGMA synchronous")).one()
-        assert pragma == 1, f"the connect event: {_MOVED}"
+        run = talking.execute_in_process(instance=instance)
+        for name in ("runs.db", "runs/index.db", f"runs/{run.run_id}.db"):
+            assert (home / "history" / f"{name}-wal").is_file(), f"{name}: its log was ended: {_MOVED}"
+        asked = sqlalchemy.create_engine(f"sqlite:///{home / 'history/runs.db'}")
+        assert asked.connect().execute(sqlalchemy.text("PRAGMA synchronous")).scalar() == 1
+        strangers = sqlalchemy.create_engine(f"sqlite:///{other}")
+        assert strangers.connect().execute(sqlalchemy.text("PRAGMA synchronous")).scalar() == 2
         kinds = {event.event_type_value for event in run.all_events}
         assert "LOGS_CAPTURED" in kinds
-        assert not list((tmp_path / "storage").rglob("*.out")), f"compute_logs: {_MOVED}"
+        assert not list((home / "storage").rglob("*.out")), f"compute_logs: {_MOVED}"
     finally:
-        first.dispose()
+        instance.dispose()
 
 
 def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
@@ -179,7 +104,7 @@ def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
     instance = instance_in(tmp_path)
     try:
         talking.execute_in_process(instance=instance)
-        assert list((tmp_path / "output").rglob("*.out")), f"compute_logs_data: {_MOVED}"
+        assert list((tmp_path / "output").rglob("*.out")), f"compute_logs: {_MOVED}"
     finally:
         instance.dispose()
 

@@ -17,7 +17,6 @@ import yaml
 
 from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG
-from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving, until_listening
 from cc_pipeline_tests.defs.test_team import fill_in, login, on_this_machine, until_healthy
@@ -57,7 +56,7 @@ def hosts(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         postgres = running.enter_context(postgres_server())
         s3 = running.enter_context(weed_server(place / "weed", "lake", "logs"))
         names = ",".join(f"{name}:{port}" for name, port in zip(HOSTS, ports, strict=True))
-        init = ["init", "--team", homes[0], "--lake", "s3://lake/cc", "--logs", "s3://logs/cc"]
+        init = ["automation", "init", "--team", homes[0], "--lake", "s3://lake/cc", "--logs", "s3://logs/cc"]
         init += ["--endpoint", s3.endpoint, "--hosts", names]
         of_source = environment(bucket[0], place) | {"CC_PIPELINE_SOURCE": source.url}
         subprocess.run([BIN / "cc-pipeline", *init], check=True, capture_output=True, env=of_source)
@@ -109,7 +108,7 @@ def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(ho
         ui.add_partition("target", key.split("|")[1])
     harvested = ui.launch("harvest_crawl", {PARTITION_TAG: NEW})
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
-    runs = [ui.launch("extract_domain", keys_tags([key])) for key in ASKED]
+    runs = [ui.launch_listed([key]) for key in ASKED]
     # of the first host, while the other one fetches
     kept_up = ui.launch("upkeep", {})
     for run in (*runs, kept_up):

@@ -133,6 +133,7 @@ def test_the_fetch_gives_up_its_lease_whatever_happens(workspace: Workspace, mon
     assert fetch_captures(workspace, NEW, [part]).requests == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("cut", [False, True])
 def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Workspace, cut: bool) -> None:
     publish(workspace)
@@ -226,24 +227,6 @@ def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(wo
         parse_records(workspace, NEW, [part, other])
     assert PARSE.made_from(workspace.lake, [Slice(NEW, other)])[Slice(NEW, other)] is not None
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
-
-
-def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = located(workspace, PART)
-    fetch_captures(workspace, NEW, [part])
-    [path] = stored_files(workspace)
-    path.rename(path.with_name("aside"))
-    with monkeypatch.context() as before:
-        before.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
-        before.setattr("cc_pipeline.extraction.parsed_pages.are_gone", lambda _: False)
-        parse_records(workspace, NEW, [part])
-    count = workspace.lake.read("records", {"target": part}).num_rows
-    assert failures(workspace, part) == count
-    fetch_captures(workspace, NEW, [part])
-    assert parse_records(workspace, NEW, [part]).fresh_slices == 1
-    assert failures(workspace, part) == 0
 
 
 def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_one(

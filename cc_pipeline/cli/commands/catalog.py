@@ -23,7 +23,7 @@ _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "r
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
+    help="The row-group catalog: see what it covers, hand it on, or print a query for Athena.",
 )
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
@@ -35,7 +35,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
     if not catalog_exists(settings.catalog_path):
         raise EnvironmentFault(
-            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
         )
     with open_catalog(settings.catalog_path) as catalog:
         shown = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
@@ -52,7 +52,7 @@ def coverage(
 ) -> None:
     """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
 
-    It also shows how many row groups have no statistics; `cc-pipeline repair` computes them.
+    It also shows how many row groups have no statistics; `cc-pipeline index repair` computes them.
 
     [bold]Examples[/]
 
@@ -64,34 +64,21 @@ def coverage(
     show_coverage(load_settings(home=home), crawl, checked_format(output))
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
-) -> None:
-    """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
-
-    It opens the files of all crawls. Those lie in the home, as catalog/CRAWL.duckdb, and DuckDB opens them as well.
-
-    [bold]Examples[/]
-
-      cc-pipeline catalog query "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
-
-      cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
-    """
+def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
+    """Answers queries on the files of all crawls, read-only."""
     from cc_pipeline.cli.sql_results import answer
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
     from cc_pipeline.lake.reading import explained
 
-    path = load_settings(home=home).catalog_path
-    checked_format(output)
+    path = settings.catalog_path
     if not catalog_exists(path):
         raise EnvironmentFault(
-            f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+            f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
         )
     with explained(path), open_catalog(path) as catalog:
         _refuse_orders(sql)
-        answer(catalog.connection(), sql, output)
+        answer(catalog.connection(), sql, output, out)
 
 
 def _refuse_orders(sql: str) -> None:
@@ -142,7 +129,8 @@ def import_(
     file: Annotated[str, typer.Argument(help="A file of `catalog export`, or its https:// or s3:// address.")],
     sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
     believe_repaired: Annotated[
-        bool, typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`).")
+        bool,
+        typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `index repair`)."),
     ] = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -151,7 +139,7 @@ def import_(
 
     It asks the source for the path list and 20 footers, drawn anew each time, and refuses a catalog that says anything
     else. Subsets that this home harvested stay as they are. What was imported is named by its sha256 in
-    `catalog coverage` and `plan`; `cc-pipeline harvest` replaces it by a harvest of your own.
+    `catalog coverage` and `plan`; `cc-pipeline index harvest` replaces it by a harvest of your own.
 
     [bold]Examples[/]
 
@@ -173,14 +161,14 @@ def import_(
         if done.unread:
             notice(
                 f"{done.unread:,} of its {done.files:,} files were not harvested where it was made: look-ups lack "
-                f"their captures, and say so. To harvest them here: cc-pipeline harvest --crawl {done.crawl}"
+                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {done.crawl}"
             )
     else:
         notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
     if done.unbounded:
         notice(
             f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "
-            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline repair --crawl "
+            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline index repair --crawl "
             f"{done.crawl}"
         )
     notice(f"{done.requests:,} requests, {done.bytes / 1e6:,.1f} MB")
@@ -206,8 +194,8 @@ def _fetched(settings: Settings, address: str, folder: Path) -> Path:
     return Path(address)
 
 
-@app.command("sql")
-def sql_(
+@app.command("athena")
+def athena(
     crawls: Annotated[
         list[str] | None,
         typer.Option(
@@ -226,14 +214,14 @@ def sql_(
     """Print a query for Athena (or Trino) that computes the key bounds of every index file.
 
     This command only prints the query. You can run it if you have Athena over Common Crawl's table. It scans the
-    whole column, and Athena bills by the byte. `cc-pipeline repair` needs no account and costs nothing, and it
+    whole column, and Athena bills by the byte. `cc-pipeline index repair` needs no account and costs nothing, and it
     computes bounds by row group instead of by file.
 
     [bold]Examples[/]
 
-      cc-pipeline catalog sql > bounds.sql
+      cc-pipeline catalog athena > bounds.sql
 
-      cc-pipeline catalog sql --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
+      cc-pipeline catalog athena --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
     """
 
     named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""``doctor``, ``migrate`` and ``ui``: the state of this home, and the UI on it."""
+"""``doctor`` and ``ui``: the state of this home, and the UI on it."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ def doctor(
     live: Annotated[
         bool, typer.Option("--live", help="Only ask the source: some ten requests, checked as a run checks them.")
     ] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Only bring a home of an older version to the layout of this one.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --migrate: rewrite tables without asking first.")] = False,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
@@ -71,6 +75,9 @@ def doctor(
 
     --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
     second.
+
+    The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
+    shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
 
     [bold]Examples[/]
 
@@ -83,6 +90,8 @@ def doctor(
       cc-pipeline doctor --verify --repair
 
       cc-pipeline doctor --live
+
+      cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.health import budget_findings, examine
     from cc_pipeline.engines.spark.readiness import engine_findings
@@ -97,10 +106,15 @@ def doctor(
         raise UserInputError("--all says how much --verify reads; give both")
     if live and (verify or repair):
         raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
+    if migrate and (live or verify or repair):
+        raise UserInputError("--migrate goes without --live, --verify and --repair")
     if live:
         from cc_pipeline.checks.live import look_live
 
         _tell(look_live(settings))
+        return
+    if migrate:
+        migrate_home(settings, yes=yes)
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     _tell([*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)])
@@ -119,28 +133,13 @@ def _tell(findings: Iterable[Finding]) -> None:
         raise typer.Exit(1)
 
 
-def migrate(
-    home: options.Home = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Rewrite tables without asking first.")] = False,
-) -> None:
-    """Bring a home that an older version made to the layout of this version.
-
-    The next run does migrations that rewrite nothing by itself. Only this command does migrations that rewrite tables.
-    It first shows how many bytes it will rewrite. As many bytes must be free on the disk, because the old files stay
-    until upkeep deletes them. If a migration was stopped, this command goes on where it stopped.
-
-    [bold]Examples[/]
-
-      cc-pipeline migrate
-
-      cc-pipeline migrate --home ~/commoncrawl --yes
-    """
+def migrate_home(settings: Settings, *, yes: bool) -> None:
+    """Brings the home to this version's layout, where a migration was stopped from there on."""
     from cc_pipeline.home import LAYOUT, read_note
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.workspace.tables import MIGRATIONS
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
-    settings = load_settings(home=home)
     if read_note(settings.home) is None:
         raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
     with open_workspace(settings) as workspace:

@@ -1,23 +1,19 @@
-"""``crawls``, ``sql`` and ``metadata-json``: commands that only read."""
+"""``crawls`` and ``sql``: commands that only read."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.catalog import query_catalog
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.settings import load_settings
-
-#: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
-_BATCH = 200
-#: Characters that would end a line or a column; no valid URL has them unescaped.
-_ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
 def crawls(
@@ -53,8 +49,12 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
+    catalog: Annotated[
+        bool,
+        typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, column_chunks, coverage."),
+    ] = False,
 ) -> None:
-    """Query cc.duckdb, read-only: statements that end with ;, or a prompt.
+    """Query cc.duckdb, or the index catalog, read-only: statements that end with ;, or a prompt.
 
     Every result shows. On a terminal cells are cut to fit; in a pipe and in the other formats they are whole.
 
@@ -67,6 +67,8 @@ def sql(
       cc-pipeline sql "FROM page_metadata" --out pages.parquet
 
       cc-pipeline sql @questions.sql
+
+      cc-pipeline sql --catalog "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
     """
     from cc_pipeline.cli.sql_results import answer, chosen_format
     from cc_pipeline.lake.reading import explained, open_answers
@@ -76,6 +78,11 @@ def sql(
     if query is None and not sys.stdin.isatty():
         query = "-"
     text = None if query is None else meaning.text_meant(query)
+    if catalog:
+        if text is None:
+            raise UserInputError("--catalog takes a query: there is no prompt of the catalog")
+        query_catalog(settings, text, chosen, out)
+        return
     with open_answers(settings) as connection:
         if text is None:
             from cc_pipeline.cli.prompt import converse
@@ -87,35 +94,3 @@ def sql(
             converse(connection, settings.home / "sql_history", ask)
         else:
             answer(connection, text, chosen, out)
-
-
-def metadata_json(
-    where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
-    compat: Annotated[str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.")] = None,
-    limit: Annotated[int, typer.Option(help="At most this many rows; 0 for all.")] = 0,
-    home: options.Home = None,
-) -> None:
-    """Print the 2012 metadata document of published pages, one a line: URL, tab, JSON.
-
-    [bold]Examples[/]
-
-      cc-pipeline metadata-json --where "domain = 'example.com'" > example.tsv
-
-      cc-pipeline metadata-json --where "parsed_as = 'feed'" --limit 1 --compat 2012
-    """
-    from cc_pipeline.documents.document2012.json import metadata_json as document_of
-    from cc_pipeline.lake.reading import open_answers
-
-    if compat not in (None, "2012"):
-        raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
-    mode: Literal["2012"] | None = "2012" if compat else None
-    order = "crawl, warc_filename, warc_record_offset, url"
-    query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
-    with open_answers(load_settings(home=home)) as connection:
-        result = connection.execute(query)
-        columns = [column[0] for column in result.description or []]
-        while rows := result.fetchmany(_BATCH):
-            for values in rows:
-                row = dict(zip(columns, values, strict=True))
-                url = (row["url"] or "").translate(_ESCAPED)
-                sys.stdout.write(f"{url}\t{document_of(row, compat=mode)}\n")
