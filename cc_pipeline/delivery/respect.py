@@ -75,12 +75,8 @@ def condition(wish: str, *, known: bool) -> str:
 
 def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[str], as_of: AsOf) -> tuple[str, Seen]:
     """``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown``, lists of
-    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them.
-
-    Raises ``UserInputError`` where a wish is about robots.txt and the published file has no capture of any.
-    """
+    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them."""
     ask = connection.execute
-    _refuse_unread(connection, wanted)
     place = ", ".join(_PLACE)
     ask(
         f"CREATE TABLE sieve.main.asked AS SELECT row_number() OVER () AS page, * FROM "
@@ -175,13 +171,16 @@ _READ_SO: Final = (
 )
 
 
-def _refuse_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> None:
+def note_of_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> str | None:
+    """A line where a wish is about robots.txt and the published file has no capture of any: then what these say is
+    unknown of all pages."""
     found = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
-    if not found and any(wish not in _OF_PAGES for wish in wanted):
-        raise UserInputError(
-            "no robots.txt was read in this home, so nothing is known of what it says; read them first: "
-            f"cc-pipeline policies {_some_target(connection)}"
-        )
+    if found or all(wish in _OF_PAGES for wish in wanted):
+        return None
+    return (
+        "no robots.txt was read in this home, so what they say is unknown of all pages; unknown ones stay, counted in "
+        f"the datasheet, unless --known-only. To read them: cc-pipeline policies {_some_target(connection)}"
+    )
 
 
 def _some_target(connection: duckdb.DuckDBPyConnection) -> str:

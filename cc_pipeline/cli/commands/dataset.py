@@ -4,6 +4,7 @@ published rules, with a datasheet; the page about a target; and what changed, in
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -132,20 +133,23 @@ def changes(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write (default: standard output).")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Then every page, with its dates, titles and paragraphs that differ.")
+    ] = False,
     home: options.Home = None,
 ) -> None:
     """Say what changed between two crawls of a target, in words, from what was published last.
 
-    Pages that are new, gone, moved (the same payload or main text at another URL) or changed, with the dates of their
-    captures and titles; of changed ones the paragraphs that differ. No request is sent.
+    How many pages are new, gone, moved (the same payload or main text at another URL) or changed, and the first of each
+    kind; with --details all of them, and of changed ones the paragraphs that differ. No request is sent.
 
     [bold]Examples[/]
 
       cc-pipeline changes example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
 
-      cc-pipeline changes set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --out press.txt
+      cc-pipeline changes set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --details --out press.txt
     """
-    from cc_pipeline.publish.changes import in_words
+    from cc_pipeline.publish.changes import in_words, summarize
 
     slug, settings = slug_meant(target), load_settings(home=home)
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
@@ -155,7 +159,9 @@ def changes(
             f"{settings.home} has published nothing yet",
             f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
-    lines = in_words(settings, slug, before, after, named=target)
+    lines = summarize(settings, slug, before, after, named=target)
+    if details:
+        lines = chain(lines, ("",), in_words(settings, slug, before, after, named=target))
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
