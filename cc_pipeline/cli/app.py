@@ -1,8 +1,8 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
 A command or group is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and
-``metadata-json`` (sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``report``, ``changes`` and
-``export`` (dataset), ``index`` (url_index and harvest).
+``metadata-json`` (sql), ``demo`` and ``replay`` (run), ``ui`` (doctor), ``report`` and ``export``
+(dataset), ``index`` (url_index and harvest).
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ _TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "settings": choices.settings,
         "check": lookup.check,
         "replay": run.replay,
-        "changes": dataset.changes,
         "metadata-json": sql.metadata_json,
-        "migrate": doctor.migrate,
     },
     _FEATURES: {
         "index": url_index.app,

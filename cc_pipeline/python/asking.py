@@ -145,7 +145,7 @@ def _build(crawl: str) -> str:
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 
     arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
-    return f"cc-pipeline index build-btree --crawl {crawl}{arcs}"
+    return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
 
 
 def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:

@@ -24,14 +24,14 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
     query = (
         "SELECT crawl, sum(rows)::BIGINT AS rows FROM row_groups WHERE subset = 'warc' GROUP BY crawl ORDER BY crawl"
     )
-    said = cli("catalog", "query", query, "--format", "jsonl", "--home", world.home)
+    said = cli("sql", "--catalog", query, "--format", "jsonl", "--home", world.home)
     assert [json.loads(line) for line in said.out.splitlines()] == [
         {"crawl": crawl, "rows": len(world.truth.of(crawl, subset="warc"))} for crawl in (OLD, NEW)
     ]
-    said = cli("catalog", "query", "DROP TABLE row_groups", "--home", world.home)
+    said = cli("sql", "--catalog", "DROP TABLE row_groups", "--home", world.home)
     assert said.status == 1
     assert "read-only" in said.err
-    assert cli("catalog", "query", "SELEKT 1", "--home", world.home).status == 1
+    assert cli("sql", "--catalog", "SELEKT 1", "--home", world.home).status == 1
 
 
 def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:

@@ -54,7 +54,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     }
     assert "Complete" in (tmp_path / "site.html").read_text("utf-8")
     assert cli("delivery", "copy", SITE, "-c", NEW, "--to", place, "--home", home, "--source", bucket).status == 0
-    verify = ("delivery", "certify", "--out", out, "--verify", place)
+    verify = ("delivery", "verify", place, "--certificate", out)
     assert cli(*verify).status == 0
     # one flipped byte of a record
     [part] = place.rglob("*.warc.gz")
@@ -72,7 +72,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     changed = of(out)
     changed["captures"]["sha256"] = sha256_of(tmp_path / "forged.captures.parquet")
     forged.write_text(json.dumps(changed), "utf-8")
-    said = cli("delivery", "certify", "--out", forged, "--verify", place)
+    said = cli("delivery", "verify", place, "--certificate", forged)
     assert said.status == 1
     for named in ("changed after it was written", "lists", "not in the delivery"):
         assert named in said.told
@@ -123,6 +123,6 @@ def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "cc_pipeline certificate", "version": 1}'])
 def test_a_file_that_is_no_certificate_is_refused(text: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text, "utf-8")
-    said = cli("delivery", "certify", "--out", tmp_path / "x.json", "--verify", tmp_path)
+    said = cli("delivery", "verify", tmp_path, "--certificate", tmp_path / "x.json")
     assert said.status == 1
     assert "Traceback" not in said.err

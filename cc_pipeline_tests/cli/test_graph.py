@@ -104,7 +104,7 @@ def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: Worl
 
 
 def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
-    said = cli("index", "build-btree", "-c", NEW, "--home", world.home)
+    said = cli("index", "build", "--btree", "-c", NEW, "--home", world.home)
     assert said.status == 0, said.err
     truth = world.truth.of(NEW, subset="warc", domain="example.com")
     said = cli("index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home)
@@ -119,18 +119,18 @@ def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> Non
     said = cli("index", "verify", "-c", NEW, "--home", world.home)
     tree.write_bytes(sound)
     assert said.status == 1
-    assert f"cc-pipeline index build-btree --crawl {NEW}" in said.err
+    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.err
 
 
 def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:
     home = ("--source", world.bucket, "--home", tmp_path / "home")
-    said = cli("index", "build-btree", "-c", ARC, *home)
+    said = cli("index", "build", "--btree", "-c", ARC, *home)
     assert said.status == 1
     assert "--arcs" in said.err
     files = sorted({c.warc_filename for c in world.truth.of(ARC)})
     listed = tmp_path / "arcs.txt"
     listed.write_text("\n".join(files))
-    said = cli("index", "build-btree", "-c", ARC, "--arcs", listed, *home)
+    said = cli("index", "build", "--btree", "-c", ARC, "--arcs", listed, *home)
     assert said.status == 0, said.err
     assert f"{len(files)} ARC files listed" in said.err
     assert str(len(world.truth.of(ARC))) in said.out.splitlines()[-1].split()

@@ -39,8 +39,9 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
 
 
 NEEDS_EXAMPLES = ("plan", "lookup", "check", "replay", "doctor", "report", "delivery copy", "delivery certify",
-                  "catalog coverage", "catalog export", "catalog import", "catalog query", "catalog athena",
-                  "index harvest", "index build", "index build-btree", "index repair", "index search",
+                  "delivery verify",
+                  "catalog coverage", "catalog export", "catalog import", "catalog athena",
+                  "index harvest", "index build", "index repair", "index search",
                   "index verify")  # fmt: skip
 
 
@@ -63,8 +64,8 @@ BAD_INPUT = {
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
     "an unknown conversion": ("copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
     "a place that cannot be written to": ("copy", "example.com", "-c", NEW, "--to", "https://example.com/x"),
-    "ARC files of a WARC crawl": ("index", "build-btree", "-c", NEW, "--arcs", "list.txt"),
-    "a list that is not there": ("index", "build-btree", "-c", ARC, "--arcs", "no/list.txt"),
+    "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
+    "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("index", "verify", "-c", ARC),
     "a report of what nobody looked for": ("report", "nobody.example"),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),

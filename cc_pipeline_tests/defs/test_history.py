@@ -23,7 +23,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import forget, needed_runs
-from cc_pipeline.defs.internals import instance_in, last_evaluation, recorded_versions
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import last_evaluation, recorded_versions
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings

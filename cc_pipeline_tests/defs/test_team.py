@@ -247,7 +247,7 @@ import json, os, sys
 from pathlib import Path
 import dagster as dg
 from cc_pipeline.defs.instance import SERVER_TAG
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.instance import instance_in
 @dg.job
 def lost(): pass
 server = json.dumps({"host": "127.0.0.1", "port": int(os.environ["CC_PIPELINE_CODE_PORT"])})

@@ -64,34 +64,21 @@ def coverage(
     show_coverage(load_settings(home=home), crawl, checked_format(output))
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
-) -> None:
-    """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
-
-    It opens the files of all crawls. Those lie in the home, as catalog/CRAWL.duckdb, and DuckDB opens them as well.
-
-    [bold]Examples[/]
-
-      cc-pipeline catalog query "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
-
-      cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
-    """
+def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
+    """Answers queries on the files of all crawls, read-only."""
     from cc_pipeline.cli.sql_results import answer
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
     from cc_pipeline.lake.reading import explained
 
-    path = load_settings(home=home).catalog_path
-    checked_format(output)
+    path = settings.catalog_path
     if not catalog_exists(path):
         raise EnvironmentFault(
             f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
         )
     with explained(path), open_catalog(path) as catalog:
         _refuse_orders(sql)
-        answer(catalog.connection(), sql, output)
+        answer(catalog.connection(), sql, output, out)
 
 
 def _refuse_orders(sql: str) -> None:
@@ -207,8 +194,8 @@ def _fetched(settings: Settings, address: str, folder: Path) -> Path:
     return Path(address)
 
 
-@app.command("sql")
-def sql_(
+@app.command("athena")
+def athena(
     crawls: Annotated[
         list[str] | None,
         typer.Option(
