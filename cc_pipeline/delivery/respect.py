@@ -133,7 +133,8 @@ def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[s
         dict(ask(f"SELECT coalesce(agreement, 'one side'), count(*) FROM {TABLE} GROUP BY 1 ORDER BY 1").fetchall()),
     )
     for wish in wanted:
-        counts = ", ".join(f"count_if(list_contains({column}, {quoted(wish)}))" for column in ("disallowed", "unknown"))
+        columns = ("disallowed", "unknown")
+        counts = ", ".join(f"count(*) FILTER (list_contains({column}, {quoted(wish)}))" for column in columns)
         [(no, unknown, every)] = ask(f"SELECT {counts}, count(*) FROM {TABLE}").fetchall()
         seen.said[wish] = {"disallow": no, "allow": every - no - unknown, "unknown": unknown}
     same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM c.{name}" for name in _PLACE)
@@ -143,7 +144,7 @@ def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[s
 def unknown_of(connection: duckdb.DuckDBPyConnection, kept: str, wanted: Sequence[str]) -> dict[str, int]:
     """By wish, of how many pages among ``kept`` (a query with their places) nothing is known."""
     same = " AND ".join(f"c.{name} IS NOT DISTINCT FROM k.{name}" for name in _PLACE)
-    counts = ", ".join(f"count_if(list_contains(unknown, {quoted(wish)}))" for wish in wanted)
+    counts = ", ".join(f"count(*) FILTER (list_contains(unknown, {quoted(wish)}))" for wish in wanted)
     [row] = connection.execute(f"SELECT {counts} FROM {TABLE} c SEMI JOIN ({kept}) k ON {same}").fetchall()
     return dict(zip(wanted, row, strict=True))
 
