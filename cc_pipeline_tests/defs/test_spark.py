@@ -103,7 +103,7 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         assert all(
             one.metadata["dagster/partition_row_count"].value for one in recorded(launcher.instance, "records").values()
         )
-        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
         assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
         assert "stand-in-1" in said_in(launcher.instance, run)
         arguments = (tmp_path / "arguments").read_text()

@@ -149,6 +149,7 @@ def sieved_of(workspace: Workspace, scratch: Path, **recipe: Any) -> tuple[Sieve
         return found, left
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("as_of", ["fetch", "latest"])
 def test_a_data_set_leaves_out_what_a_wish_names(asking: Workspace, asked: Asked, tmp_path: Path, as_of: Any) -> None:
     (tmp_path / "all").mkdir()

@@ -235,6 +235,7 @@ def take_counts_out(workspace: Workspace, table: str) -> None:
         entry.write_text("".join(lines))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("is_last", [True, False])
 def test_a_torn_file_whose_rows_were_not_counted_is_taken_out(
     world: World, workspace: Workspace, is_last: bool
@@ -268,6 +269,7 @@ def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
     assert done.slices == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "at"),
     [("entry", "_write"), ("entry", "_set_aside"), ("rows", "_set_aside"), ("rows", "commit_actions")],
@@ -293,6 +295,7 @@ def test_a_repair_that_is_killed_goes_on(
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["contents.json", f"{NEW}.duckdb"])
 @pytest.mark.parametrize("to", ["empty", "half"])
 def test_a_file_of_the_catalog_that_cannot_be_read_is_built_anew(workspace: Workspace, name: str, to: str) -> None:

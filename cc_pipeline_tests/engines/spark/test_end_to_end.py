@@ -72,7 +72,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
         run("--engine", "spark")
         settings = load_settings(environment)
         with runs_in(settings) as instance:
-            [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+            [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
             assert on_spark.tags[ENGINE_TAG] == "spark"
             said = "\n".join(entry.user_message for entry in instance.all_logs(on_spark.run_id))
             assert str(wheel_python.parents[2]) in said, "workers use the wheel"
@@ -95,7 +95,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
         before = len(source.hits)
         run("--engine", "local")
         with runs_in(settings) as instance:
-            assert len(instance.get_runs(dg.RunsFilter(job_name="extract_domain"))) == 1
+            assert len(instance.get_runs(dg.RunsFilter(job_name="extract_targets"))) == 1
         assert not [hit for hit in source.hits[before:] if hit.key.endswith(".warc.gz")]
 
 
