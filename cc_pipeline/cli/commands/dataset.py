@@ -28,8 +28,9 @@ def dataset(
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
-    min_words: Annotated[int, typer.Option("--min-words", min=0, help="Words of a main text at least.")] = 50,
-    max_words: Annotated[int, typer.Option("--max-words", min=1, help="Words of a main text at most.")] = 100_000,
+    words: Annotated[
+        str, typer.Option("--words", metavar="MIN..MAX", help="Words of a main text: at least .. at most.")
+    ] = handing.WORDS,
     rules: Annotated[
         str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
     ] = "gopher,c4",
@@ -68,7 +69,7 @@ def dataset(
 
       cc-pipeline dataset set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
 
-      cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
+      cc-pipeline dataset -l fra --words 200.. --rules gopher --near 0.7 --format jsonl --out francais
     """
     made = handing.dataset(
         load_settings(home=home),
@@ -76,8 +77,7 @@ def dataset(
         targets or (),
         crawl or (),
         languages=language or (),
-        min_words=min_words,
-        max_words=max_words,
+        words=words,
         rules=rules,
         near=near,
         keep_copies=keep_copies,
@@ -175,7 +175,9 @@ def export(
     output: Annotated[
         str | None,
         typer.Option(
-            "--format", help="duckdb, parquet, jsonl, csv, wacz or sequencefile (default: by the name of --out)."
+            "--format",
+            help="duckdb, parquet, jsonl, csv, wacz, sequencefile, metadata-json or metadata-json-2012 (default: by "
+            "the name of --out).",
         ),
     ] = None,
     table: Annotated[
@@ -199,6 +201,8 @@ def export(
     [bold]duckdb[/]: one file with the rows inside, comments included. [bold]parquet, jsonl, csv[/]: a file for one
     table or query, a folder for several. [bold]wacz[/]: the stored records with an index and a list of pages, for
     ReplayWeb.page and other archive tools. [bold]sequencefile[/]: the text and metadata files of 2012.
+    [bold]metadata-json[/]: the metadata document of 2012 of each page, one a line (URL, tab, JSON);
+    [bold]metadata-json-2012[/] has the bugs of the writer of 2012.
 
     [bold]Examples[/]
 
@@ -209,6 +213,8 @@ def export(
       cc-pipeline export --query "SELECT url, title FROM page_text" --out titles.jsonl
 
       cc-pipeline export example.com -c CC-MAIN-2012 --out example.wacz
+
+      cc-pipeline export example.com --format metadata-json --out example.tsv
     """
     try:
         done = handing.export(
