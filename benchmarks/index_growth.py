@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
+from cc_pipeline.index.catalog.keep import merge_crawls
 
 from benchmarks.index_synthetic import SUBSETS, Shape, crawl_tables
 from benchmarks.report import Report, percentile, sized, spread
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
 from cc_pipeline.index.catalog.from_footers import coverage_table
-from cc_pipeline.index.catalog.keep import merge_crawls
 from cc_pipeline.indexing.catalog import rebuild_catalog
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.settings import load_settings

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from cc_pipeline.index.catalog.build import build_catalog
 from pyarrow import fs
 
 from benchmarks.index_files import generate_index_file
@@ -43,7 +44,6 @@ from benchmarks.index_readers import (
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline.addresses import NO_ACCESS, Access
@@ -22,8 +21,8 @@ from cc_pipeline.documents.headers import header
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.nearest import COLUMNS, Nearest, Row, fetched_record, moment_of, nearest_capture
-from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables
-from cc_pipeline.index.catalog.keep import CrawlSources, update_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
+from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -78,6 +77,7 @@ class Look:
     forbidden: int = 0
     crawl: str = ""
     index_file: str = ""
+    catalog: dict[str, list[str]] = field(default_factory=dict)
     target: Target | None = None
     found: list[LookupResult] = field(default_factory=list)
     records: list[Nearest] = field(default_factory=list)
@@ -162,24 +162,11 @@ def _footer(look: Look) -> str:
     tables = crawl_tables(look.crawl, [look.index_file], store)
     lows, highs = (tables.row_groups[f"{KEY_COLUMN}_{end}"].to_pylist() for end in ("min", "max"))
     look.facts.bounds = list(zip(lows, highs, strict=True))
-    update_catalog(_catalog(look), {look.crawl: ""}, lambda _: _sources(tables))
+    # it is not the home's, so that ``get`` asks as in a home that nothing was harvested in
+    look.catalog = write_catalog_rows(look.workspace.settings.home / "one-file", tables.packed())
     [file] = tables.index_files.to_pylist()
     name = look.index_file.rpartition("/")[2]
     return f"{name}: {file['file_size']:,} bytes, {len(lows)} row groups, a footer of {file['footer_bytes']:,} bytes"
-
-
-def _catalog(look: Look) -> Path:
-    """A catalog of one file; it is not the home's, so that ``get`` asks as in a home that nothing was harvested in."""
-    return look.workspace.settings.home / "one-file"
-
-
-def _sources(tables: CrawlTables) -> CrawlSources:
-    return {
-        "index_files": tables.index_files,
-        "row_groups": tables.row_groups,
-        "column_chunks": tables.column_chunks,
-        "coverage": tables.coverage,
-    }
 
 
 def _parquet(look: Look) -> str:
@@ -191,7 +178,9 @@ def _parquet(look: Look) -> str:
     if not targets:
         raise DataFault(DataKind.UNSUPPORTED, look.index_file, None, "no row group has a key that names a site")
     sources = replace(
-        index_sources(look.workspace, look.crawl), catalog=_catalog(look), columns=(*COLUMNS, "warc_record_id")
+        index_sources(look.workspace, look.crawl),
+        catalog=partial(Catalog, look.catalog),
+        columns=(*COLUMNS, "warc_record_id"),
     )
     prices = [weight(price_lookup(look.crawl, SUBSETS, [target], sources, via="parquet")) for target in targets]
     look.target = targets[prices.index(min(prices))]

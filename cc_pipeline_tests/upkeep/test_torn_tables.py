@@ -18,7 +18,6 @@ from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.indexing.catalog import catalog_has
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
@@ -291,16 +290,3 @@ def test_a_repair_that_is_killed_goes_on(
                 _mend_tables(workspace, open_lake(workspace.settings))
     mend(workspace)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
-
-
-@pytest.mark.parametrize("name", ["contents.json", f"{NEW}.duckdb"])
-@pytest.mark.parametrize("to", ["empty", "half"])
-def test_a_file_of_the_catalog_that_cannot_be_read_is_built_anew(workspace: Workspace, name: str, to: str) -> None:
-    path = workspace.settings.catalog_path / name
-    cut(path, to)
-    assert any(str(path) in one.text and "doctor --repair" in one.advice for one in bad(workspace))
-    mend(workspace)
-    assert bad(workspace) == []
-    assert list(path.parent.glob(f"{name}.torn-*"))
-    assert catalog_has(workspace, NEW)
-    assert catalog_has(workspace, OLD)
