@@ -43,7 +43,7 @@ spark: setup     ## Spark in .venv/spark, for the tests of the engine on a clust
 fuzz: setup      ## mutated and swollen pages, feeds, archives, B-trees, footers and index pages, a minute (FUZZ_SECONDS=300 for longer)
 	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py
 
-dev: setup       ## the Dagster UI (webserver and daemon) on the same state
+dev: setup       ## the Dagster UI (webserver and daemon) on the home: data, or CC_PIPELINE_HOME=data/demo
 	@$(VENV)/cc-pipeline ui
 
 # what an earlier build left would go into the wheel too, modules that are gone among it
@@ -79,11 +79,12 @@ smoke-live: setup ## a look at the real source, before a release: 60 requests at
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
-bench-%: setup   ## ours and the rival in one run: documents, growth, index, main, operate, records, refused
+bench-%: setup   ## ours and the rival in one run: documents, growth, index, main, operate, records
 	$(VENV)/python -m benchmarks.bench_$*
 
 soak: setup      ## months of automation in an hour, on PostgreSQL, with processes killed at random (SHORT=1: minutes)
 	$(VENV)/python -m cc_pipeline_tests.soak
 
-clean:           ## forget the demo's state (keeps .venv)
-	find data -mindepth 1 ! -name README.md -delete
+# nothing else in data: what was fetched from the real source is nowhere else
+clean:           ## forget the demo (data/demo)
+	rm -rf data/demo

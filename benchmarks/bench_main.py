@@ -116,7 +116,7 @@ def made(bench: Bench) -> None:
     if not home.exists():
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             making = Path(folder) / "home"
-            processor([*_COMMAND, *bench.arguments("run", "-c", CRAWLS[0], "-d", other, home=making)])
+            processor([*_COMMAND, *bench.arguments("run", "-c", CRAWLS[0], other, home=making)])
             making.rename(home)
 
 
@@ -133,7 +133,7 @@ def bench_start(bench: Bench) -> None:
 
 def bench_run(bench: Bench) -> None:
     """A run of few captures in a harvested home."""
-    command = ("run", "-c", CRAWLS[0], "-d", bench.few)
+    command = ("run", "-c", CRAWLS[0], bench.few)
     times = []
     for _ in range(bench.repeats):
         with bench.copy_of(bench.folder / "home") as home:
@@ -146,7 +146,7 @@ def bench_run(bench: Bench) -> None:
 def bench_idle(bench: Bench) -> None:
     """The same run again."""
     with bench.copy_of(bench.folder / "home") as home:
-        command = bench.arguments("run", "-c", CRAWLS[0], "-d", bench.few, home=home)
+        command = bench.arguments("run", "-c", CRAWLS[0], bench.few, home=home)
         processor([*_COMMAND, *command])
         _say(bench, "idle", [processor([*_COMMAND, *command]) for _ in range(bench.repeats)], less=bench.dagster)
         _count(bench, "idle", command)
@@ -157,9 +157,7 @@ def bench_many(bench: Bench) -> None:
     listed = bench.folder / "targets.txt"
     listed.write_text("\n".join(bench.domains) + "\n", "utf-8")
     home = bench.folder / "many"
-    command = bench.arguments(
-        "run", *(word for crawl in CRAWLS for word in ("-c", crawl)), "-d", f"@{listed}", home=home
-    )
+    command = bench.arguments("run", *(word for crawl in CRAWLS for word in ("-c", crawl)), f"@{listed}", home=home)
     marker = bench.folder / "many.made"
     if not marker.exists():
         shutil.rmtree(home, ignore_errors=True)
@@ -185,11 +183,11 @@ def bench_errors(bench: Bench) -> None:
     home = bench.folder / "home"
     newest, few = CRAWLS[0], bench.few
     for name, status, words in (
-        ("crawl", 1, ("run", "-c", "CC-MAIN-20XX-99", "-d", few)),
-        ("target", 1, ("run", "-c", newest, "-d", "tld:not/one")),
-        ("via", 1, ("run", "-c", newest, "-d", few, "--via", "nonsense")),
-        ("engine", 1, ("run", "-c", newest, "-d", few, "--engine", "nonsense")),
-        ("option", 2, ("run", "-c", newest, "-d", few, "--nonsense")),
+        ("crawl", 1, ("run", "-c", "CC-MAIN-20XX-99", few)),
+        ("target", 1, ("run", "-c", newest, "tld:not/one")),
+        ("via", 1, ("run", "-c", newest, few, "--via", "nonsense")),
+        ("engine", 1, ("run", "-c", newest, few, "--engine", "nonsense")),
+        ("option", 2, ("run", "-c", newest, few, "--nonsense")),
         ("lookup_crawl", 1, ("lookup", few, "-c", "CC-MAIN-20XX-99")),
         ("plan_target", 1, ("plan", "tld:not/one", "-c", newest)),
     ):

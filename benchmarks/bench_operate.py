@@ -59,7 +59,7 @@ _ASKED = sized(2, 20)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """``targets`` of each of three crawls; ``defined`` crawl × domain partitions of which ``made`` are made; ``whole``
+    """``targets`` of each of three crawls; ``defined`` crawl × target partitions of which ``made`` are made; ``whole``
     ones that are all made."""
 
     targets: int
@@ -202,8 +202,7 @@ def _ask_again(report: Report, bench: Bench, settings: Settings) -> None:
     newest = bench.crawls[0]
     command = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
     command += ["run", "-c", newest, "--home", str(settings.home)]
-    for target in asked:
-        command += ["-d", target]
+    command += asked
     before = _runs(settings)
     processor, wall = cost(lambda: _quietly(command))
     note = f"{len(asked)} targets, every other new; {wall:.0f} s of wall time"
@@ -243,7 +242,7 @@ def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
     try:
         instance.add_dynamic_partitions("crawl", crawls)
         for at in range(0, len(domains), 500):
-            instance.add_dynamic_partitions("domain", domains[at : at + 500])
+            instance.add_dynamic_partitions("target", domains[at : at + 500])
         _record(instance, crawls, domains, sizes.made)
         with open_workspace(settings) as workspace:
             _ask(report, instance, workspace)
@@ -287,7 +286,7 @@ def _record(instance: dg.DagsterInstance, crawls: Sequence[str], domains: Sequen
         instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=crawl))
     for number in range(made):
         crawl = crawls[-1 - number // len(domains)]
-        tags = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domains[number % len(domains)]}
+        tags = {"dagster/partition/crawl": crawl, "dagster/partition/target": domains[number % len(domains)]}
         key = partition_key(crawl, domains[number % len(domains)])
         instance.report_runless_asset_event(dg.AssetMaterialization("page_metadata", partition=key, tags=tags))
 

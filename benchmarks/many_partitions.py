@@ -42,7 +42,7 @@ def fill(workspace: Workspace, instance: dg.DagsterInstance, crawls: Sequence[st
         _fill_crawl(workspace, {Slice(crawl, slug): version for slug, version in versions.items()}, of, notes)
     instance.add_dynamic_partitions("crawl", list(crawls))
     for at in range(0, len(domains), 500):
-        instance.add_dynamic_partitions("domain", list(domains[at : at + 500]))
+        instance.add_dynamic_partitions("target", list(domains[at : at + 500]))
     record(instance, workspace.settings.dagster_home, crawls, domains)
 
 
@@ -96,7 +96,7 @@ def record(instance: dg.DagsterInstance, folder: Path, crawls: Sequence[str], do
             instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=crawl))
     first = crawls[0], domains[0]
     for asset in EXTRACTED:
-        tags = {"dagster/partition/crawl": first[0], "dagster/partition/domain": first[1], "dagster/data_version": "0a"}
+        tags = {"dagster/partition/crawl": first[0], "dagster/partition/target": first[1], "dagster/data_version": "0a"}
         metadata = {"dagster/partition_row_count": 1, "outcomes": "1 fetched", "seconds": 0.5, "requests": 1}
         event = dg.AssetMaterialization(asset, partition=partition_key(*first), tags=tags, metadata=metadata)
         instance.report_runless_asset_event(event)

@@ -45,8 +45,8 @@ def build_defs(
 
 def names(key_prefix: str | Sequence[str] = ()) -> "Placement":
     """What everything of the home with this prefix is called, for assets of your own behind it: ``names("books")`` has
-    ``.key("page_text")``, an asset's key, and the partition definitions ``.pairs`` (crawl × domain), ``.crawl`` and
-    ``.domain``."""
+    ``.key("page_text")``, an asset's key, and the partition definitions ``.pairs`` (crawl × target), ``.crawl`` and
+    ``.target``."""
     from cc_pipeline.defs.placement import Placement  # noqa: PLC0415
 
     return Placement(_parts(key_prefix), alone=False)

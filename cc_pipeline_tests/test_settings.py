@@ -139,12 +139,12 @@ def test_the_user_agent_names_the_project_and_the_contact(tmp_path: Path) -> Non
 
 def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
     for text, on in (("yes", True), ("True", True), ("0", False), ("no", False), ("", False)):
-        settings = load_settings({"CC_PIPELINE_PAGE_INDEXES": text, "CC_PIPELINE_HOME": str(tmp_path)})
-        assert settings.page_indexes is on
+        settings = load_settings({"CC_PIPELINE_MARKDOWN": text, "CC_PIPELINE_HOME": str(tmp_path)})
+        assert settings.markdown is on
         # what is said wins over a default that is on
         assert yes_in({"CC_PIPELINE_ANY": text}, "ANY") is (on if text else None)
-    with pytest.raises(UserInputError, match="CC_PIPELINE_PAGE_INDEXES"):
-        load_settings({"CC_PIPELINE_PAGE_INDEXES": "ture", "CC_PIPELINE_HOME": str(tmp_path)})
+    with pytest.raises(UserInputError, match="CC_PIPELINE_MARKDOWN"):
+        load_settings({"CC_PIPELINE_MARKDOWN": "ture", "CC_PIPELINE_HOME": str(tmp_path)})
 
 
 #: A value that is not the default, for each field of its kind.

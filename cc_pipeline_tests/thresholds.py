@@ -32,7 +32,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "lake.merging": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_AT_ONCE": 2},
     "lake.streaming": {
         "_BATCH_ROWS": 3, "_NARROW_ROWS": 16, "_BATCH_BYTES": 4 << 10, "_MOST_ROWS": 8, "_SMALL_BYTES": 1 << 10,
-        "_MOST_SEEN": 5, "_SMALL_FILE": 1 << 10,
+        "_SMALL_FILE": 1 << 10,
     },
     "lake.digests.standings": {"_REMEMBERED": 1},
     "lake.digests.log": {

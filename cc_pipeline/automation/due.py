@@ -29,7 +29,7 @@ _UNLIMITED: Final = 50.0
 #: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
 #: parser's, from a home that shares the lake.
 _BY_ITSELF: Final = frozenset(
-    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.KEY_RULE, Why.CAPTURES, Why.TORN}
+    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
 )
 Pair = tuple[str, str]
 _NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})

@@ -147,9 +147,6 @@ def _html(
     found: Counter[str] = Counter()
     for batch in stream_rows(workspace.lake, table, where, ["target", kind, *(empty or ())]):
         mine = pc.equal(batch.column(kind), "html")
-        if kind == "text_type":
-            # rows of before do not say: they count as what is looked for
-            mine = pc.fill_null(mine, empty is None)
         if empty is not None:
             looked, nothing = pc.is_valid(batch.column(empty[0])), pc.is_null(batch.column(empty[1]))
             mine = pc.and_(mine, pc.and_(looked, nothing))

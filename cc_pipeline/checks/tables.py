@@ -178,7 +178,7 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *doubts])
     planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
     unlisted = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
-    doubted = rows.filter(pc.or_(*(pc.fill_null(rows[name], False) for name in doubts))).num_rows
+    doubted = rows.filter(pc.or_(*(rows[name] for name in doubts))).num_rows
     settled = planned - fetched - unsettled
     figures: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),

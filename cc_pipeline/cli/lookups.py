@@ -23,7 +23,6 @@ def open_question(
     concurrency: int | None = None,
     allow_gaps: bool = False,
     wait: bool | None = None,
-    several: bool = False,
     where: str = "",
 ) -> Iterator[Question]:
     """Parses the targets a person typed and opens the question, as :func:`asked_in`.
@@ -39,5 +38,5 @@ def open_question(
         max_index_gaps=most_gaps(allow_gaps),
         wait=patience(wait),
     )
-    with asked_in(settings, read_targets(targets, settings), crawls, several=several, where=where) as question:
+    with asked_in(settings, read_targets(targets, settings), crawls, where=where) as question:
         yield question

@@ -17,17 +17,20 @@ Source = Annotated[
     ),
 ]
 Home = Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")]
-Crawls = Annotated[
-    list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
-]
-_DOMAIN = typer.Option(
-    "--domain",
-    "-d",
-    help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
-    "for standard input; may be repeated.",
+_CRAWL = typer.Option(
+    "--crawl",
+    "-c",
+    help="newest, all, a year, a range (2018..2024, 2012..), or an id (CC-MAIN-2024-22); may be repeated.",
 )
-Targets = Annotated[list[str], _DOMAIN]
-MaybeTargets = Annotated[list[str] | None, _DOMAIN]
+Crawls = Annotated[list[str], _CRAWL]
+MaybeCrawls = Annotated[list[str] | None, _CRAWL]
+_TARGET = typer.Argument(
+    metavar="TARGET…",
+    help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - for "
+    "standard input.",
+)
+Targets = Annotated[list[str], _TARGET]
+MaybeTargets = Annotated[list[str] | None, _TARGET]
 Subsets = Annotated[
     list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
 ]

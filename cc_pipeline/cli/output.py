@@ -27,11 +27,11 @@ from typer.core import TyperCommand, TyperOption
 from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.delivery.formulas import harmless
-from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
 from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:
-    from click import Parameter
+    from click import Context, Parameter
 
     from cc_pipeline.python.handing import Export
 
@@ -339,8 +339,38 @@ def guarding() -> bool:
     return _given[0]
 
 
+def say_source(*, home: str | None, source: str | None, asks: bool) -> None:
+    """Writes a line to standard error where the source is not Common Crawl's own bucket, a loud one for a mini crawl.
+
+    With ``asks`` the command sends requests: then a line says how to set a contact, where Common Crawl gets none.
+    """
+    from cc_pipeline.settings import load_settings
+
+    try:
+        settings = load_settings(home=home, source=source)
+    except CcPipelineError:
+        return  # the command says it
+    if settings.is_mini_crawl:
+        text = f"INVENTED WEB: {settings.source} is a mini crawl, generated here; no page in it is real."
+        console_err.print(f"{text} Another home has another source: --home", soft_wrap=True, style="bold reverse")
+    elif not settings.is_public:
+        notice(f"source: {settings.source}, which is not Common Crawl's own")
+    elif asks and not settings.contact:
+        notice(f"no contact is set, so {settings.source} cannot reach you: {_CONTACT}")
+
+
+_CONTACT: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
+
+
 class GuardedCommand(TyperCommand):
-    """A command, with the flag where it has a choice of formats and CSV is one."""
+    """A command that says first which source answers, with the flag where it has a choice of formats and CSV is one."""
+
+    def invoke(self, ctx: Context) -> Any:
+        """Says which source answers, then does what the command does."""
+        if "home" in ctx.params:
+            asks = "source" in ctx.params
+            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=asks)
+        return super().invoke(ctx)
 
     def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **others: Any) -> None:
         own = list(params)

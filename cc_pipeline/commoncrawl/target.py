@@ -21,8 +21,6 @@ from cc_pipeline.commoncrawl.matching import MemberIndex, host_of, port_of, reve
 from cc_pipeline.commoncrawl.surt import (
     KeyRule,
     begun_character,
-    canonical_host,
-    has_several_www,
     resolved_parts,
     reverse_labels,
     surt_host,
@@ -257,18 +255,6 @@ class Target:
         if rule is KeyRule.TODAY or (self.kind != "set" and "%" not in self.value and self.value.isascii()):
             return self.ranges
         return _ranges_of(self, rule)
-
-    def has_several_www(self) -> bool:
-        """Whether it names a host of which more than one ``www`` label is dropped from keys."""
-        if self.kind == "set":
-            return any(member.has_several_www() for member in self.members)
-        if self.kind == "rev":
-            # the last label may become one
-            host = reverse_dots(self.value.partition("/")[0])
-            last, _, above = host.partition(".")
-            return has_several_www(f"www.{above}" if MAY_BECOME_WWW.fullmatch(last) else host)
-        host = self.place.host if self.place is not None else host_of(self.value)
-        return has_several_www(canonical_host(host))
 
     def describe(self) -> str:
         """One sentence for a person."""

@@ -10,9 +10,8 @@ import dagster as dg
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.internals_history import forget_partitions
-from cc_pipeline.defs.partitions import partition_key, too_many
-from cc_pipeline.defs.placement import OURS, PARTITIONED, Placement
+from cc_pipeline.defs.partitions import too_many
+from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 
@@ -30,7 +29,7 @@ class StrangeKeys:
 def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
     """Raises ``UserInputError`` where these keys beside those registered would be more partitions than Dagster copes
     with. Keys that are there already are always let through."""
-    known_crawls, known_domains = {*OURS.crawls(instance)}, {*OURS.domains(instance)}
+    known_crawls, known_domains = {*OURS.crawl_keys(instance)}, {*OURS.target_keys(instance)}
     every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
     if every_crawl == known_crawls and every_domain == known_domains:
         return
@@ -59,10 +58,10 @@ def unfinished_runs_of(
 
 def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
     """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
-    strange = sorted({*OURS.domains(instance)} - known.domains)
+    strange = sorted({*OURS.target_keys(instance)} - known.domains)
     running = unfinished_runs_of(instance, strange)
     # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
-    unknown = {crawl for crawl in {*OURS.crawls(instance)} - known.crawls if not index_is_built(crawl)}
+    unknown = {crawl for crawl in {*OURS.crawl_keys(instance)} - known.crawls if not index_is_built(crawl)}
     crawls = sorted(unknown) if not known.unjudged else []
     return StrangeKeys(
         {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
@@ -73,13 +72,8 @@ def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
 
 def delete_keys(
     instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
-) -> int:
-    """Takes keys away, with all that was recorded of their partitions; gives how many events that were."""
-    every_crawl, every_domain = {*at.crawls(instance)} | {*crawls}, {*at.domains(instance)} | {*domains}
-    gone = {partition_key(crawl, domain) for domain in domains for crawl in every_crawl}
-    gone |= {partition_key(crawl, domain) for crawl in crawls for domain in every_domain} | {*crawls}
-    for name, keys in (("domain", domains), ("crawl", crawls)):
+) -> None:
+    """Takes keys away. Their events, which are names, counts and versions, go with the runs that wrote them."""
+    for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
             instance.delete_dynamic_partition(at.of(name), key)
-    # others may have partitions of the same name in an instance that is not of this home alone
-    return forget_partitions(instance, gone, None if at.alone else [at.key(name) for name in PARTITIONED])

@@ -217,7 +217,7 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
-    """The partitions (crawl × domain) that runs are making at this moment, with the id of the run.
+    """The partitions (crawl × target) that runs are making at this moment, with the id of the run.
 
     Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
     or server is gone. ``hosts`` as in :func:`end_runs_of_dead_processes`.

@@ -15,10 +15,10 @@ Ten private modules are imported, each for what the public names cannot do:
 
 Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
 without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
-the public interface can do, and deleting, which is in ``internals_history.py``. ``test_internals`` says which name an
-upgrade has moved.
+the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -41,8 +41,6 @@ Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 _NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
-#: Keys, or ids of events, that one statement names.
-KEYS_AT_ONCE = 400
 #: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
 _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
@@ -151,19 +149,20 @@ def _read_revisions_once() -> None:
     scripts.from_config = from_config
 
 
-def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
-    """Keeps texts of any length under names in the instance, where Dagster's daemon keeps its cursors; those of the
-    same names are replaced."""
-    instance.daemon_cursor_storage.set_cursor_values(notes)
-
-
-def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
-    """The texts that stand under ``names``, for those that have one."""
-    wanted = sorted(names)
-    found: dict[str, str] = {}
-    for first in range(0, len(wanted), KEYS_AT_ONCE):
-        found |= instance.daemon_cursor_storage.get_cursor_values({*wanted[first : first + KEYS_AT_ONCE]})
-    return found
+def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
+    """Deletes what ``delete_run`` leaves of a run: its output, and SQLite's file of its events. Deletes what ticks
+    ``before`` then logged on this disk: Dagster deletes the ticks, and leaves that."""
+    folder = Path(instance.root_directory)
+    if run_id:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        # a command's instance keeps no output, and that of a UI in the same home does
+        shutil.rmtree(folder / "storage" / run_id, ignore_errors=True)
+        for ending in ("db", "db-wal", "db-shm"):
+            (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
+    if before is not None:
+        for path in (folder / "storage" / "__repository__").rglob("*.*"):
+            if path.stat().st_mtime < before.timestamp():
+                path.unlink(missing_ok=True)
 
 
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:

@@ -265,7 +265,7 @@ class Launcher:
         """
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
-        self.new_targets |= {*self._add("domain", [target.slug for target in targets])}
+        self.new_targets |= {*self._add("target", [target.slug for target in targets])}
         self._add("crawl", crawls)
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
@@ -388,7 +388,7 @@ class Launcher:
 def unchanged(
     instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[CrawlPlan] = ()
 ) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
+    """Those of the partitions ``keys`` (crawl × target) that are current in the lake, that Dagster has recorded with
     the very rows that are there, in all assets, and that did not fail since.
 
     What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,

@@ -7,30 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import dagster as dg
-import pyarrow as pa
 
-from cc_pipeline.checks.shapes import shapes
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_key
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 #: How figures of several partitions together are named.
 GROUP: Final = "group "
 #: How the rows of a table are named where targets overlap: what Dagster calls the rows of a table would be too many.
 SHARED_ROWS: Final = "rows in the lake, for each target"
-#: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
-PREVIEW_ROWS = 8
-_PREVIEW_TEXT = 60
-#: Sentences do not break: the UI gives the width to addresses, which cannot, and each word beside them a line.
-_UNBROKEN: Final = str.maketrans(" ", "\N{NO-BREAK SPACE}")
 #: What Markdown gives a meaning; an underline inside of a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
-#: Characters of the longest bar.
-_BAR = 24
 
 
 def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:
@@ -59,14 +49,6 @@ def figures(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataVal
     return {name: _value(value) for name, value in values.items()}
 
 
-def preview(table: pa.Table, columns: Sequence[str] | None = None) -> dg.MetadataValue:
-    """The first rows of ``table`` as a table of short texts."""
-    shown = table.select([name for name in (columns or table.column_names) if name in table.column_names])
-    rows = shown.slice(0, PREVIEW_ROWS).to_pylist()
-    cells = [[_cut(row[name]).translate(_UNBROKEN) for name in shown.column_names] for row in rows]
-    return as_table(shown.column_names, cells)
-
-
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:
     """Rows as the UI shows a table, in which text stays text: words of a page may be Markdown, and make a browser load
     what a stranger named."""
@@ -84,39 +66,10 @@ def plain(text: str) -> str:
     return "  \n".join(_MARKS.sub(_ESCAPED, line) for line in text.splitlines())
 
 
-def _cut(value: object) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= _PREVIEW_TEXT else text[: _PREVIEW_TEXT - 1] + "…"
-
-
 def _value(value: float | str) -> dg.MetadataValue:
     if isinstance(value, bool | str):
         return dg.MetadataValue.text(str(value))
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)
-
-
-def partition_pictures(
-    workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport
-) -> dict[str, dg.MetadataValue]:
-    """Pictures of the rows of one partition of ``table``: how many there are by day, status, media type and the like;
-    none of a partition without rows. Costs the reading of a few narrow columns."""
-    if not report.per_target.get(slug, {}).get(f"rows:{table}"):
-        return {}
-    found = shapes(workspace, table, crawl, slug)
-    return {title: bars(counts) for title, counts in found.items()}
-
-
-def partition_links(
-    workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport
-) -> dict[str, dg.MetadataValue]:
-    """Where one partition of ``table`` comes from in the source: the lists of its crawl, and an archive file."""
-    if table == "captures":
-        return crawl_links(workspace, crawl)
-    if table != "records" or not report.per_target.get(slug, {}).get("rows:records"):
-        return {}
-    where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
-    rows = first_rows(workspace.lake, table, where, ["warc_filename"], 1)
-    return {"an archive file": _link(workspace, rows["warc_filename"][0].as_py())}
 
 
 def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]:
@@ -138,15 +91,3 @@ def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]
 def _link(workspace: Workspace, key: str) -> dg.MetadataValue:
     address = f"{workspace.settings.source}/{key}"
     return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)
-
-
-def bars(counts: Mapping[str, int]) -> dg.MetadataValue:
-    """Numbers by name with bars. Text, since each partition keeps its own: a drawing of the same is ten times the
-    bytes."""
-    most = max(counts.values(), default=0) or 1
-    return as_table(["", "rows", "share"], ([_cut(name), count, _bar(count / most)] for name, count in counts.items()))
-
-
-def _bar(share: float) -> str:
-    eighths = max(1, round(share * _BAR * 8)) if share else 0
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

@@ -1,4 +1,4 @@
-"""How the assets over crawl × domain run: many at once, each recorded when it is done, with its own figures."""
+"""How the assets over crawl × target run: many at once, each recorded when it is done, with its own figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import cached_property
 
 import dagster as dg
-import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
@@ -16,31 +15,24 @@ from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.lineage import in_events
 from cc_pipeline.defs.metadata import (
     GROUP,
-    PREVIEW_ROWS,
     SHARED_ROWS,
     as_list,
     figures,
-    partition_links,
-    partition_pictures,
-    preview,
     row_counts,
 )
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.spark import made_on_spark
-from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.lake.streaming import first_rows_each
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
-#: Parts of a large set of which rows are shown.
-_PARTS_LOOKED_AT = 4
 #: What a step over partitions yields: a record of each, then an output of each asset, or its checks.
 Yielded = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]
 
@@ -64,23 +56,20 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
         yield
 
 
-def extract_partitions(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, shown: Mapping[str, Sequence[str]]
-) -> Yielded:
+def extract_partitions(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
     """Makes the selected tables of every partition of the run.
 
-    ``shown`` maps each table (= asset) to the columns of its preview. Raises ``dg.Failure`` when partitions failed,
-    after all others were recorded; what is no partition's fault at once.
+    Raises ``dg.Failure`` when partitions failed, after all others were recorded; what is no partition's fault at once.
     """
     selected = {at.asset(key) for key in context.selected_asset_keys}
-    tables = [table for table in shown if table in selected]
+    tables = [table for table in EXTRACTED if table in selected]
     run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
-    previews = _Previews(workspace, at, shown)
+    described = _Descriptions(workspace, at)
     publishing = PublishWhileRunning(context, workspace, at)
     with logged_progress(context.log), run.trying():
         for made in _made(context, workspace, run, tables):
             key = partition_key(made.crawl, made.slug)
-            yield from run.done(key, {table: previews.described(made, table) for table in made.reports})
+            yield from run.done(key, {table: described.of(made, table) for table in made.reports})
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
             publishing.between()
@@ -109,15 +98,17 @@ def each_alone(
 ) -> Yielded:
     """Calls ``make`` with the key of each partition that is left, and records what it gives. Raises as
     :func:`extract_partitions` does."""
+    throttling = Throttling()
     with logged_progress(context.log):
         for key in run.left:
             try:
                 made = make(key)
             except Exception as error:
-                if is_nobodys(error):
+                if is_nobodys(error) or throttling.is_of_all(error):
                     raise
                 run.failed(key, error)
             else:
+                throttling = Throttling()
                 yield from run.done(key, made)
     yield from run.end()
 
@@ -150,18 +141,17 @@ def own_figures(
     return {**rows, **figures(values), **(notes if report.notes else {})}
 
 
-class _Previews:
-    """The first rows of partitions, read together for those that one report is about."""
+class _Descriptions:
+    """What events say of partitions: counts and versions. No text of a page is among them, since Dagster has no public
+    way to delete an event."""
 
-    def __init__(self, workspace: Workspace, at: Placement, shown: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, workspace: Workspace, at: Placement) -> None:
         self._workspace = workspace
         self._at = at
-        self._shown = shown
         self._told: set[str] = set()
-        self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
         self._counted: dict[str, tuple[StageReport, int]] = {}
 
-    def described(self, made: Made, table: str) -> Described:
+    def of(self, made: Made, table: str) -> Described:
         """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
         report = made.reports[table]
         own = report.per_target[made.slug]
@@ -170,10 +160,6 @@ class _Previews:
         if self._workspace.settings.column_events and table not in self._told:
             self._told.add(table)
             metadata |= in_events(table, EXTRACTED[table], self._at)
-        if own[f"rows:{table}"]:
-            metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
-            for pictures in (partition_pictures, partition_links):
-                metadata |= pictures(self._workspace, made.crawl, made.slug, table, report)
         version = own.get(f"version:{table}")
         return metadata, None if version is None else str(version)
 
@@ -196,14 +182,3 @@ class _Previews:
         """Whether targets can share captures, so that a table may have some more than once. All targets of the lake are
         looked at, so it is asked once a step."""
         return bool(sharing(self._workspace.lake))
-
-    def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
-        before, rows = self._read.get(table, (None, {}))
-        if before is not report:
-            counts = {slug: min(int(own[f"rows:{table}"]), PREVIEW_ROWS) for slug, own in report.per_target.items()}
-            parts = self._workspace.rows_of([slug for slug, count in counts.items() if count])
-            owner = {part: slug for slug, several in parts.items() for part in several[:_PARTS_LOOKED_AT]}
-            where = {"crawl": crawl, "target": list(owner)}
-            rows = first_rows_each(self._workspace.lake, table, where, self._shown[table], counts, owner)
-            self._read[table] = (report, rows)
-        return rows

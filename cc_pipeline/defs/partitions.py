@@ -75,7 +75,7 @@ def partition_key(crawl: str, domain: str) -> str:
 
 
 def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Domains by crawl, each once, out of ``crawl|domain`` keys and in their order."""
+    """Domains by crawl, each once, out of ``crawl|target`` keys and in their order."""
     found: dict[str, list[str]] = {}
     for key in dict.fromkeys(keys):
         crawl, _, domain = key.partition("|")

@@ -116,14 +116,14 @@ class Placement:
         return dg.DynamicPartitionsDefinition(name=self.of("crawl"))
 
     @property
-    def domain(self) -> dg.DynamicPartitionsDefinition:
+    def target(self) -> dg.DynamicPartitionsDefinition:
         """The targets. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
-        return dg.DynamicPartitionsDefinition(name=self.of("domain"))
+        return dg.DynamicPartitionsDefinition(name=self.of("target"))
 
     @property
     def pairs(self) -> dg.MultiPartitionsDefinition:
-        """Crawl × domain. Keys read ``CRAWL|DOMAIN``: Dagster orders dimensions by name."""
-        return dg.MultiPartitionsDefinition({"crawl": self.crawl, "domain": self.domain})
+        """Crawl × target. Keys read ``CRAWL|TARGET``: Dagster orders dimensions by name."""
+        return dg.MultiPartitionsDefinition({"crawl": self.crawl, "target": self.target})
 
     @property
     def source_file(self) -> dg.DynamicPartitionsDefinition:
@@ -131,13 +131,13 @@ class Placement:
         both)."""
         return dg.DynamicPartitionsDefinition(name=self.of("source_file"))
 
-    def crawls(self, instance: dg.DagsterInstance) -> Sequence[str]:
+    def crawl_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
         """The crawls that are partitions, in Dagster's order."""
         return instance.get_dynamic_partitions(self.of("crawl"))
 
-    def domains(self, instance: dg.DagsterInstance) -> Sequence[str]:
+    def target_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
         """The targets that are partitions, in Dagster's order."""
-        return instance.get_dynamic_partitions(self.of("domain"))
+        return instance.get_dynamic_partitions(self.of("target"))
 
 
 #: The home of our own code location, and of the command line.

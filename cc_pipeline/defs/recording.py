@@ -33,7 +33,7 @@ _FREE_SPACE = "Free some space; what is complete is kept and the next run goes o
 _MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
 #: Key of that metadata.
 FAILED = "failed partitions"
-_TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
+_TOLD = f'{{"CRAWL": ["TARGET", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
 
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
@@ -50,7 +50,7 @@ class FailedPartition:
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     """The keys of the partitions a step is for: those that Dagster planned when it created the run, however that was
-    launched, or those of the run's tag where Dagster knows of none (``crawl|domain``).
+    launched, or those of the run's tag where Dagster knows of none (``crawl|target``).
 
     ``context.partition_keys`` is not asked: in a run of a job's backfill it gives the backfill's first partition.
     Raises ``UserInputError`` for a tag that cannot be read and for a run without partitions.
@@ -199,8 +199,8 @@ class PartitionRun:
         return set.intersection(*found) if found else set()
 
     def _leave_out_unknown(self) -> None:
-        crawls = set(self._at.crawls(self._context.instance))
-        domains = set(self._at.domains(self._context.instance))
+        crawls = set(self._at.crawl_keys(self._context.instance))
+        domains = set(self._at.target_keys(self._context.instance))
         for key in list(self.left):
             crawl, _, domain = key.partition("|")
             if crawl in crawls and domain in domains:
@@ -237,8 +237,8 @@ def _named(key: str) -> tuple[str, dict[str, str]]:
     crawl, found, domain = key.partition("|")
     if not found:
         return key, {}
-    named = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domain}
-    return dg.MultiPartitionKey({"crawl": crawl, "domain": domain}), named
+    named = {"dagster/partition/crawl": crawl, "dagster/partition/target": domain}
+    return dg.MultiPartitionKey({"crawl": crawl, "target": domain}), named
 
 
 def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:

@@ -1,10 +1,10 @@
-"""What runs note in the instance that no tag holds: their partitions, which of them they tried, their process.
+"""What runs note that no tag holds: their partitions, which of them they tried, their process.
 
 PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#7875): 200 hosts are longer. So a long list
-stands in the instance's table of names and texts under the begin of its digest, which the tag names.
+stands in a table of ours (``notes.py``) under the begin of its digest, which the tag names.
 
     tag   cc_pipeline/partitions: 200 partitions, 3f0c9a1b
-    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["DOMAIN", …], …}
+    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["TARGET", …], …}
     note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
     note  cc_pipeline/worker/RUN: the mark of the process that executes it
 """
@@ -19,8 +19,7 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.internals import note, noted
-from cc_pipeline.defs.internals_history import delete_notes, existing_runs, names_of_notes
+from cc_pipeline.defs.notes import delete_notes, names_of_notes, note, noted
 from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, keys_of_range, partition_key, range_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.processes import this_process
@@ -38,8 +37,8 @@ _NAME: Final = 8
 
 
 def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, str]:
-    """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
-    here. A long list is noted in the instance."""
+    """The tags of a run over the partitions ``keys`` (``crawl|target``), which it makes in the order of their crawls
+    here. A long list is noted."""
     asked = by_crawl(keys)
     text = _text(asked)
     if len(text.encode()) > _SHORT:
@@ -84,7 +83,7 @@ def run_partitions(
 
 def ordered_keys(instance: dg.DagsterInstance, at: Placement = OURS) -> tuple[Sequence[str], Sequence[str]]:
     """Crawls and domains in the order in which ranges of runs go by."""
-    return at.crawls(instance), at.domains(instance)
+    return at.crawl_keys(instance), at.target_keys(instance)
 
 
 def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
@@ -101,7 +100,7 @@ def _listed(tags: Mapping[str, str], lists: Mapping[str, str]) -> list[str] | No
     if named := _NAMED.fullmatch(text):
         text = lists.get(_LIST + named[1])
         if text is None:
-            raise ValueError("Dagster's database does not have the list that it names")
+            raise ValueError("the list that it names is nowhere")
     found = json.loads(text)
     if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
         raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
@@ -121,7 +120,7 @@ def _pairs(
 
 
 def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:
-    """Notes that a run has tried ``keys`` (``crawl|domain``) and nothing else, but what it has recorded."""
+    """Notes that a run has tried ``keys`` (``crawl|target``) and nothing else, but what it has recorded."""
     note(instance, {_TRIED + run_id: _text(by_crawl(keys))})
 
 
@@ -143,6 +142,11 @@ def workers_of(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str,
     return {name.removeprefix(_WORKER): mark for name, mark in notes.items()}
 
 
+def delete_notes_of(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Deletes what a run noted of itself."""
+    delete_notes(instance, [_TRIED + run_id, _WORKER + run_id])
+
+
 def delete_strays(
     instance: dg.DagsterInstance, seen: Mapping[str, float], before: float, now: float
 ) -> dict[str, float]:
@@ -154,7 +158,7 @@ def delete_strays(
     stray = []
     for kind in (_TRIED, _WORKER):
         of_runs = [name.removeprefix(kind) for name in names_of_notes(instance, kind)]
-        stray += [kind + run_id for run_id in {*of_runs} - existing_runs(instance, of_runs)]
+        stray += [kind + run_id for run_id in of_runs if instance.get_run_by_id(run_id) is None]
     values = {value for _, every in instance.get_run_tags([KEYS_TAG]) for value in every}
     named = {_LIST + one[1] for one in map(_NAMED.fullmatch, values) if one}
     unnamed = {name: seen.get(name, now) for name in names_of_notes(instance, _LIST) if name not in named}

@@ -66,7 +66,7 @@ def hand_on_wacz(
     if not ledger.planned:
         raise EnvironmentFault(
             f"this home has no captures of {names}" + (f" in {', '.join(crawls)}" if crawls else ""),
-            "Fetch them first: cc-pipeline run --crawl … --domain …",
+            "Fetch them first: cc-pipeline run … --crawl …",
         )
     return wacz, ledger
 

@@ -176,12 +176,7 @@ _READ_SO: Final = (
 
 
 def _refuse_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> None:
-    try:
-        found = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
-    except duckdb.Error:
-        raise UserInputError(
-            "the published file is of a version that read no robots.txt; publish it anew: cc-pipeline policies TARGET"
-        ) from None
+    found = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
     if not found and any(wish not in _OF_PAGES for wish in wanted):
         raise UserInputError(
             "no robots.txt was read in this home, so nothing is known of what it says; read them first: "

@@ -214,7 +214,7 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
         own = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted}){but}"
         sql += f" SEMI JOIN ({own}) USING ({_PLACE})"
     elif targets:
-        raise UserInputError(f"{name} has no rows of single targets; leave --domain out, or the table")
+        raise UserInputError(f"{name} has no rows of single targets; leave the targets out, or the table")
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 

@@ -25,8 +25,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The list is whole in each file of this folder; the one with the greatest number counts.
 _FOLDER: Final = "blocked/"
-#: Where the list lay before.
-_BEFORE: Final = "blocked.json"
 #: The table, and the name, under which a digest of the list is committed.
 _TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that stay: somebody may be about to read the one before.
@@ -105,12 +103,6 @@ class Blocked:
 NOTHING_BLOCKED: Final = Blocked()
 
 
-def split_blocks(version: str) -> tuple[str, str]:
-    """The version of the definition, and that of the blocks with what stands between them."""
-    definition, mark, blocks = version.partition(_MARK)
-    return definition, mark + blocks
-
-
 def blocks_of(version: str) -> str:
     """Which blocks touched what a version of :meth:`Blocked.versions` is of."""
     return version.partition(_MARK)[2]
@@ -164,14 +156,13 @@ def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
     """The numbers that there are, and the list of the greatest one."""
     while True:
         numbers = _numbered(workspace)
-        key = f"{_FOLDER}{numbers[-1]:012}" if numbers else _BEFORE
+        if not numbers:
+            return numbers, Blocked()
         try:
-            return numbers, _read(workspace, key)
+            return numbers, _read(workspace, f"{_FOLDER}{numbers[-1]:012}")
         except RangeFault as fault:
             if fault.kind is not FaultKind.NOT_FOUND:
                 raise
-            if not numbers:
-                return numbers, Blocked()
             if _numbered(workspace)[-1:] == numbers[-1:]:
                 raise  # it is listed and cannot be read
 

@@ -161,7 +161,7 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
         if lookup is not None and same_but_for_blocks(lookup.definition, now[slice_].version):
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {slice_.crawl} was located before it, or a site of it, was blocked",
-                f"See: cc-pipeline domains block. Of a set: cc-pipeline run --crawl {slice_.crawl} --domain …",
+                f"See: cc-pipeline domains block. Of a set: cc-pipeline run … --crawl {slice_.crawl}",
             )
 
 
@@ -219,7 +219,7 @@ def _look_again(
     for slice_, why in reasons.items():
         note = before[slice_].fetch
         if not replay and why.why in (Why.DOUBTED, Why.PERHAPS) and note is not None:
-            looks[slice_] = note.second_looks or 0
+            looks[slice_] = note.second_looks
     return look_again(workspace, crawl, looks) if looks else Looked(frozenset(), frozenset(), 0)
 
 
@@ -245,13 +245,11 @@ def _said(stands: Standing) -> str:
 
 
 def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing]) -> dict[Slice, Shortfall]:
-    """How each slice that was ever fetched stands, by its note; the rows of slices of before that have none are
+    """How each slice that was ever fetched stands, by its note; the rows of slices whose note does not count are
     read."""
     found = {}
     for slice_, one in standings.items():
-        # a note of an earlier version does not say what is lost
-        is_whole = one.fetch is not None and (one.fetch.losses is not None or not one.fetch.settled)
-        if one.fetch is not None and is_whole and one.fetch.stored_bytes is not None:
+        if one.fetch is not None:
             noted = {name: getattr(one.fetch, name) for name in Brought.__slots__}
             found[slice_] = Shortfall(slice_=slice_, **noted)
     silent = [slice_ for slice_, one in standings.items() if slice_ not in found and one.fetched is not None]
@@ -352,7 +350,7 @@ def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Sl
     judgement = {}
     for slice_, one in state.judge(found).items():
         note = state.before[slice_].fetch
-        looks = (0 if note is None else note.second_looks or 0) + (slice_ in in_vain)
+        looks = (0 if note is None else note.second_looks) + (slice_ in in_vain)
         judgement[slice_] = replace(one, second_looks=looks)
     made_from = {one: made for one, made in FETCH.made_from(state.workspace.lake, slices).items() if made is not None}
     rows = fetch_rows(found, made_from, {}, judgement)
@@ -415,7 +413,7 @@ def _notes(state: _State) -> tuple[str, ...]:
         doubted = any(one.losses_doubted for one in state.judgement.values())
         said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
         notes.append(f"{lost:,} captures are {said}; see the view ledger")
-    if odd := sum(one.mismatched or 0 for one in found):
+    if odd := sum(one.mismatched for one in found):
         notes.append(f"{odd:,} records have another payload than the index names; see digest_check in the view ledger")
     return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))
 
@@ -426,7 +424,7 @@ def _figures(found: Shortfall, stands: Standing) -> Figures:
         "fetched": found.fetched,
         "quarantined": found.quarantined,
         "missing": found.missing,
-        "stored bytes": found.stored_bytes or 0,
+        "stored bytes": found.stored_bytes,
         **stands.versions(FETCH),
         **found.figures(),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ class Brought:
     ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
     lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``), and ``losses`` is
     a number for which they are; ``mismatched`` of the fetched ones have another payload than the index names, and
-    ``mismatches`` is a number for which and what. ``None`` where an earlier version did not note it.
+    ``mismatches`` is a number for which and what.
     """
 
     planned: int
@@ -44,14 +44,14 @@ class Brought:
     reason: str | None
     example: str | None
     rounds: int
-    stored_bytes: int | None = None
-    stored: Mapping[str, int] | None = None
+    stored_bytes: int = 0
+    stored: Mapping[str, int] = field(default_factory=dict)
     lost_reason: str | None = None
     lost_file: str | None = None
-    lost_in_one: int | None = None
-    losses: str | None = None
-    mismatched: int | None = None
-    mismatches: str | None = None
+    lost_in_one: int = 0
+    losses: str = NOTHING
+    mismatched: int = 0
+    mismatches: str = NOTHING
 
     @property
     def open(self) -> int:
@@ -74,10 +74,10 @@ class Fetch(Brought):
     silent_runs: int
     asked_at: datetime
     losses_accepted: str | None = None
-    losses_doubted: bool | None = None
+    losses_doubted: bool = False
     mismatches_confirmed: str | None = None
-    mismatches_doubted: bool | None = None
-    second_looks: int | None = None
+    mismatches_doubted: bool = False
+    second_looks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,14 +262,13 @@ def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
 
 
 def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
-    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked")
+    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
     numbers = ("losses", "mismatches")
     added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
-    added["mismatched"] = sum(one.mismatched or 0 for one in parts)
-    worst = max(parts, key=lambda one: one.lost_in_one or 0)
-    added |= {"lost_in_one": worst.lost_in_one or 0, "lost_file": worst.lost_file}
+    worst = max(parts, key=lambda one: one.lost_in_one)
+    added |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
     added["lost_reason"] = max(parts, key=lambda one: one.settled).lost_reason
-    added |= {name: together(getattr(one, name) or NOTHING for one in parts) for name in numbers}
+    added |= {name: together(getattr(one, name) for one in parts) for name in numbers}
     return replace(
         # its reason and example
         max(parts, key=lambda one: one.unsettled),
@@ -301,13 +300,8 @@ def settled_rows(records: pa.Table) -> pa.Table:
 
 
 def _open(lost: pa.Table) -> pa.ChunkedArray:
-    """Which of these rows of captures that are not here are to be asked for again.
-
-    Rows of before do not say: of them, missing captures are asked for again, and quarantined ones are not, since their
-    bytes were read twice.
-    """
-    before = pc.and_not(pc.equal(lost["outcome"], "missing"), _is(lost, "bad_plan"))
-    return pc.coalesce(pc.invert(lost["settled"]), before)
+    """Which of these rows of captures that are not here are to be asked for again."""
+    return pc.invert(lost["settled"])
 
 
 def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:

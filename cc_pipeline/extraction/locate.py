@@ -20,7 +20,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
-from cc_pipeline.extraction.key_marks import has_mark
 from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.extraction.lookup_notes import (
     Found,
@@ -370,8 +369,6 @@ def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Ind
     # what an index no longer lists is judged by the whole slice
     if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
         return None
-    if has_mark(found.definition) != has_mark(version):
-        return None
     if not found.complete or workspace.settings.via not in ("auto", found.located_by):
         return None
     return found.located_by if index.has(found) else None
@@ -434,10 +431,10 @@ def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]
 def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:
     """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
     found = stands.lookup
-    if found is not None and found.price is not None:
+    if found is not None:
         rows, (record_bytes, size, requests) = found.captures, found.price
     else:
-        # a slice of before, whose price was not noted
+        # the note is of other rows: a run was killed between the two commits
         price = price_of_slices(workspace, [slice_])
         rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
     own: Figures = {

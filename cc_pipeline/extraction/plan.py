@@ -22,7 +22,6 @@ from typing import Final
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.blocked import is_all_blocked, same_but_for_blocks
 from cc_pipeline.extraction.fetch_counts import Fetch
-from cc_pipeline.extraction.key_marks import without_mark
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
 from cc_pipeline.index.locator import BOTH, GIVEN
@@ -47,7 +46,6 @@ class Why(Enum):
     HOLE = "a hole in the index was filled"
     NOT_WHOLE = "its index lacks files, which the settings do not allow"
     OTHER_INDEX = "another index is to be asked"
-    KEY_RULE = "its URLs have other keys in the index than was thought"
     UNLISTED = "{n} captures are no longer in the index, which nobody accepted"
     CAPTURES = "its captures changed"
     OPEN = "{n} captures are open since {since}"
@@ -166,7 +164,7 @@ def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
         return (
             Price(pages=None, stored=None) if fetch is None else Price(pages=fetch.fetched, stored=fetch.stored_bytes)
         )
-    if stands.lookup is None or stands.lookup.price is None:
+    if stands.lookup is None:
         return Price(None, None)
     _, size, requests = stands.lookup.price
     if reason.why in (Why.DOUBTED, Why.PERHAPS):
@@ -223,7 +221,6 @@ def _beyond(todos: Iterable[Todo]) -> frozenset[Slice]:
 
 
 _NO_INDEX: Final = Index({})
-_BTREE: Final = "btree"
 
 
 def _todo(
@@ -277,11 +274,8 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.TORN)
     if same_but_for_blocks(found.definition, asked.version):
         return Reason(Why.BLOCKED)
-    if without_mark(found.definition) != without_mark(asked.version):
+    if found.definition != asked.version:
         return Reason(Why.MEMBERS if asked.is_set else Why.DEFINITION)
-    # a B-tree has no such keys
-    if found.definition != asked.version and found.located_by != _BTREE:
-        return Reason(Why.KEY_RULE)
     if options.via not in ("auto", found.located_by) and found.located_by != GIVEN:
         return Reason(Why.OTHER_INDEX)
     if not found.complete and not index.gaps_allowed:
@@ -298,23 +292,20 @@ def _why_fetch(stands: Standing, options: Options) -> Reason | None:
     if here == TORN or stands.fetch is None:
         return Reason(Why.TORN)
     if here == with_open(fetched_from(captures, options.digest_policy)):
-        note = stands.fetch
-        return Reason(Why.OPEN, note.unsettled, note.asked_at) if note is not None else Reason(Why.TORN)
+        return Reason(Why.OPEN, stands.fetch.unsettled, stands.fetch.asked_at)
     if here != fetched_from(captures, options.digest_policy):
         others = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
         return Reason(Why.POLICY if here in [*others, *map(with_open, others)] else Why.CAPTURES)
     return Reason(Why.LOST, stands.lost) if stands.lost else _why_doubt(stands.fetch, options)
 
 
-def _why_doubt(note: Fetch | None, options: Options) -> Reason | None:
-    if note is None:
-        return None
+def _why_doubt(note: Fetch, options: Options) -> Reason | None:
     if note.losses_doubted:
         return Reason(Why.DOUBTED, note.settled)
     if note.mismatches_doubted:
-        return Reason(Why.PAYLOADS, note.mismatched or 0)
+        return Reason(Why.PAYLOADS, note.mismatched)
     if options.before is not None and note.asked_at < options.before and may_be_back(note):
-        return Reason(Why.PERHAPS, note.settled or note.mismatched or 0, note.asked_at)
+        return Reason(Why.PERHAPS, note.settled or note.mismatched, note.asked_at)
     return None
 
 

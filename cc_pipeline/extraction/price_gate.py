@@ -35,7 +35,7 @@ def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> No
         wholes.setdefault(slice_.whole, []).append(slice_)
     prices: dict[Slice, FetchPrice] = {}
     for whole, slices in wholes.items():
-        noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None and one.price is not None]
+        noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None]
         price = _together(noted) if len(noted) == len(slices) else None
         if price is None or _is_over(price, settings):
             price = price_of_slices(workspace, slices)
@@ -61,7 +61,7 @@ def _of_what_lacks(price: FetchPrice, standings: Sequence[Standing]) -> FetchPri
 def _together(noted: Iterable[Lookup]) -> FetchPrice:
     total = FetchPrice(0, 0, 0, 0, 0)
     for one in noted:
-        record_bytes, size, requests = one.price or (0, 0, 0)
+        record_bytes, size, requests = one.price
         total += FetchPrice(one.captures, 0, requests, size, record_bytes)
     return total
 

@@ -50,7 +50,7 @@ def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing
         rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_NOTED])
         for row in rows.to_pylist():
             found[Slice(crawl, row["target"])] = Listing(
-                row["located_by"], row["index_size"], row["unlisted"] or 0, row["removal"] or NOTHING
+                row["located_by"], row["index_size"], row["unlisted"], row["removal"]
             )
     return found
 
@@ -138,12 +138,12 @@ def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
     doubted_now: set[str] = set()
     fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_doubted"]).to_pylist()
     lookups = lake.read("lookups", columns=["crawl", "target", "removal", "unlisted"])
-    noted = [(row, row["losses"], bool(row["losses_doubted"])) for row in fetches]
+    noted = [(row, row["losses"], row["losses_doubted"]) for row in fetches]
     gone = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
     for rows in (noted, gone):
         by_target: dict[Slice, list[tuple[str, bool]]] = {}
         for row, number, is_doubted in rows:
-            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number or NOTHING, is_doubted))
+            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number, is_doubted))
         for own in by_target.values():
             number = together(each for each, _ in own)
             known |= {number, *(each for each, _ in own)}

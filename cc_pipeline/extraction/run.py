@@ -21,8 +21,7 @@ from cc_pipeline.errors import CcPipelineError, Doubted, EnvironmentFault, Incom
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.isolation import apart
-from cc_pipeline.extraction.key_marks import key_marks, with_mark
+from cc_pipeline.extraction.isolation import Throttling, apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
@@ -66,9 +65,10 @@ class _State:
 
 @dataclass(slots=True)
 class _Source:
-    """Why the source is left alone for now, once that is so."""
+    """Why the source is left alone for now, once that is so. ``throttling`` has the objects that it refuses."""
 
     stop: Exception | None = None
+    throttling: Throttling = field(default_factory=Throttling)
 
     def go_on(self) -> None:
         """Raises it."""
@@ -141,7 +141,7 @@ def _group(
     def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
         # a stage asks the same tables many questions, and what it commits it sees
         with workspace.lake.still():
-            for outcome in apart(partial(stage, workspace, crawl), some):
+            for outcome in apart(partial(stage, workspace, crawl), some, source.throttling):
                 source.stop = source.stop or outcome.stop
                 for slug in outcome.slugs:
                     error = outcome.errors.get(slug)
@@ -270,11 +270,7 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Cra
     sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
     own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}
     asked = expand(workspace, crawl, [*meant], parts=own, where={target.slug: target.where for target in targets})
-    marks = key_marks(asked.slices, lambda slugs: {slug: defined[slug].written for slug in slugs})
-    wanted = {
-        slice_: Wanted(with_mark(versions[slice_.defined], marks.get(slice_, "")), slice_.defined in sets)
-        for slice_ in asked.slices
-    }
+    wanted = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in asked.slices}
     return _looked(workspace, asked, wanted)
 
 
@@ -346,7 +342,7 @@ def _totals(found: CrawlPlan) -> dict[Slice, Total]:
             sum(one.planned for one in fetches),
             sum(one.fetched for one in fetches),
             sum(one.unsettled for one in fetches),
-            sum(one.mismatched or 0 for one in fetches),
+            sum(one.mismatched for one in fetches),
             any(one.losses_doubted for one in fetches),
         )
     return totals
@@ -406,7 +402,7 @@ def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
         if digest is None:
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {crawl} has not been fetched yet",
-                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
+                f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
     where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}

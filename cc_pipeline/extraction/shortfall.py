@@ -84,8 +84,8 @@ class Command:
             name, count = self._files.pop(slice_)
             self._lost_in[name] -= count
         if now[2] and short.lost_file is not None:
-            self._files[slice_] = short.lost_file, short.lost_in_one or 0
-            self._lost_in[short.lost_file] += short.lost_in_one or 0
+            self._files[slice_] = short.lost_file, short.lost_in_one
+            self._lost_in[short.lost_file] += short.lost_in_one
 
     def too_lost(self, allowed: float) -> bool:
         """Whether more than the share ``allowed`` is lost, or many captures and none is here."""
@@ -125,8 +125,8 @@ def judged(
     judgement = {}
     for slice_, one in believed.items():
         short, note = found[slice_], before.get(slice_)
-        still_lost = note is not None and bool(note.losses_doubted) and note.losses == short.losses
-        still_odd = note is not None and bool(note.mismatches_doubted) and note.mismatches == short.mismatches
+        still_lost = note is not None and note.losses_doubted and note.losses == short.losses
+        still_odd = note is not None and note.mismatches_doubted and note.mismatches == short.mismatches
         judgement[slice_] = Judged(
             one.losses_accepted,
             (too_lost or still_lost) and _lost(short, one) > 0,
@@ -144,14 +144,14 @@ def _believed(short: Shortfall, before: Fetch | None, accepts: bool, twice: bool
 
 
 def _lost(short: Brought, one: Judged) -> int:
-    return 0 if one.losses_accepted is not None and one.losses_accepted == short.losses else short.settled
+    return 0 if one.losses_accepted == short.losses else short.settled
 
 
 def _odd(short: Shortfall, one: Judged) -> int:
     # nobody here has seen what digests the CDX of the ARC years have
     excepted = short.slice_.crawl in KNOWN_BAD_DIGESTS or short.slice_.crawl in ARC_CRAWLS
-    confirmed = one.mismatches_confirmed is not None and one.mismatches_confirmed == short.mismatches
-    return 0 if excepted or confirmed else short.mismatched or 0
+    confirmed = one.mismatches_confirmed == short.mismatches
+    return 0 if excepted or confirmed else short.mismatched
 
 
 def too_much(short: Brought, allowed: float) -> bool:
@@ -212,7 +212,7 @@ def _said_lost(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
 
 
 def _said_odd(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
-    many = _many(doubted, "records", lambda one: (one.mismatched or 0, one.fetched))
+    many = _many(doubted, "records", lambda one: (one.mismatched, one.fetched))
     return (
         f"{many} that {source} gave have another payload than the index names",
         "They are kept. Check the source, and run it again: they are asked for once more, and where the same comes it "
@@ -249,7 +249,7 @@ def fetch_rows(
 
 def stored_files(one: Brought) -> list[dict[str, object]]:
     """The stored files of a slice, as the table has them."""
-    return [{"file": file, "bytes": end} for file, end in sorted((one.stored or {}).items())]
+    return [{"file": file, "bytes": end} for file, end in sorted(one.stored.items())]
 
 
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:
@@ -261,7 +261,7 @@ def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:
 def looked_for_at(note: Fetch) -> datetime | None:
     """When schedules look again whether what a slice lost, or has of doubtful payloads, is there by now; ``None``:
     never."""
-    looks = min(note.second_looks or 0, 16)
+    looks = min(note.second_looks, 16)
     if note.losses_doubted or note.mismatches_doubted:
         return due_at(looks + 1, 0, note.asked_at)
     if not may_be_back(note):
@@ -270,8 +270,7 @@ def looked_for_at(note: Fetch) -> datetime | None:
 
 
 def may_be_back(note: Fetch) -> bool:
-    """Whether a slice lost something that nobody accepted, or, noted by an earlier version, may have; or has so many
-    payloads of another digest that they were doubted, and came twice alike."""
-    accepted = note.losses is not None and note.losses_accepted == note.losses
-    lost = note.settled > 0 and note.lost_in_one != 0 and not accepted
-    return lost or (bool(note.mismatched) and note.mismatches_confirmed == note.mismatches)
+    """Whether a slice lost something that nobody accepted, or has so many payloads of another digest that they were
+    doubted, and came twice alike."""
+    lost = note.settled > 0 and note.lost_in_one > 0 and note.losses_accepted != note.losses
+    return lost or (note.mismatched > 0 and note.mismatches_confirmed == note.mismatches)

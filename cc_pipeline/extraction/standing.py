@@ -40,33 +40,32 @@ STAGES: Final = (LOCATE, FETCH, PARSE)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a slice's rows of one stage were made from, and ``says``, the number of what they say by table. Rows that
-    earlier versions committed have no number."""
+    """What a slice's rows of one stage were made from, and ``says``, the number of what they say by table."""
 
     made_from: str
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def says(self) -> str:
-        """What the next stage is made from: the rows' number, or what they were made from where there is none."""
-        return "".join(self.versions.values()) or self.made_from
+        """What the next stage is made from: the rows' number."""
+        return "".join(self.versions.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """How a slice was located: by which index (its kind and version), for which version of its definition, whether the
     index was whole, and the price of a fetch of all its ``captures``. ``unlisted`` of these are no longer in the index
-    that named them, which nobody accepted; ``removal`` is a number for which they are. Texts are empty, and the price
-    ``None``, where an earlier version did not note them."""
+    that named them, which nobody accepted; ``removal`` is a number for which they are. ``index`` is empty where its
+    version is not known."""
 
     located_by: str
     index: str
     definition: str
     complete: bool
     captures: int
+    price: tuple[int, int, int]
     index_files: int | None = None
     unread_files: int = 0
-    price: tuple[int, int, int] | None = None
     index_size: int | None = None
     unlisted: int = 0
     removal: str = NOTHING
@@ -171,16 +170,16 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
     return {
         slice_: Lookup(
             row["located_by"],
-            row["index_version"] or "",
-            row["definition"] or "",
+            row["index_version"],
+            row["definition"],
             row["complete"],
             row["captures"],
+            (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
             row["index_files"],
             row["unread_files"],
-            None if row["fetch_requests"] is None else (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
             row["index_size"],
-            row["unlisted"] or 0,
-            row["removal"] or NOTHING,
+            row["unlisted"],
+            row["removal"],
         )
         for slice_, row in _rows(workspace, "lookups", made)
         if row["made_from"] == made[slice_].made_from
@@ -192,8 +191,7 @@ def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tup
     names = [one.name for one in fields(Fetch) if one.name != "stored"]
     found: dict[Slice, tuple[str, Fetch]] = {}
     for slice_, row in _rows(workspace, "fetches", slices):
-        files = row["stored_files"]
-        stored = None if files is None else {one["file"]: one["bytes"] for one in files}
+        stored = {one["file"]: one["bytes"] for one in row["stored_files"]}
         found[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
     return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
@@ -17,7 +16,6 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, sub
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.blocked import Blocked, blocked
-from cc_pipeline.extraction.key_marks import key_marks, with_mark
 from cc_pipeline.extraction.plan import Wanted
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.digests.digest import together
@@ -134,11 +132,7 @@ def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None 
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
     versions = (blocked(workspace) if block is None else block).versions(versions, workspace.targets)
-    marks = key_marks(slices, partial(definitions.definitions, workspace.lake))
-    return {
-        slice_: Wanted(with_mark(versions[slice_.defined], marks.get(slice_, "")), slice_.target.startswith(SET_SLUG))
-        for slice_ in slices
-    }
+    return {slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG)) for slice_ in slices}
 
 
 def retire_others(

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.hostfacts.shards import Bounds, Gap, Shard, typed
+from cc_pipeline.index.parquet.cost_estimate import likely_bytes, most_requests
 from cc_pipeline.index.parquet.decoding import decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
-from cc_pipeline.index.parquet.kept_page_indexes import likely_bytes, most_requests
 from cc_pipeline.index.parquet.locator import as_text
 from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows

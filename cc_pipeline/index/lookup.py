@@ -4,7 +4,7 @@ compared. Callers want captures and not indexes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_h
 from cc_pipeline.index.locator import UNION, Into, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
-from cc_pipeline.index.parquet.kept_page_indexes import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
 from cc_pipeline.index.zipnum.kept_clusters import Clusters, OpenCluster
@@ -321,8 +320,7 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
             if not lacking and any(row["harvested"] or not row["expected"] for row in asked):
                 footers = FooterStore(sources.footers) if sources.footers else None
                 finder = CatalogFinder(catalog, transport, footers)
-                kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
-                indexes = PageIndexes(sources.cache, kept=kept)
+                indexes = PageIndexes(sources.cache)
                 reader = transport if footers is None else same_files(transport, footers)
                 available["parquet"] = lambda: ParquetLocator(
                     reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt

@@ -19,7 +19,7 @@ from cc_pipeline.index.catalog.rows import show
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import GONE
+from cc_pipeline.lake.slice import GONE, HARVEST, Slice
 from cc_pipeline.lake.streaming import crawls_of, files_of_crawl
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -114,6 +114,17 @@ def notes_beside(
     made_now = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
     came = {_imported_name(crawl, subset): footers.get(subset, GONE) if imported else GONE for subset in made_now}
     return noted | came | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in made_now}
+
+
+def harvest_digest(footers: Mapping[str, str]) -> str:
+    """The input digest of a crawl: of all its subsets, of which footers or which file they were made."""
+    return HARVEST.digest(footers=dict(sorted(footers.items())))
+
+
+def is_whole(lake: Lake, crawl: str) -> bool:
+    """Whether the crawl was harvested, and nobody had it made again since."""
+    made_from = HARVEST.made_from(lake, [Slice(crawl)])[Slice(crawl)]
+    return made_from == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
 
 
 def _imported_name(crawl: str, subset: str) -> str:

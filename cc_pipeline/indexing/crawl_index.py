@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
     describe_odd_lines,
@@ -27,13 +27,14 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.parquet.kept_page_indexes import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.indexing.archives import built_index, has_archives, list_archives, own_list
 from cc_pipeline.indexing.catalog import (
     catalog_gaps,
     footers_made_from,
+    harvest_digest,
     imported_subsets,
+    is_whole,
     notes_beside,
     read_catalog_table,
     read_subsets,
@@ -129,7 +130,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
-    if HARVEST.made_from(lake, [slice_])[slice_] is None or settings.page_indexes:
+    if not is_whole(lake, crawl):
         return False
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
     if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
@@ -228,8 +229,6 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     report = harvest_crawl(crawl, there, transport, store, policy, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
-    if workspace.settings.page_indexes or index_is_built(crawl):
-        notes += _keep_page_indexes(workspace, crawl, paths)
     return StageReport(
         "footers",
         rows=report.fetched + report.kept,
@@ -254,25 +253,6 @@ def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None
         with store.write(crawl) as writer:
             for path, reason in new.items():
                 writer.put_failure(path, reason)
-
-
-def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Keeps page indexes of files; what it did in words. Look-ups can do without: no fault ends the harvest."""
-    store = FooterStore(workspace.settings.footers_path)
-    report = keep_page_indexes(crawl, paths, workspace.index_place(crawl), store)
-    notes = []
-    if report.kept:
-        notes.append(
-            f"page indexes of {report.kept:,} files kept: {report.requests:,} requests, {report.bytes / 1e6:,.1f} MB "
-            f"read, {report.stored / 1e6:,.1f} MB stored"
-        )
-    if report.failed:
-        path, reason = report.failed[0]
-        notes.append(
-            f"page indexes of {len(report.failed):,} files were not kept ({path}: {reason}); look-ups read them, and "
-            "the next harvest asks again"
-        )
-    return tuple(notes)
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
@@ -321,14 +301,13 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     wanted = _wanted(workspace, crawl)
-    here = HARVEST.made_from(lake, [slice_])[slice_]
+    whole = is_whole(lake, crawl)
     stored = lake.read("row_groups", slice_.where)
     before = [one.subset for one in read_subsets(lake, crawl)]
-    known = footers_made_from(lake, crawl, {*before, *wanted})
+    known = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
-    if not known or here is None:
-        # a repaired lake may have rows that were made again from nobody knows what: all that footers are kept of is
-        # made again, the rest when it is asked for
+    if not whole:
+        # its rows are not to be trusted: all that footers are kept of is made again, the rest when it is asked for
         every = _listed_files(workspace, crawl, before)
         wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
     # rows of an imported subset stay until all footers are here to make them of
@@ -336,25 +315,22 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     wanted = {
         subset: own
         for subset, own in wanted.items()
-        if here is None or subset not in imported or all(path in footers.entries for path in own)
+        if not whole or subset not in imported or all(path in footers.entries for path in own)
     }
     paths = [path for own in wanted.values() for path in own]
     made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
-    same = here is not None and all(known.get(subset) == digest for subset, digest in made_from.items())
+    same = whole and all(known.get(subset) == digest for subset, digest in made_from.items())
     etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
     written = 0
     if not same or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
         rows = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl)).packed()
-        kept = [] if here is None else [subset for subset in before if subset not in wanted]
+        kept = [subset for subset in before if subset not in wanted] if whole else []
         rows = with_subsets(rows, stored, kept)
-        versions = versions_of(rows)
-        beside = notes_beside(crawl, versions, made_from)
-        if same or (here is not None and not known and versions == versions_of(stored)):
-            # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
-            lake.commit("row_groups", rows, [slice_.where], {HARVEST.digest_name(slice_): str(here), **beside})
-        else:
-            digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in kept})
-            written = max(1, HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": beside}))
+        digest = harvest_digest({subset: known[subset] for subset in kept} | made_from)
+        beside = notes_beside(crawl, versions_of(rows), made_from)
+        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": beside})
+        # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
+        written = 0 if same else max(1, committed)
     coverage = read_catalog_table(lake, "coverage", crawl)
     return StageReport(
         HARVEST.label,

@@ -28,15 +28,11 @@ from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUM
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.parquet.kept_page_indexes import (
-    copy_page_indexes,
-    differing_page_indexes,
-    keep_page_indexes,
-    write_page_indexes,
-)
 from cc_pipeline.indexing.catalog import (
     IMPORTED,
     footers_made_from,
+    harvest_digest,
+    is_whole,
     notes_beside,
     read_subsets,
     versions_of,
@@ -64,11 +60,10 @@ class Exported:
     subsets: tuple[str, ...]
 
 
-def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Path | None = None) -> Exported:
-    """Writes the catalog of ``crawl`` to the file ``to``, and its kept page indexes to ``page_indexes``.
+def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
+    """Writes the catalog of ``crawl`` to the file ``to``.
 
-    Raises ``EnvironmentFault`` where the crawl was not harvested, or nothing of page indexes was kept, and ``OSError``
-    as it comes.
+    Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
     """
     lake = workspace.lake
     rows = lake.read("row_groups", Slice(crawl).where)
@@ -84,9 +79,6 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
         with beside.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
         size = beside.stat().st_size
-    if page_indexes is not None:
-        with written_whole(page_indexes) as beside:
-            write_page_indexes(FooterStore(workspace.settings.footers_path), crawl, beside)
     return Exported(sha256, size, len(rows) - rows["row_group"].null_count, tuple(subsets))
 
 
@@ -94,8 +86,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path, page_indexes: Pat
 class Imported:
     """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
     ``unread`` of their ``files`` were not harvested where the catalog was made: they are holes in the index here.
-    ``unbounded`` row groups lost bounds that no footer confirms. Page indexes of ``page_indexes`` files came along.
-    ``requests`` and ``bytes`` were spent."""
+    ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
 
     crawl: str
     sha256: str
@@ -104,21 +95,13 @@ class Imported:
     files: int
     unread: int
     unbounded: int
-    page_indexes: int
     requests: int
     bytes: int
 
 
-def import_catalog(
-    workspace: Workspace,
-    file: Path,
-    *,
-    sha256: str = "",
-    page_indexes: Path | None = None,
-    believe_repaired: bool = False,
-) -> Imported:
+def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believe_repaired: bool = False) -> Imported:
     """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
-    are, and so do page indexes. Those in ``page_indexes`` are taken for all subsets of the catalog.
+    are.
 
     ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
     out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
@@ -136,37 +119,29 @@ def import_catalog(
         raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
     commit_manifest(workspace, crawl)
     before = [one.subset for one in read_subsets(lake, crawl)]
+    if before and not is_whole(lake, crawl):
+        raise EnvironmentFault(
+            f"the catalog of {crawl} that is here is to be made again",
+            f"Let a harvest do that: cc-pipeline harvest --crawl {crawl}",
+        )
     new = [subset for subset in handed.paths if subset not in before]
-    compared = new if page_indexes is None else [*handed.paths]
-    if not compared:
-        return Imported(crawl, digest, (), 0, 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
-    _compare_lists(workspace, file, handed, compared)
-    handed = replace(handed, rows=_of_subsets(handed.rows, compared))
-    unbounded = 0
+    if not new:
+        return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
+    _compare_lists(workspace, file, handed, new)
+    rows, unbounded = _of_subsets(handed.rows, new), 0
     if not believe_repaired:
-        rows, unbounded = _unconfirmed(handed.rows, new)
-        handed = replace(handed, rows=rows)
-    tables = handed.tables()
+        rows, unbounded = _unconfirmed(rows)
+    tables = replace(handed, rows=rows).tables()
     drawn = _drawn(tables.index_files)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
-        if page_indexes is not None:
-            _refuse_unread(crawl, keep_page_indexes(crawl, drawn, workspace.index_place(crawl), store).failed)
-            wrong = differing_page_indexes(page_indexes, store, crawl, drawn)
-            if wrong:
-                raise DataFault(DataKind.MISMATCH, page_indexes.name, None, f"the page index of {wrong} is another")
-    copied = 0
-    if page_indexes is not None:
-        store = FooterStore(workspace.settings.footers_path)
-        copied = copy_page_indexes(page_indexes, store, crawl, tables.index_files)
-    if new:
-        _commit(workspace, slice_, handed.rows, new, before, digest)
-    files = tables.index_files.filter(pc.is_in(tables.index_files["subset"], pa.array(new, pa.string())))
+    _commit(workspace, slice_, rows, new, before, digest)
+    files = tables.index_files
     unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
     spent = stats.requests - requests, stats.bytes - read
-    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, copied, *spent)
+    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, *spent)
 
 
 def _drawn(index_files: pa.Table) -> list[str]:
@@ -203,15 +178,14 @@ def _of_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
 
 
-def _unconfirmed(rows: pa.Table, subsets: Sequence[str]) -> tuple[pa.Table, int]:
-    """``rows`` without key bounds that are in no footer, and of how many row groups of ``subsets`` they were."""
+def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
+    """``rows`` without key bounds that are in no footer, and of how many row groups they were."""
     repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
     for name in _BOUNDS:
         field = rows.schema.field(name)
         kept = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
         rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
-    counted = pc.and_(repaired, pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
-    return rows, pc.sum(counted).as_py() or 0
+    return rows, pc.sum(repaired).as_py() or 0
 
 
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
@@ -276,7 +250,6 @@ def _commit(
     ]
     taken = sort_rows(pa.concat_tables([pa.Table.from_pylist(said, schema=CATALOG_SCHEMA), taken]))
     whole = with_subsets(taken, workspace.lake.read("row_groups", slice_.where), before)
-    versions = versions_of(whole)
-    digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in before})
-    beside = notes_beside(slice_.crawl, versions, made_from, imported=True)
+    digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, before) | made_from)
+    beside = notes_beside(slice_.crawl, versions_of(whole), made_from, imported=True)
     HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": whole}, {"row_groups": beside})

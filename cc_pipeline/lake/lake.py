@@ -32,7 +32,7 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
-from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, set_properties
+from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, actions_of
 from cc_pipeline.lake.predicates import scan
 from cc_pipeline.lake.torn import IF_TORN, torn_in_log
@@ -553,12 +553,9 @@ class Lake:
                 self.look_again(table)
                 return
             lacking = missing_columns(spec.name, handle.schema(), spec.schema)
-            unset = {k: v for k, v in _KEEPS_LOG.items() if handle.metadata().configuration.get(k) != v}
+            if not lacking:
+                return
             try:
-                if unset:
-                    set_properties(self, table, handle, unset)
-                if not lacking:
-                    return
                 add_columns(self, table, handle, lacking)
             except (OSError, DeltaError) as error:
                 # another process may be adding them at this moment: look again

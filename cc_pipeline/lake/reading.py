@@ -167,7 +167,7 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     if not path.exists():
         raise EnvironmentFault(
             f"{path} does not exist yet",
-            "Publish it first: cc-pipeline run --crawl … --domain …, or name another home: --home FOLDER.",
+            "Publish it first: cc-pipeline run … --crawl …, or name another home: --home FOLDER.",
         )
     with settled(path, settings.lake) as file, open_published(file, s3_place(settings)) as connection:
         yield connection
@@ -228,7 +228,7 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
             raise EnvironmentFault(
                 f"{path} shows the tables of {place.root}, which are not there any more, and not in {lake}",
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
-                "cc-pipeline run --crawl … --domain …",
+                "cc-pipeline run … --crawl …",
             )
         # the file was handed on, and its lake is where it was
         yield path

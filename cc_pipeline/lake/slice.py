@@ -300,7 +300,7 @@ class Stage:
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
 
-        No rows are read. Slices that were committed by earlier versions of this program have none.
+        No rows are read.
         """
         found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
         names = {content_name(slice_): slice_ for slice_ in slices}

@@ -38,8 +38,6 @@ _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 2_048
 #: Bytes of small files that are put together: what is put together is copied, once or twice.
 _SMALL_BYTES = 2 << 20
-#: Rows that are looked through for a few of each target.
-_MOST_SEEN = 200_000
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
 _SMALL_FILE = 8 << 20
 #: Files that are opened ahead; as many small ones are in memory.
@@ -62,49 +60,6 @@ def stream_rows(
         yield from scan(handle, schema, where)
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not read {lake.address(table)}", error) from error
-
-
-def first_rows(
-    lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str], count: int
-) -> pa.Table:
-    """Some ``count`` rows of those (fewer where there are no more). Raises as :func:`stream_rows` does."""
-    schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
-    found: list[pa.RecordBatch] = []
-    rows = stream_rows(lake, table, where, columns)
-    while (lacking := count - sum(batch.num_rows for batch in found)) > 0 and (batch := next(rows, None)) is not None:
-        found.append(batch.slice(0, lacking))
-    return pa.Table.from_batches(found, schema)
-
-
-def first_rows_each(
-    lake: Lake,
-    table: str,
-    where: Mapping[str, str | Sequence[str]],
-    columns: Sequence[str],
-    count: Mapping[str, int],
-    owner: Mapping[str, str],
-) -> dict[str, pa.Table]:
-    """Some rows of each target in one pass: ``count`` of each (no more than there are), by target; ``owner`` says to
-    which of them the rows of a slice belong. The pass ends when all are found, or after some 200,000 rows: targets that
-    it has not met until then have fewer. Raises as :func:`stream_rows` does."""
-    schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
-    found: dict[str, list[pa.RecordBatch]] = {target: [] for target in count}
-    lacking = {target: most for target, most in count.items() if most}
-    seen = 0
-    for batch in stream_rows(lake, table, where, ["target", *columns]):
-        rows = pa.Table.from_batches([batch])
-        for slice_ in rows["target"].unique().to_pylist():
-            target = owner[slice_]
-            if target in lacking:
-                mine = rows.filter(pc.equal(rows["target"], slice_)).slice(0, lacking[target]).drop_columns("target")
-                found[target] += mine.to_batches()
-                lacking[target] -= mine.num_rows
-                if not lacking[target]:
-                    del lacking[target]
-        seen += batch.num_rows
-        if not lacking or seen >= _MOST_SEEN:
-            break
-    return {target: pa.Table.from_batches(batches, schema) for target, batches in found.items()}
 
 
 def count_rows(

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,12 +21,15 @@ from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.minicrawl.visits import plan_visits, segment_start
+from cc_pipeline.settings.places import MINI_CRAWL_MARK
 
 #: Called with a crawl id, captures written so far and captures in all.
 Progress = Callable[[str, int, int], None]
 
 URL_INDEX_KEY = "projects/url-index/url-index.1356128792"
 VALID_SEGMENTS_KEY = "parse-output/valid_segments.txt"
+
+_MARK = b"A mini crawl: cc_pipeline generated this bucket, and no page in it is real.\n"
 
 #: Names of path lists by subset.
 _PATH_LISTS = {"warc": "warc", "crawldiagnostics": "non200responses", "robotstxt": "robotstxt"}
@@ -45,6 +49,7 @@ def generate(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) 
         if crawl.has_data:
             captures += _crawl(root, spec, crawl, progress)
     _write(root / "collinfo.json", _collinfo(spec))
+    _write(root / MINI_CRAWL_MARK, _MARK)
     return MiniCrawlTruth(spec.seed, tuple(crawl.id for crawl in spec.crawls), tuple(captures))
 
 
@@ -60,7 +65,7 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
     Raises ``UserInputError`` where ``root`` holds something that this function did not make from the same ``spec``.
     """
     saved, mark = truth_path(root), root.with_name(root.name + ".spec")
-    digest = hashlib.sha256(json.dumps(spec.described(), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()
     if root.exists() and any(root.iterdir()):
         if not (saved.is_file() and mark.is_file() and mark.read_text() == digest):
             raise UserInputError(

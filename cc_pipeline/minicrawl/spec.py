@@ -8,7 +8,7 @@ import hashlib
 import re
 import uuid
 import zlib
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -176,12 +176,6 @@ class CrawlSpec:
         """Whether this crawl is the given weekly one or a later one; ARC crawls are before all of them."""
         return self.format == "warc" and self.id.partition("-20")[2] >= crawl.partition("-20")[2]
 
-    def described(self) -> dict[str, object]:
-        """Its fields, without those added later where they say nothing new: a bucket of before stays the same one."""
-        later = ("compression", "page_version", "long_places", "addresses", "project", "cdx", "old_names", "policies")
-        plain = {one.name: one.default for one in fields(self) if one.name in later}
-        return {name: value for name, value in asdict(self).items() if name not in plain or value != plain[name]}
-
 
 @dataclass(frozen=True, slots=True)
 class MiniCrawlSpec:
@@ -213,10 +207,6 @@ class MiniCrawlSpec:
                 raise UserInputError(f"{crawl.id}: index files are gzip or zstd, with pages of version 1.0 or 2.0")
             if min(*counts, crawl.zipnum_shards, crawl.zipnum_lines) < 1 or not 0 < crawl.coverage <= 1:
                 raise UserInputError(f"{crawl.id}: counts must be at least 1 and coverage in (0, 1]")
-
-    def described(self) -> dict[str, object]:
-        """Its fields as plain values, crawl by crawl."""
-        return asdict(self) | {"crawls": [crawl.described() for crawl in self.crawls]}
 
     def crawl(self, crawl_id: str) -> CrawlSpec:
         """The crawl with this id; raises ``UserInputError`` when there is none."""

@@ -176,7 +176,7 @@ def scope_of(
     if not known and not domain:
         raise UserInputError(
             f"nothing was located for {named or slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run --crawl newest --domain {to_run(slug, named)}"
+            f"cc-pipeline run {to_run(slug, named)} --crawl newest"
         )
     # a domain that nobody asked for by itself has no captures of its own
     scope, domains = _of_target(connection, slug) if known else (_of_domain(slug), [slug])
@@ -196,7 +196,7 @@ def check_located(
         if crawl not in there:
             raise UserInputError(
                 f"{named or slug} was not located in {crawl!r}. It was in: {', '.join(there)}. Run it of another "
-                f"crawl first: cc-pipeline run --crawl {shlex.quote(crawl)} --domain {to_run(slug, named)}"
+                f"crawl first: cc-pipeline run {to_run(slug, named)} --crawl {shlex.quote(crawl)}"
             )
 
 

@@ -90,7 +90,7 @@ COLUMN_NOTES: dict[str, str] = {
     "digest_check": "match, mismatch, absent or unchecked: payload against the promised digest",
     "settled": "Whether asking again cannot change the outcome; null for fetched captures",
     "rounds": "Runs that asked for it in vain while the source gave other captures",
-    "served_by": "The place of the source that gave the bytes; null in rows of before this column",
+    "served_by": "The place of the source that gave the bytes",
     "stored_file": "Where the bytes are kept, below the lake's root",
     "stored_offset": "Byte at which the kept gzip member begins",
     "stored_length": "Bytes of the kept gzip member",

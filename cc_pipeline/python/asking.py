@@ -50,10 +50,10 @@ class Question:
 
 @contextmanager
 def asked_in(
-    settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, several: bool = False, where: str = ""
+    settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = ""
 ) -> Iterator[Question]:
-    """Opens a workspace for the block, with the crawls that a person's words name. ``several`` lets ``all``, years and
-    ranges of crawls be named. ``where`` is a condition on the captures of all targets, which are not others for it.
+    """Opens a workspace for the block, with the crawls that a person's words name. ``where`` is a condition on the
+    captures of all targets, which are not others for it.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is no crawl or condition, and for a home of another source.
@@ -65,7 +65,7 @@ def asked_in(
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawls, several=several)
+        chosen = resolve_crawls(workspace, crawls)
         yield Question(workspace, tuple(chosen), parsed)
 
 

@@ -46,7 +46,7 @@ class Given:
     def run(self) -> str:
         """The command that fetches them."""
         crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
-        return f"cc-pipeline run {' '.join(f'-c {one}' for one in crawls)} -d {self.target.definition}"
+        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {one}' for one in crawls)}"
 
 
 def add_captures(

@@ -100,10 +100,10 @@ def export(
         if tables or query or dataset:
             raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --dataset")
         if not targets:
-            raise UserInputError(f"--format {chosen} hands on the records of targets: add --domain")
+            raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
         return _records(settings, out, chosen, targets, crawls, allow_missing, said)
     if (query or dataset) and (targets or crawls):
-        raise UserInputError("--domain and --crawl choose rows of tables; say it in the query instead")
+        raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
     return _rows(settings, out, chosen, targets, crawls, tables, query, dataset, said, guarded=guard_formulas)
 
 
@@ -208,13 +208,13 @@ def _records(
 
     targets = chosen_targets(domains)
     if not settings.home.exists():
-        raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run --crawl … -d …")
+        raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run … --crawl …")
     with open_workspace(settings) as workspace, voice().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
             raise EnvironmentFault(
                 f"this home has no captures of {', '.join(domains)}",
-                f"Fetch them first: cc-pipeline run --crawl … --domain {domains[0]}",
+                f"Fetch them first: cc-pipeline run {domains[0]} --crawl …",
             )
         asked = [f"crawls: {', '.join(chosen_crawls)}"]
         about = About(f"{out.name}: records of Common Crawl", said.creator, said.url)
@@ -240,8 +240,7 @@ def _records(
     if lost and not allow_missing:
         lacking = Incomplete(
             f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
-            "Ask for them again: cc-pipeline replay --crawl … --domain …, then export again. Or accept it: "
-            "--allow-missing",
+            "Ask for them again: cc-pipeline replay … --crawl …, then export again. Or accept it: --allow-missing",
         )
         lacking.report = done
         raise lacking
@@ -270,7 +269,7 @@ def _dataset_query(folder: Path) -> str:
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise UserInputError(f"{folder} holds no data set; make one: cc-pipeline dataset -d … --out {folder}")
+        raise UserInputError(f"{folder} holds no data set; make one: cc-pipeline dataset … --out {folder}")
     return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
 
 

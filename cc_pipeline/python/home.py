@@ -85,7 +85,7 @@ class Home:
     ) -> Captures:
         """The captures of targets in crawls, in the cheapest index there is; nothing is asked until they are read.
 
-        ``target`` is what ``--domain`` takes; ``match`` says how a bare address is meant. ``crawls`` are ids,
+        ``target`` is what the commands take; ``match`` says how a bare address is meant. ``crawls`` are ids,
         ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
         a condition (docs/targets.md). Raises ``UserInputError`` for words that mean nothing.
         """
@@ -114,7 +114,7 @@ class Home:
         def ask() -> Iterator[Any]:
             with (
                 told_to(self._voice),
-                asked_in(settings, targets, _listed(crawls), several=True, where=condition) as question,
+                asked_in(settings, targets, _listed(crawls), where=condition) as question,
             ):
                 yield question
 

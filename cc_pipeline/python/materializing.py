@@ -164,7 +164,7 @@ def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) 
         return (*texts,), False
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        crawls = resolve_crawls(workspace, texts, several=True)
+        crawls = resolve_crawls(workspace, texts)
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         fresh = [one for one in crawls if indexed and needs_harvest(workspace, one)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES

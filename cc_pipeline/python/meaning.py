@@ -237,7 +237,7 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.target_text import to_run
 
-    run = f"Run it first, for instance with: cc-pipeline run --crawl newest --domain {to_run(target.slug, named)}"
+    run = f"Run it first, for instance with: cc-pipeline run {to_run(target.slug, named)} --crawl newest"
     if target.place is None:
         return f". {run}"
     asked = (

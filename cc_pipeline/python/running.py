@@ -49,7 +49,7 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
     except RunFailed as failed:
         family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
         what, _, advice = failed.reason.partition("\n")
-        where = f"The run is {failed.run_id}; see it in the UI (make dev)."
+        where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     (voice().notice if aside else voice().answer)(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
@@ -78,12 +78,11 @@ def all_runs(runs: Iterable[object]) -> None:
         pass
 
 
-def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool = False) -> list[str]:
-    """Crawl ids, ``newest`` replaced by the newest that is published.
+def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
+    """Crawl ids, ``newest`` replaced by the newest that is published; ``all``, years and ranges (``2018..2024``) by
+    their crawls, newest first, without those that are only announced.
 
-    With ``several``, ``all``, years and ranges (``2018..2024``) are replaced by their crawls, newest first, without
-    those that are only announced. Raises ``UserInputError`` for a crawl the source does not have or has only announced,
-    and for several crawls where one is wanted.
+    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
     from cc_pipeline.indexing.crawl_index import is_published
@@ -102,11 +101,6 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
             chosen.append(newest)
         elif is_selection(text, workspace.crawl_list.crawls):
             meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
-            if not several:
-                raise UserInputError(
-                    f"{text!r} means {len(meant)} crawls ({', '.join(meant[:3])} …), this command takes single ones: "
-                    "--crawl, as often as needed. run, lookup, check and plan take ranges"
-                )
             chosen += _published(workspace, meant)
         else:
             found = find_crawl(workspace, text).id

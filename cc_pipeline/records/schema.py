@@ -39,11 +39,11 @@ RECORD_SCHEMA = pa.schema(
         pa.field("fetched_at", TIMESTAMP),
         pa.field("parser", pa.string()),
         # of captures that are not fetched: whether asking again cannot change it, and in how many runs they were asked
-        # for while the source gave others; null in rows of before these columns. Of settled ones in quarantine, the
-        # second is null also where nobody knows whether two requests gave the same bytes
+        # for while the source gave others. Of settled ones in quarantine, the second is null where nobody knows whether
+        # two requests gave the same bytes
         pa.field("settled", pa.bool_()),
         pa.field("rounds", pa.int32()),
-        # the place of the source that gave the bytes, without what lets somebody in; null in rows of before this column
+        # the place of the source that gave the bytes, without what lets somebody in
         pa.field("served_by", pa.string()),
     ]
 )

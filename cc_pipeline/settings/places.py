@@ -19,6 +19,8 @@ _NAMES: Final = ("endpoint", "region", "profile", "anonymous")
 
 DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
+#: The file in the root of a generated bucket that says that it was generated: whoever gets rows from it is told so.
+MINI_CRAWL_MARK: Final = "MINI-CRAWL.txt"
 WEB: Final = ("http", "https")
 #: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
 #: told from the rest of the one before it by how it begins.

@@ -11,6 +11,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.settings.places import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
+    MINI_CRAWL_MARK,
     OFFICIAL_MIRROR,
     WEB,
     BucketSettings,
@@ -41,19 +42,17 @@ class Settings:
     that a person accepts, ``max_index_gaps`` the share of a
     subset's index files (0 to 1) that may be unread without an error. ``record_mirror`` says whether Common Crawl's
     mirror is asked for records too (``record_mirror_for``). ``crawls`` is what the sensor harvests:
-    ``newest``, ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted
-    subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most,
-    ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
+    ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at
+    most, ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
     ``publish_every`` are the minutes that ``cc.duckdb`` may be behind while runs go on. ``history_days`` is how long
     Dagster's runs are kept, failed ones twice as long. ``column_events`` says whether a run's first record of each
     table has its columns and what they are made of, for OpenLineage. ``webhook`` is where failures are told.
     ``ui_hosts`` are names (``host`` or ``host:port``) by which the UI is reached, beside those of this machine itself.
     ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none``
-    where another home
-    publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on ``spark``;
-    ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at the same
-    time at most. ``budget`` is the file by which homes of one machine share what they send; ``None``: this home's own.
-    ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
+    where another home publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on
+    ``spark``; ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at
+    the same time at most. ``budget`` is the file by which homes of one machine share what they send; ``None``: this
+    home's own. ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
     what all of them lease from one PostgreSQL.
     """
 
@@ -75,7 +74,6 @@ class Settings:
     budget: str | None = None
     leases: bool = False
     crawls: tuple[str, ...] = ("newest",)
-    page_indexes: bool = False
     backfill_per_tick: int = 2_000
     backfill_hours: float = 1.0
     partitions_per_run: int = 200
@@ -202,6 +200,11 @@ class Settings:
     def is_common_crawl(self) -> bool:
         """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
         return any(self.is_public_place(place) or is_mirror(place) for place in self.sources)
+
+    @property
+    def is_mini_crawl(self) -> bool:
+        """Whether the source is a folder that the mini crawl generated: no page in it is real."""
+        return not scheme_of(self.source) and (Path(self.source) / MINI_CRAWL_MARK).is_file()
 
     def is_public_place(self, place: str) -> bool:
         """Whether a place is Common Crawl's own bucket."""

@@ -68,9 +68,6 @@ EVERY_HOST = "*"
 #: set back.
 LENT_LIFE = 240.0
 
-#: Columns of ``lent`` while it had a row for each host.
-_FORMER_COLUMNS: Final = 3
-
 #: Seconds between two renewals of what is lent: several may fail before it counts as given back.
 _RENEWAL: Final = 30.0
 
@@ -120,9 +117,6 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
-        # a file of before: one lender had the row of a host, and another one's end took it away
-        if db.execute("select count(*) from pragma_table_info('lent')").fetchone()[0] == _FORMER_COLUMNS:
-            db.execute("drop table lent")
         for statement in (_TABLES).split(";"):
             db.execute(statement)
     return db
@@ -269,7 +263,16 @@ class Budget:
 def state_in(db: sqlite3.Connection, host: str, now: float) -> State:
     """How a host stands, as a budget's file has it."""
     row = db.execute("select state from states where host = ?", (host,)).fetchone()
-    return Serving() if row is None else remembered(from_text(row[0]), now)
+    return Serving() if row is None else remembered(read_state(host, row[0]), now)
+
+
+def read_state(host: str, text: str) -> State:
+    """A host's state of a budget's file. Raises ``sqlite3.DatabaseError`` for a damaged one: without its state a host
+    that refuses would be asked at full rate."""
+    try:
+        return from_text(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise sqlite3.DatabaseError(f"the state of {host} cannot be read ({error})") from error
 
 
 def keep_state(db: sqlite3.Connection, host: str, state: State) -> None:
@@ -309,7 +312,8 @@ def openings(path: Path) -> tuple[Opening, ...]:
     if not path.exists():
         return ()
     with naming(path), closing(open_file(path)) as db:
-        states = [(host, from_text(text)) for host, text in db.execute("select host, state from states order by host")]
+        rows = db.execute("select host, state from states order by host").fetchall()
+        states = [(host, read_state(host, text)) for host, text in rows]
     return tuple(
         Opening(host, state.since, state.until, state.probes, state.why, state.cause)
         for host, state in states

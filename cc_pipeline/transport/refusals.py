@@ -618,18 +618,16 @@ def as_text(state: State) -> str:
 
 
 def from_text(text: str) -> State:
-    """A state that was written by ``as_text``; one of another version is forgotten."""
-    try:
-        values: dict[str, Any] = json.loads(text)
-        kind = _STATES[values.pop("state")]
-        memory = values.pop("memory")
-        memory["sent"] = tuple((at, count) for at, count in memory["sent"])
-        if "cause" in values:
-            values["cause"] = Cause(values["cause"])
-        if "tally" in values:
-            tally = values["tally"]
-            values["tally"] = Tally(**tally | {"objects": tuple(tally["objects"])})
-        state: State = kind(memory=Memory(**memory), **values)
-    except (ValueError, KeyError, TypeError):
-        return Serving()
+    """A state that was written by ``as_text``. Raises ``ValueError``, ``KeyError``, ``TypeError`` or
+    ``AttributeError`` for any other text."""
+    values: dict[str, Any] = json.loads(text)
+    kind = _STATES[values.pop("state")]
+    memory = values.pop("memory")
+    memory["sent"] = tuple((at, count) for at, count in memory["sent"])
+    if "cause" in values:
+        values["cause"] = Cause(values["cause"])
+    if "tally" in values:
+        tally = values["tally"]
+        values["tally"] = Tally(**tally | {"objects": tuple(tally["objects"])})
+    state: State = kind(memory=Memory(**memory), **values)
     return state

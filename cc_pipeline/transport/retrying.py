@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
@@ -24,6 +24,10 @@ Judge = Callable[[Answer], Verified | Finding]
 Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
 
 NO_BODY = Answer(0, {}, b"")
+#: Seconds for which an object that was refused through all tries is asked for once, and not six times. Many targets may
+#: need it, each of which asks.
+_STUCK_SECONDS: Final = 300.0
+_MAX_STUCK: Final = 1_000
 
 
 def closed_finding(closed: GateClosed) -> Finding:
@@ -54,6 +58,8 @@ class Asker:
         self._retry = retry
         self._stats = stats
         self._asked_again: dict[str, asyncio.Event] = {}
+        # when an object had been refused through all tries, and nothing of it came since
+        self._stuck: dict[str, float] = {}
         # the object that did not come at the last probe, though it came before
         self._doubted = ""
 
@@ -90,6 +96,7 @@ class Asker:
                     found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
                 stats.bytes += len(answer.body) + answer.handed_on
                 if isinstance(found, Verified):
+                    self._stuck.pop(key, None)
                     self._tell(gate, found, sent, key)
                     return found, answer, attempt
                 is_forbidden = found.kind is FaultKind.FORBIDDEN
@@ -109,7 +116,8 @@ class Asker:
                     continue
                 self._tell(gate, found, sent, key, again=attempt > 1)
                 wait = self._retry.next_wait(found, attempt, last_wait)
-                if wait is None or (tries is not None and attempt >= tries):
+                if wait is None or (tries is not None and attempt >= tries) or self._is_stuck(key, found):
+                    self._note_refusal(key, found, attempt)
                     return found, answer, attempt
                 last_wait = wait
                 attempt += 1
@@ -121,6 +129,18 @@ class Asker:
             if refusal is not None and refusal.leads is not None:
                 del self._asked_again[key]
                 refusal.leads.set()
+
+    def _is_stuck(self, key: str, found: Finding) -> bool:
+        return (
+            found.kind is FaultKind.THROTTLED
+            and time.monotonic() - self._stuck.get(key, -_STUCK_SECONDS) < _STUCK_SECONDS
+        )
+
+    def _note_refusal(self, key: str, found: Finding, attempts: int) -> None:
+        if found.kind is FaultKind.THROTTLED and attempts >= self._retry.most(found) > 1:
+            if len(self._stuck) >= _MAX_STUCK:
+                self._stuck.clear()
+            self._stuck[key] = time.monotonic()
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
         """Whether an object is refused for good. One request of those that were refused finds out for all of it."""

@@ -119,7 +119,7 @@ def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
         with closing(_open_read_only(path)) as db:
             state = state_in(db, host, now)
     except sqlite3.Error:
-        # the file is being made, or of an earlier version; whoever sends a request is told of a damaged one
+        # the file is being made; whoever sends a request is told of a damaged one
         return limits.rate
     return state.rate_at(HostRules(limits.rate, RefusalPolicy(), cautious=limits.cautious), now)
 

@@ -97,11 +97,11 @@ def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
     with suppress(CcPipelineError):
         texts = definitions.definitions(lake, wholes)
         wholes = [texts.get(slug, slug) for slug in wholes]
-    domains = "".join(f" --domain {shlex.quote(text)}" for text in wholes[:_NAMED])
+    domains = "".join(f" {shlex.quote(text)}" for text in wholes[:_NAMED])
     subsets = sorted({slice_.subset for slice_ in slices if slice_.target} - {PLAIN})
     named = "".join(f" --subset {subset}" for subset in (PLAIN, *subsets)) if subsets else ""
     more = f" (and {len(wholes) - _NAMED:,} more)" if len(wholes) > _NAMED else ""
-    return f"cc-pipeline run --crawl {crawl}{domains}{named}{more}"
+    return f"cc-pipeline run{domains} --crawl {crawl}{named}{more}"
 
 
 def mend_tables(lake: Lake) -> list[TakenBack]:

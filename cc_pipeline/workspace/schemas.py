@@ -98,17 +98,19 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("looked_up_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
         pa.field("members", pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())]))),
-        pa.field("definition", pa.string()),
-        pa.field("index_version", pa.string()),
-        pa.field("record_bytes", pa.int64()),
-        pa.field("fetch_bytes", pa.int64()),
-        pa.field("fetch_requests", pa.int64()),
+        pa.field("definition", pa.string(), nullable=False),
+        pa.field("index_version", pa.string(), nullable=False),
+        pa.field("record_bytes", pa.int64(), nullable=False),
+        pa.field("fetch_bytes", pa.int64(), nullable=False),
+        pa.field("fetch_requests", pa.int64(), nullable=False),
         pa.field("index_size", pa.int64()),
-        pa.field("unlisted", pa.int64()),
-        pa.field("removal", pa.string()),
-        pa.field("repeated", pa.int64()),
+        pa.field("unlisted", pa.int64(), nullable=False),
+        pa.field("removal", pa.string(), nullable=False),
+        pa.field("repeated", pa.int64(), nullable=False),
     ]
 )
+
+_STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))
 
 FETCHES_SCHEMA = pa.schema(
     [
@@ -126,19 +128,19 @@ FETCHES_SCHEMA = pa.schema(
         pa.field("silent_runs", pa.int32(), nullable=False),
         pa.field("asked_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
-        pa.field("stored_bytes", pa.int64()),
-        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
+        pa.field("stored_bytes", pa.int64(), nullable=False),
+        pa.field("stored_files", _STORED_FILES, nullable=False),
         pa.field("lost_reason", pa.string()),
         pa.field("lost_file", pa.string()),
-        pa.field("lost_in_one", pa.int64()),
-        pa.field("losses", pa.string()),
+        pa.field("lost_in_one", pa.int64(), nullable=False),
+        pa.field("losses", pa.string(), nullable=False),
         pa.field("losses_accepted", pa.string()),
-        pa.field("losses_doubted", pa.bool_()),
-        pa.field("mismatched", pa.int64()),
-        pa.field("mismatches", pa.string()),
+        pa.field("losses_doubted", pa.bool_(), nullable=False),
+        pa.field("mismatched", pa.int64(), nullable=False),
+        pa.field("mismatches", pa.string(), nullable=False),
         pa.field("mismatches_confirmed", pa.string()),
-        pa.field("mismatches_doubted", pa.bool_()),
-        pa.field("second_looks", pa.int32()),
+        pa.field("mismatches_doubted", pa.bool_(), nullable=False),
+        pa.field("second_looks", pa.int32(), nullable=False),
     ]
 )
 

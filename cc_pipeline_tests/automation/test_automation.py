@@ -220,7 +220,7 @@ MINE = Slice("C1", "set-x~16-0001")
 @pytest.mark.parametrize("why", list(Why))
 def test_automation_makes_again_what_needs_no_agreement(why: Why) -> None:
     by_itself = {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
-    by_itself |= {Why.BLOCKED, Why.KEY_RULE}
+    by_itself.add(Why.BLOCKED)
     for todo in (Todo(MINE, locate=Reason(why)), Todo(MINE, fetch=Reason(why)), Todo(MINE, parse=Reason(why))):
         assert due_of(looked(todo), NOW).stale == ({"set-x"} if why in by_itself else set())
     assert due_of(looked(Todo(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()

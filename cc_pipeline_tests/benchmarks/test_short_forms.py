@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.lab import why_no_lab
 from cc_pipeline_tests.postgres import programs
 from cc_pipeline_tests.soak.clock import missing as clock_lacks
 
@@ -30,8 +29,6 @@ def test_a_short_form_writes_its_figures(name: str, tmp_path: Path) -> None:
         pytest.skip("the corpus is not here")
     if name == "soak" and (clock_lacks() or programs() is None):
         pytest.skip(clock_lacks() or "no PostgreSQL here")
-    if name == "refused" and why_no_lab():
-        pytest.skip(why_no_lab())
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CC_PIPELINE_")}
     environment |= {"SHORT": "1", "BENCH_RESULTS": str(tmp_path), "CC_PIPELINE_CORPUS": str(CORPUS)}
     command = [sys.executable, "-m", PROGRAMS[name]]

@@ -17,10 +17,12 @@ from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.tables import locators_verdict, stored_verdict
+from cc_pipeline.extraction.fetch_counts import Shortfall
+from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.digests.log import UNKNOWN
-from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
+from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name, note_slices
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
@@ -139,11 +141,9 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
     tmp_path: Path, fetched: int, unsettled: int, severity: str
 ) -> None:
     lake = workspace_of(tmp_path, tmp_path / "home").lake
-    row = {
-        **MINE.where, "planned": 1000, "fetched": fetched, "unsettled": unsettled, "missing": 1000 - fetched,
-        "quarantined": 0, "given_up": 0, "rounds": 1, "silent_runs": 0, "asked_at": 0, "made_from": "x",
-    }  # fmt: skip
-    lake.commit("fetches", pa.Table.from_pylist([row], lake.specs["fetches"].schema), [MINE.where], {})
+    counts = {"planned": 1000, "fetched": fetched, "unsettled": unsettled, "missing": 1000 - fetched, "rounds": 1}
+    short = Shortfall(slice_=MINE, quarantined=0, given_up=0, reason=None, example=None, **counts)
+    note_slices(lake, "fetches", fetch_rows({MINE: short}, {MINE: "x"}, {}), but="asked_at")
     assert inputs.shortfall_verdict(lake).severity == severity
 
 
@@ -200,11 +200,6 @@ def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_wa
     replaced(home, "page_text", texts.filter(pc.invert(html)))
     for look in looks():
         broken(page_tables.texts_verdict(home, look))
-    # of rows of before the column, none is said to be missing
-    place = texts.schema.get_field_index("text_type")
-    unsaid = texts.set_column(place, texts.schema.field(place), pa.nulls(texts.num_rows, pa.string()))
-    replaced(home, "page_text", unsaid)
-    assert page_tables.texts_verdict(home, Scope()).passed
 
 
 def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:

@@ -38,11 +38,13 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command ended with."""
+    """What a command ended with. ``source`` is the line of standard error that says which source answers, where there
+    was one; ``err`` is the rest of it."""
 
     status: int
     out: str
     err: str
+    source: str = ""
 
     @property
     def told(self) -> str:
@@ -110,6 +112,13 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
         out, err = capfd.readouterr()
-        return Said(status, out, err)
+        source, rest = split_source(err)
+        return Said(status, out, rest, source)
 
     return call
+
+
+def split_source(err: str) -> tuple[str, str]:
+    """The line of ``err`` that says which source answers, or nothing, and what comes behind it."""
+    first, _end, rest = err.partition("\n")
+    return (first, rest) if first.startswith(("INVENTED WEB: ", "source: ", "no contact is set")) else ("", err)

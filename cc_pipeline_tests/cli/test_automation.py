@@ -45,7 +45,7 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     assert "all pages were made by the parser of now" in said(tmp_path, "reparse")
     slices = [Slice("CC-MAIN-2024-22", slug) for slug in ("example.com", "example.org")]
     standing = Standing(
-        fetched=Made("abc"),
+        fetched=Made("abc", {"records": "abc"}),
         parsed=Made(parsed_from("abc", "1", "fast", False)),
         fetch=Fetch(
             planned=600_000,

@@ -68,7 +68,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert cli(*words, "--allow-missing").status == 0
     assert sum(responses(place).values()) == len(truth) - lost
     aside.rename(bucket / victim)
-    assert cli("replay", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    assert cli("replay", "-c", NEW, "example.com", "--home", home).status == 0
     said = cli(*words)
     assert said.status == 0, said.err
     found = responses(place)

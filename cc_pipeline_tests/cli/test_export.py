@@ -55,7 +55,7 @@ OF_DOMAIN = (
 
 def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "example.duckdb"
-    said = cli("export", "-d", "example.com", "--out", out, "--home", home)
+    said = cli("export", "example.com", "--out", out, "--home", home)
     assert said.status == 0, said.err
     counts = {name: shown(home, f"SELECT count(*) FROM {name} {OF_DOMAIN}") for name in ("page_text", "page_links")}
     questions = (
@@ -86,7 +86,7 @@ def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp
 
 def test_several_tables_are_a_folder_with_a_readme(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
-    words = ("export", "-d", "example.com", "--format", "parquet", "--out", out, "--home", home)
+    words = ("export", "example.com", "--format", "parquet", "--out", out, "--home", home)
     assert cli(*words).status == 0
     readme = (out / "README.md").read_text("utf-8")
     for path in out.glob("*.parquet"):
@@ -160,10 +160,10 @@ def test_a_folder_that_could_not_be_replaced_is_still_there(tmp_path: Path, monk
 
 def test_a_target_that_nobody_ran_is_no_empty_file(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "there.duckdb"
-    said = cli("export", "-d", "exmaple.com", "--out", out, "--home", home)
+    said = cli("export", "exmaple.com", "--out", out, "--home", home)
     assert said.status == 1
     assert "exmaple.com was not run in this home; did you mean example.com?" in " ".join(said.err.split())
-    said = cli("dataset", "-d", "example.com", "-d", "set:nobody", "--out", tmp_path / "corpus", "--home", home)
+    said = cli("dataset", "example.com", "set:nobody", "--out", tmp_path / "corpus", "--home", home)
     assert said.status == 1 and "set:nobody was not run" in said.err
     assert cli("export", "-t", "captures", "--format", "csv", "--out", "-", "--home", home).status == 1
     assert list(tmp_path.iterdir()) == []
@@ -173,10 +173,10 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
     out = tmp_path / "x.parquet"
     said = cli("export", "-t", "page_txt", "--out", out, "--home", home)
     assert said.status == 1 and "page_text" in said.err
-    assert cli("export", "-t", "crawls", "-d", "example.com", "--out", out, "--home", home).status == 1
+    assert cli("export", "-t", "crawls", "example.com", "--out", out, "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", tmp_path / "x", "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", out, "--home", tmp_path / "none").status == 1
-    said = cli("export", "-d", "example.net", "--out", tmp_path / "n.wacz", "--home", home)
+    said = cli("export", "example.net", "--out", tmp_path / "n.wacz", "--home", home)
     assert said.status == 1 and "no captures" in said.err
     assert not (tmp_path / "n.wacz").exists()
 
@@ -185,7 +185,7 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
 def wacz(cli: Cli, rich: Path, tmp_path: Path) -> Path:
     """Records of a domain in two eras, one of which was damaged when it was fetched."""
     out = tmp_path / "example.wacz"
-    words = ("export", "-d", "example.com", "-c", NEW, "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
+    words = ("export", "example.com", "-c", NEW, "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
     said = cli(*words)
     assert said.status == 0, said.err
     return out
@@ -238,7 +238,7 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
 
 def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "example.wacz"
-    said = cli("export", "-d", "example.com", "-c", NEW, "--out", out, "--home", home)
+    said = cli("export", "example.com", "-c", NEW, "--out", out, "--home", home)
     assert said.status == 3
     assert "1 quarantined" in said.err
     assert zipfile.is_zipfile(out), "what is complete was handed on"
@@ -258,7 +258,7 @@ def test_the_fields_own_validator_finds_a_wacz_valid(wacz: Path) -> None:
 
 def test_sequencefiles_are_handed_on_by_the_same_command(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "sequence"
-    words = ("export", "-d", "example.com", "-c", NEW, "--format", "sequencefile", "--out", out, "--home", home)
+    words = ("export", "example.com", "-c", NEW, "--format", "sequencefile", "--out", out, "--home", home)
     said = cli(*words)
     assert said.status == 0, said.err
     folder = out / NEW / "example.com"

@@ -107,14 +107,14 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     captures = [c for c in world.truth.of(NEW, subset="warc") if c.url_surtkey.partition(")")[0] in meant]
     mine = [c for c in captures if c.domain in SITES]
     assert 0 < len(mine) < sum(c.domain in SITES for c in world.truth.of(NEW, subset="warc"))
-    domains = [part for site in SITES for part in ("-d", site)]
+    domains = [*SITES]
     where = ("--where", "fetch_200 > 100")
     said = cli("run", "-c", NEW, *domains, *where, "--home", home)
     assert said.status == 0, said.err
     assert "known hosts of example.org match" in said.told
     rows = cli("sql", "SELECT DISTINCT warc_filename, warc_record_offset FROM page_metadata", "--csv", "--home", home)
     assert len(rows.out.splitlines()) - 1 == len(mine)
-    assert cli("run", "-c", NEW, "-d", "example.org", "--home", home).status == 0
+    assert cli("run", "-c", NEW, "example.org", "--home", home).status == 0
     said = cli("facts", "example.org", "-c", NEW, "--captures", "--columns", "url,fetch_time,gneissweb_science",
                "--format", "jsonl", "--home", home)  # fmt: skip
     assert said.status == 0, said.err
@@ -135,14 +135,14 @@ def test_a_filter_decides_what_is_counted_and_fetched(
 
 
 def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
-    said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    said = cli("run", "-c", NEW, "example.org", "--where", "fetch_200 > 100000", "--home", home)
     assert (said.status, "no host matches" in said.told + said.shown) == (0, True), said.err
     # nothing is decided where nothing is known: neither a match nor none
-    said = cli("run", "-c", ARC, "-d", "example.org", "--where", "fetch_200 > 1", "--home", home)
+    said = cli("run", "-c", ARC, "example.org", "--where", "fetch_200 > 1", "--home", home)
     assert (said.status, "has nothing about this crawl" in said.told) == (1, True), said.err
-    said = cli("run", "-c", ARC, "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    said = cli("run", "-c", ARC, "-c", NEW, "example.org", "--where", "fetch_200 > 100000", "--home", home)
     assert (said.status, "has nothing about this crawl" in said.told + said.shown) == (0, True)
-    said = cli("run", "-c", NEW, "-d", "example.org", "--where", "pagerank > 5", "--home", home)
+    said = cli("run", "-c", NEW, "example.org", "--where", "pagerank > 5", "--home", home)
     assert (said.status, "there is no column pagerank; there are" in said.told) == (1, True)
 
 

@@ -66,7 +66,7 @@ def test_a_listed_crawl_is_found_by_its_path_list(
 def test_a_run_reads_the_path_list_once(requests_of: Callable[..., list[str]], large: Path, tmp_path: Path) -> None:
     with FaultServer(large, manners=replace(CLOUDFRONT, latency=0.0)) as server:
         first, second, third = (
-            requests_of(server, tmp_path / "home", "run", "-d", domain, "-c", "newest")
+            requests_of(server, tmp_path / "home", "run", domain, "-c", "newest")
             for domain in ("example.org", "example.com", "example.com")
         )
     assert {*first, *second} & {"HEAD cc-index-table.paths.gz", "HEAD cluster.idx"} == set()
@@ -78,7 +78,7 @@ def test_a_run_reads_the_path_list_once(requests_of: Callable[..., list[str]], l
 def test_all_crawls_go_on_behind_one_that_is_only_announced(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     (root / "crawl-data" / "CC-MAIN-2018-05" / "cc-index-table.paths.gz").unlink()
-    said = cli("run", "-c", "all", "-d", "example.org", "--yes", "--source", root, "--home", tmp_path / "home")
+    said = cli("run", "-c", "all", "example.org", "--yes", "--source", root, "--home", tmp_path / "home")
     assert said.status == 0, said.told
     assert "CC-MAIN-2018-05 is announced and not published yet; it is left out" in said.told
     assert NEW in said.told

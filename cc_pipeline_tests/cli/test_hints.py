@@ -67,18 +67,18 @@ def test_what_a_report_of_nothing_says_can_be_typed(cli: Cli, world: World, tmp_
     asked = [("report",), ("dataset", "--out", tmp_path / "out"), ("export", "--out", tmp_path / "out.csv")]
     names = ("set:six", "host:www.example.net", "url:http://example.com/it's")
     for command, named in [*product(asked[:1], names), *product(asked[1:], names[:1])]:
-        said = cli(*command, "-d", named, "--home", home)
+        said = cli(*command, named, "--home", home)
         assert said.status == 1
         [typed] = hints_in(" ".join(said.err.split()))
-        assert typed[:3] == ["run", "--crawl", "newest"]
-        assert cli("plan", typed[-1], "-c", NEW, "--home", home).status == 0, typed
+        assert (typed[0], *typed[2:]) == ("run", "--crawl", "newest")
+        assert cli("plan", typed[1], "-c", NEW, "--home", home).status == 0, typed
 
 
 def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    several = [word for one in ("example.com", "set:two = example.com, example.org") for word in ("-d", one)]
+    several = ["example.com", "set:two = example.com, example.org"]
     crawls = ("-c", NEW, "-c", OLD)
-    assert cli("replay", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    assert cli("replay", "-c", NEW, "example.com", "--home", home).status == 0
     said = cli("run", *crawls, *several, "--home", home)
     assert said.status == 0, said.err
     mine = [
@@ -92,7 +92,7 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
 
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("run", "-c", NEW, "-d", "example.com", "--accept-losses", "0a1b", "--home", home)
+    said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
     assert (said.status, "no losses have the number 0a1b. None are doubted here" in said.err) == (1, True)
 
 
@@ -100,7 +100,7 @@ def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cc_pipeline.cli.commands.run.lacks_compiled", lambda: "compiled parts: one is missing")
-    wrong = ("run", "-c", "CC-MAIN-2013-99", "-d", "example.com", "--source", world.bucket)
+    wrong = ("run", "-c", "CC-MAIN-2013-99", "example.com", "--source", world.bucket)
     first = cli(*wrong, "--home", tmp_path / "new")
     assert (first.status, first.err.count("compiled parts: one is missing\n")) == (1, 1)
     later = cli(*wrong, "--home", world.untouched)

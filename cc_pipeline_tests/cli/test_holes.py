@@ -50,7 +50,7 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
     assert cli("check", SITE, "-c", NEW, *place).status == 3
     # another index of the crawl is whole
     server.set_rules([HOLE])
-    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    said = cli("run", "-c", NEW, SITE, *place)
     assert said.status == 0, said.err
     assert "another index was asked, which is whole" in said.out
     assert "part-00000" in said.out
@@ -75,7 +75,7 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
     assert len(said.out.splitlines()) < len(truth)
     assert "part-00000" in said.err
-    said = cli("run", "-d", SITE, "--allow-gaps", *place)
+    said = cli("run", SITE, "--allow-gaps", *place)
     assert said.status == 0, said.err
     assert "captures in them are missing from 1 of 1 targets" in said.out
     assert captures(tmp_path / "home") < len(truth)

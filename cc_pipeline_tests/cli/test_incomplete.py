@@ -27,7 +27,7 @@ def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_
     root, truth = bucket
     mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
     with FaultServer(root) as server:
-        words = ("run", "-c", NEW, "-d", DOMAIN, "--home", tmp_path, "--source", server.url)
+        words = ("run", "-c", NEW, DOMAIN, "--home", tmp_path, "--source", server.url)
         server.set_rules(
             [Rule("whole_object", key=key, times=None) for key in ("crawl-data/*/warc/*", "*warc.paths.gz")]
         )
@@ -52,7 +52,7 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     gone = sorted({capture.warc_filename for capture in mine})[0]
     lost = sum(capture.warc_filename == gone for capture in mine)
     (root / gone).unlink()
-    words = ("-c", NEW, "-d", DOMAIN, "--home", home, "--source", root)
+    words = ("-c", NEW, DOMAIN, "--home", home, "--source", root)
     said = cli("run", *words)
     assert said.status == 0, said
     assert f"{lost} of {len(mine)} captures" in said.shown + said.told
@@ -73,7 +73,7 @@ def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_
     rules = [Rule("403", key="*.parquet", times=None), Rule("404", key=f"*{OLD}*cluster.idx", times=None)]
     with FaultServer(root, rules=rules) as server:
         place = ("--home", tmp_path, "--source", server.url)
-        said = cli("run", "-d", DOMAIN, "-c", NEW, "-c", OLD, *place)
+        said = cli("run", DOMAIN, "-c", NEW, "-c", OLD, *place)
         assert said.status == 3, said
         assert "none of 2 files could be fetched: forbidden" in said.told
         assert "has not been harvested" not in said.told

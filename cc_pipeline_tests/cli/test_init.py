@@ -149,7 +149,7 @@ def test_an_instance_that_cannot_be_opened_is_named(
         monkeypatch.delenv(name, raising=False)
     cli("init", "--team", tmp_path, *PLACES)
     # the crawl is looked for before Dagster is asked for anything
-    run = ("run", "--home", tmp_path, "--source", bucket[0], "-c", "newest", "-d", "example.com")
+    run = ("run", "--home", tmp_path, "--source", bucket[0], "-c", "newest", "example.com")
     said = cli(*run)
     assert said.status == 1
     assert ".env" in said.err

@@ -112,7 +112,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexmaple.com\nset:duo = example.org, nothing-here.org, no-such.net\n", "utf-8")
     assert cli("domains", "add", "host:www.example.com", "--home", home).status == 0
-    asked = ("run", "-c", NEW, "-d", f"@{file}", "--watched", "--source", world.bucket, "--home", home)
+    asked = ("run", "-c", NEW, f"@{file}", "--watched", "--source", world.bucket, "--home", home)
     first = cli(*asked)
     assert first.status == 0
     lines = [line.split("│") for line in first.out.splitlines() if line.startswith(NEW)]
@@ -136,7 +136,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
 def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert cli("domains", "add", "exmaple.net", "--home", home).status == 0
-    named = [word for one in ("exmaple.com", "exmaple.net", "example.com") for word in ("-d", one)]
+    named = ["exmaple.com", "exmaple.net", "example.com"]
     said = cli("run", "-c", NEW, "-c", OLD, *named, "--strict", "--home", home)
     assert (said.status, said.told.partition("error: ")[2]) == (
         1,
@@ -147,10 +147,10 @@ def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: W
         known = "SELECT slug FROM targets WHERE slug LIKE 'exma%' UNION SELECT target FROM lookups WHERE captures = 0"
         assert published.execute(known).fetchall() == [("exmaple.net",)], "what is on the watch list stays"
     with open_instance(load_settings({}, home=str(home))) as instance:
-        assert not instance.has_dynamic_partition("domain", "exmaple.com")
-        assert instance.has_dynamic_partition("domain", "exmaple.net")
+        assert not instance.has_dynamic_partition("target", "exmaple.com")
+        assert instance.has_dynamic_partition("target", "exmaple.net")
     assert "exmaple.net" in (home / "domains.txt").read_text()
-    assert cli("run", "-c", NEW, "-d", "example.com", "--strict", "--home", home).status == 0
+    assert cli("run", "-c", NEW, "example.com", "--strict", "--home", home).status == 0
 
 
 def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) 
     old = next(c for c in world.truth.of(OLD, subset="warc", domain="example.com") if c.url_surtkey not in new)
     only_old = f"url:{old.url}"
     place = ("--source", world.bucket, "--home", home)
-    named = [word for one in (only_old, "exmaple.com") for word in ("-d", one)]
+    named = [only_old, "exmaple.com"]
     said = cli("run", "-c", "2018..2024", *named, *place, "--strict")
     assert (said.status, said.told.partition("error: ")[2]) == (1, "--strict: found in none of the crawls: exmaple.com")
     assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; 2 were not harvested" in said.told

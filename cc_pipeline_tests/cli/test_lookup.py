@@ -167,7 +167,7 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     due = world.truth.of(OLD, subset="warc", domain="example.org")
     [fetch] = [row for row in rows if row["crawl"] == OLD and row["step"] == "fetch"]
     assert fetch["because"].startswith(f"{len(due)} captures")
-    run = cli("run", "-c", NEW, "-d", "example.com", "--home", home)
+    run = cli("run", "-c", NEW, "example.com", "--home", home)
     assert run.status == 0, run.err
     assert "same" in run.out
 
@@ -229,7 +229,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     assert not out.exists()
 
 
-def test_a_command_for_single_crawls_refuses_a_range(cli: Cli, world: World) -> None:
-    said = cli("replay", "-c", "2018..2024", "-d", "example.com", "--home", world.home)
+def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None:
+    said = cli("url-index", "search", "example.com", "-c", "2018..2024", "--home", world.home)
     assert said.status == 1
-    assert "means 2 crawls" in said.err
+    assert "takes one crawl, not 2" in said.err

@@ -42,7 +42,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
 
     def run(*more: str) -> Said:
-        return cli("run", "-c", MONTH, "-d", DOMAIN, *more)
+        return cli("run", "-c", MONTH, DOMAIN, *more)
 
     refused = run()
     assert refused.status == 1
@@ -110,8 +110,8 @@ def test_at_a_terminal_the_price_is_a_question(
 def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     for words, told in (
         (("build-index", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline harvest"),
-        (("run", "-c", "CC-NEWS-2026-05", "-d", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
-        (("run", "-c", "LOCAL-press", "-d", DOMAIN), "add-source FILE --kind warc --crawl LOCAL-press"),
+        (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
+        (("run", "-c", "LOCAL-press", DOMAIN), "add-source FILE --kind warc --crawl LOCAL-press"),
     ):
         said = cli(*words, "--source", bucket, "--home", tmp_path / "home")
         assert said.status == 1 and told in said.told
@@ -122,8 +122,8 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path
     files = [tmp_path / "mine" / file for file in truth.files]
     place = ("--source", bucket, "--home", tmp_path / "home")
     said = cli("add-source", *files, "--kind", "warc", "--crawl", "press", *place)
-    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-press" in said.shown, said.err
-    said = cli("run", "-c", "local-press", "-d", DOMAIN, *place)
+    assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-press" in said.shown, said.err
+    said = cli("run", "-c", "local-press", DOMAIN, *place)
     assert said.status == 0, said.err
     found = shown(tmp_path / "home", "SELECT crawl, url, source_file FROM lake.page_metadata")
     assert sorted(found) == sorted(
@@ -143,7 +143,7 @@ def test_a_file_of_which_nothing_could_be_read_is_a_failure_that_says_why(
     for file, reason in ((page, "no WARC version line"), (whole, "only files compressed by record")):
         said = cli("add-source", file, "--kind", "warc", "--crawl", file.name.partition(".")[0], *place)
         assert said.status == 1, said.err
-        assert reason in said.told and "cc-pipeline run --crawl" not in said.shown
+        assert reason in said.told and "cc-pipeline run" not in said.shown
     said = cli("add-source", page, good, "--kind", "warc", "--crawl", "some", *place)
-    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-some" in said.shown, said.err
+    assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-some" in said.shown, said.err
     assert "no WARC version line" in said.shown + said.told

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import closed_port
 
@@ -30,7 +30,7 @@ def source(world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.mark.usefixtures("source")
 def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    said = cli("run", "--crawl", NEW, "--domain", "example.com", "--home", home)
+    said = cli("run", "--crawl", NEW, "example.com", "--home", home)
     assert said.status == 0, said.err
     assert "the list of crawls at" in said.told
     pages = cli("sql", "SELECT count(*) AS pages FROM page_metadata", "--csv", "--home", home)
@@ -60,7 +60,7 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     then = time.time() - 9.5 * 86_400
     os.utime(home / "cache" / "collinfo.json", (then, then))
     old = "the copy from 9 days ago is used instead"
-    said = cli("run", "--crawl", "newest", "--domain", "example.com", "--home", home)
+    said = cli("run", "--crawl", "newest", "example.com", "--home", home)
     assert (said.status, old in said.told) == (0, True), said.err
     for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("harvest", "-c", NEW),
                     ("plan", "example.com", "-c", "2024"), ("lookup", "example.com", "-c", NEW, "--format", "csv"),
@@ -84,5 +84,5 @@ def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     assert f"{len(keys)} index files of {NEW} are kept" in said.told
     said = cli("check", "example.com", "-c", NEW, "--home", home)
     assert said.status == 0, said.err
-    said = cli("harvest", "--all", "--index-files", lists, "--home", home)
+    said = cli("harvest", "-c", NEW, "-c", OLD, "--index-files", lists, "--home", home)
     assert (said.status, "one crawl" in said.told) == (1, True)

@@ -41,7 +41,7 @@ def test_a_run_opens_each_place_once_and_reads_the_list_once(
 ) -> None:
     home = tmp_path / "home"
     with FaultServer(bucket[0]) as server:
-        said = cli("run", "--crawl", "newest", "--domain", "example.com", "--source", server.url, "--home", home)
+        said = cli("run", "--crawl", "newest", "example.com", "--source", server.url, "--home", home)
         assert said.status == 0, said.err
     assert opened == {server.url.rstrip("/"): 1, str(home / "lake"): 1}
     assert [hit.key for hit in server.hits].count("collinfo.json") == 1

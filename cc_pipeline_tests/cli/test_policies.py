@@ -18,7 +18,7 @@ PREFIX = "prefix:https://www.example.com/"
 
 def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    said = cli("run", "-c", NEW, "-d", PREFIX, "--source", bucket[0], "--home", home)
+    said = cli("run", "-c", NEW, PREFIX, "--source", bucket[0], "--home", home)
     assert said.status == 0, said.err
     refused = cli("dataset", "--respect", "gptbot", "--out", tmp_path / "x", "--home", home)
     assert refused.status == 1 and "cc-pipeline policies" in refused.told
@@ -53,7 +53,6 @@ def test_a_run_can_ask_for_both(cli: Cli, bucket: Bucket, tmp_path: Path) -> Non
         NEW,
         "-c",
         "CC-MAIN-2012",
-        "-d",
         "example.org",
         "--source",
         bucket[0],

@@ -67,7 +67,7 @@ def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp
         ("export", "--out", tmp_path / "site.wacz", "-c", ARC, "--allow-missing"),
         ("dataset", "--out", tmp_path / "corpus"),
     ):
-        said = cli(command, "-d", f"@{listed}", *out, "--home", rich)
+        said = cli(command, f"@{listed}", *out, "--home", rich)
         assert said.status == 0, said.err
     papers = [*tmp_path.rglob("*provenance.json")]
     assert len(papers) == 3
@@ -79,7 +79,7 @@ def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp
 
 def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, rich: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
-    assert cli("export", "-d", "example.com", "--format", "parquet", "--out", out, "--home", rich).status == 0
+    assert cli("export", "example.com", "--format", "parquet", "--out", out, "--home", rich).status == 0
     found = read(out, tmp_path / "cache")
     assert {"page_text", "records", "feed_items"} <= {*found["configurations"]}
     rows = {path.stem: pq.ParquetFile(path).metadata.num_rows for path in out.glob("*.parquet")}
@@ -128,12 +128,12 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
     said = [
         cli("dataset", "--min-words", 5, "--rules", "none", "--out", out / "corpus", *wide),
         cli("export", "--dataset", out / "corpus", "--out", out / "again.jsonl", *wide),
-        cli("export", "-d", site, "--format", "parquet", "--out", out / "tables", *wide),
-        cli("export", "-d", site, "--out", out / "all.duckdb", *wide),
-        cli("export", "-d", site, "-t", "captures", "--out", out / "captures.csv", *wide),
+        cli("export", site, "--format", "parquet", "--out", out / "tables", *wide),
+        cli("export", site, "--out", out / "all.duckdb", *wide),
+        cli("export", site, "-t", "captures", "--out", out / "captures.csv", *wide),
         cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
-        cli("export", "-d", site, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", *wide),
-        cli("export", "-d", site, "-c", ARC, "--format", "sequencefile", "--out", out / "files", *wide),
+        cli("export", site, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", *wide),
+        cli("export", site, "-c", ARC, "--format", "sequencefile", "--out", out / "files", *wide),
         cli("certificate", site, "-c", NEW, "--out", out / "proof.json", "--home", rich),
         cli("copy", site, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
     ]
@@ -167,13 +167,13 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
 def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp_path: Path) -> None:
     sites, out = tmp_path / "sites.txt", tmp_path / "corpus"
     sites.write_text("example.com\nnowhere-example.net\n")
-    words = ("dataset", "--min-words", 5, "--rules", "none", "--out", out, "--home", rich, "-d")
+    words = ("dataset", "--min-words", 5, "--rules", "none", "--out", out, "--home", rich)
     said = cli(*words, f"@{sites}")
     assert (said.status, "nothing of 1 of 2 targets is in this home" in said.err) == (0, True), said.err
     with (out / "targets.csv").open(encoding="utf-8") as stream:
         told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
     assert told == {"example.com": "found", "nowhere-example.net": "not here"}
-    for alone in (["nowhere-example.net", "-d", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
+    for alone in (["nowhere-example.net", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
         (tmp_path / "none.txt").write_text("nowhere-example.net\n")
         said = cli(*words, *alone)
         assert (said.status, "nowhere-example.net was not run in this home" in " ".join(said.err.split())) == (1, True)

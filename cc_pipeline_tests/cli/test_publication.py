@@ -33,9 +33,9 @@ def shown(home: Path, domain: str) -> int:
 
 
 def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, world: World, home: Path) -> None:
-    run = ("run", "-c", NEW, "-d", SITE, "--home", home)
+    run = ("run", "-c", NEW, SITE, "--home", home)
     # its damaged record is good by now
-    assert cli("replay", "-c", NEW, "-d", SITE, "--home", home).status == 0
+    assert cli("replay", "-c", NEW, SITE, "--home", home).status == 0
     truth = len(world.truth.of(NEW, subset="warc", domain=SITE))
     assert (cli(*run).status, shown(home, SITE)) == (0, truth)
     assert cli("doctor", "--home", home).status == 0
@@ -63,7 +63,7 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
 def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     cli: Cli, home: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ("run", "-c", NEW, "-d", OTHER, "--home", home)
+    run = ("run", "-c", NEW, OTHER, "--home", home)
     with monkeypatch.context() as patch:
 
         def fail(*_: object, **__: object) -> None:

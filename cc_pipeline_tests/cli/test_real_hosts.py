@@ -33,7 +33,7 @@ def environment_of(home: Path) -> dict[str, str]:
 def test_a_new_user_gets_a_site_on_an_ordinary_day(bucket: Bucket, tmp_path: Path) -> None:
     manners = replace(CLOUDFRONT, lone_503=0.15, whole_objects=0.1, seed=3)
     with common_crawl_lab(bucket[0], tmp_path / "lab", manners) as lab:
-        done = lab.run([COMMAND, "run", "-c", "newest", "-d", "example.com"], environment_of(tmp_path / "home"))
+        done = lab.run([COMMAND, "run", "-c", "newest", "example.com"], environment_of(tmp_path / "home"))
         hits = lab.hits(DATA)
         listed = lab.hits(INDEX)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,7 +23,7 @@ def test_plan_and_the_summary_of_a_run_say_which_was_used(
         monkeypatch.setenv("CC_PIPELINE_RECORD_MIRROR", "yes")
         said = cli("plan", "example.com", *where)
         assert f"shared with {named} (CC_PIPELINE_RECORD_MIRROR)" in said.told + said.shown
-        done = cli("run", "-d", "example.com", *where)
+        done = cli("run", "example.com", *where)
     assert done.status == 0, done.told
     summary = done.told + done.shown
     counts = re.search(

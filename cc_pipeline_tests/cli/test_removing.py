@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -16,15 +16,15 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals_history import forget_partitions
-from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.launch import Launcher, unchanged
 from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep import purge as upkeep_purge
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
-from cc_pipeline_tests.defs.graph import definitions, keys_tags
+from cc_pipeline_tests.defs.graph import definitions, keys_tags, schedule
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -88,9 +88,9 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert "open it anew" in " ".join(done.out.split())
     assert "purged: example.com; its rows and bytes are deleted" in done.out
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
-    assert "example.com" not in instance.get_dynamic_partitions("domain")
+    assert "example.com" not in instance.get_dynamic_partitions("target")
     for asset in ("captures", "records", "page_metadata", "page_text"):
-        assert made(instance, asset) == {"example.org", "exmaple.com"}
+        assert made(instance, asset) & {*instance.get_dynamic_partitions("target")} == {"example.org", "exmaple.com"}
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         domains = published.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()
     assert domains == [("example.org",)]
@@ -102,49 +102,60 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert (looked.status, "LEFT" in looked.out, "nothing is left" in looked.out) == (0, False, True), looked.err
     strange = cli("domains", "remove", "example.net", "--verify", "--home", home)
     assert (strange.status, "no target here is called" in strange.err) == (1, True), "green only where it looked"
-    assert cli("run", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    assert cli("run", "-c", NEW, "example.com", "--home", home).status == 0
     looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "rows in page_text" in looked.out) == (1, True)
 
 
-def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(
+def texts_of(home: Path, target: str) -> set[str]:
+    """Everything in the lake that strangers wrote, or that names a page or host of a target, if it is long enough to
+    be told from other words."""
+    found: set[str] = set()
+    columns = {"page_text": ["title", "main_content", "text"], "page_links": ["href", "text"], "page_metadata": ["url"]}
+    with open_workspace(load_settings({}, home=str(home))) as workspace:
+        for table, names in columns.items():
+            for row in workspace.lake.read(table, {"target": target}, names).to_pylist():
+                found |= {line for text in row.values() if text for line in text.splitlines()}
+    return {text for text in found if len(text) > len(target) + len("https:///") and text != f"https://{target}/"}
+
+
+def test_no_text_or_path_of_a_page_is_in_the_files_of_dagster(
     home: Path, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
-    def preview(domain: str) -> set[bytes]:
-        """The longer texts of it, as Dagster writes them."""
-        which = dg.AssetRecordsFilter(dg.AssetKey("page_text"), asset_partitions=[f"{NEW}|{domain}"])
-        [record] = instance.fetch_materializations(which, limit=1).records
-        assert record.asset_materialization is not None
-        table = record.asset_materialization.metadata["preview"]
-        assert isinstance(table, dg.TableMetadataValue)
-        cells = [str(cell) for row in table.records for cell in row.data.values()]
-        return {json.dumps(cell[:40])[1:-1].encode() for cell in cells if len(cell) > 40}
+    texts = texts_of(home, "example.com") - texts_of(home, "example.org")
+    assert len(texts) > 50
 
-    def holding(texts: set[bytes]) -> list[Path]:
-        files = [path for path in (home / "dagster").rglob("*") if path.is_file()]
-        return [path for path in files if any(text in path.read_bytes() for text in texts)]
+    def written() -> list[str]:
+        files = b"\n".join(path.read_bytes() for path in (home / "dagster").rglob("*") if path.is_file())
+        assert NEW.encode() in files
+        return [text for text in texts if json.dumps(text)[1:-1].encode() in files or text.encode() in files]
 
-    texts = preview("example.com") - preview("example.org")
-    assert holding(texts)
+    assert not written()
     assert purge(cli, "example.com", home).status == 0
-    assert not holding(texts)
-    [record] = instance.get_asset_records([dg.AssetKey("page_text")])
-    newest = record.asset_entry.last_materialization
-    assert newest is not None
-    assert newest.asset_materialization is not None
-    assert newest.asset_materialization.partition != f"{NEW}|example.com", "the newest of an asset is one that is left"
+    assert not written()
 
 
-def test_events_of_other_partitions_stay(instance: dg.DagsterInstance, home: Path) -> None:
-    index = home / "dagster" / "history" / "runs" / "index.db"
-    count = "SELECT count(*) FROM event_logs WHERE partition = ?"
-    with sqlite3.connect(index) as before:
-        [others] = before.execute(count, [f"{NEW}|example.org"]).fetchone()
-    gone = forget_partitions(instance, [f"{NEW}|example.com"])
-    assert gone > 0, "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
-    with sqlite3.connect(index) as after:
-        assert after.execute(count, [f"{NEW}|example.org"]).fetchone() == (others,)
-        assert after.execute(count, [f"{NEW}|example.com"]).fetchone() == (0,)
+def test_a_target_that_is_purged_and_added_again_is_made_again(
+    home: Path, cli: Cli, instance: dg.DagsterInstance
+) -> None:
+    """Dagster keeps its old records, and shows the key with them; the lake says what there is to do."""
+    assert purge(cli, "example.com", home).status == 0
+    key, pages = f"{NEW}|example.com", dg.AssetKey("page_metadata")
+    before = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
+    assert before
+    (home / "domains.txt").write_text("example.com\n")
+    with open_workspace(load_settings({}, home=str(home))) as workspace, Launcher(workspace) as launcher:
+        target = parse_target("example.com")
+        launcher.add_targets([target])
+        assert unchanged(launcher.instance, workspace, [key]) == set()
+        with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: workspace}) as context:
+            asked = schedule("backfill_missing")(context)
+        assert isinstance(asked, list)
+        assert key in {pair for one in asked for pair in keys_in(instance, one.tags) or ()}
+        assert len(list(launcher.extract([NEW], [target]))) == 1
+        assert unchanged(launcher.instance, workspace, [key]) == {key}
+    after = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
+    assert after[key] > before[key]
 
 
 def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
@@ -154,8 +165,8 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     assert done.status == 0, done.err
     assert "removed whole: exmaple.com found nothing" in done.out
     assert "removed from the watch list: example.org; what was extracted stays" in done.out
-    assert "exmaple.com" not in instance.get_dynamic_partitions("domain")
-    assert "example.org" in instance.get_dynamic_partitions("domain")
+    assert "exmaple.com" not in instance.get_dynamic_partitions("target")
+    assert "example.org" in instance.get_dynamic_partitions("target")
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         slugs = published.execute("SELECT slug FROM targets ORDER BY slug").fetchall()
     assert slugs == [("example.com",), ("example.org",)]
@@ -209,7 +220,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     def is_here() -> bool:
         with open_workspace(settings) as workspace:
             rows = workspace.lake.read("records", {"target": "example.com"}).num_rows
-        return bool(rows) and "example.com" in instance.get_dynamic_partitions("domain")
+        return bool(rows) and "example.com" in instance.get_dynamic_partitions("target")
 
     dry = execute()
     [made] = [event for event in dry.all_node_events if event.event_type_value == "STEP_OUTPUT"]
@@ -218,7 +229,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
         assert not execute(dry_run=False, now=True, **wrong).success
         assert is_here()
     # the plan of another state is none
-    assert cli("run", "-c", OLD, "-d", "example.com", "--home", home).status == 0
+    assert cli("run", "-c", OLD, "example.com", "--home", home).status == 0
     assert not execute(dry_run=False, plan=plan).success
     assert is_here()
     shown = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
@@ -243,14 +254,14 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
 
 
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
-    instance.add_dynamic_partitions("domain", ["no such thing", "typed.example"])
+    instance.add_dynamic_partitions("target", ["no such thing", "typed.example"])
     instance.add_dynamic_partitions("crawl", ["CC-MAIN-1999-01"])
     refused = cli("domains", "clean", "--home", home)
     assert (refused.status, "--yes" in refused.err) == (1, True)
     assert "no such thing" in refused.out
     done = cli("domains", "clean", "--yes", "--home", home)
     assert done.status == 0, done.err
-    assert sorted(instance.get_dynamic_partitions("domain")) == ["example.com", "example.org", "exmaple.com"]
+    assert sorted(instance.get_dynamic_partitions("target")) == ["example.com", "example.org", "exmaple.com"]
     assert "CC-MAIN-1999-01" not in instance.get_dynamic_partitions("crawl")
     assert NEW in instance.get_dynamic_partitions("crawl")
     assert "every partition key means something" in cli("domains", "clean", "--home", home).out
@@ -269,8 +280,8 @@ def test_the_cap_holds_where_targets_are_added(
     # the cap comes before anything that is asked of each target
     for asked in ("extraction.run.look", "workspace.workspace.Workspace.register_targets"):
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
-    ran = cli("run", "-c", NEW, "-d", "three.org", "--home", home)
+    ran = cli("run", "-c", NEW, "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)
-    assert "three.org" not in instance.get_dynamic_partitions("domain")
+    assert "three.org" not in instance.get_dynamic_partitions("target")
     with pytest.raises(UserInputError, match="into a set"):
         refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])

@@ -67,8 +67,8 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     before = fetched(home)
     entry = max((home / "lake" / "tables" / "records" / "_delta_log").glob("*.json"))
     entry.write_bytes(b"")
-    run = ("run", "--home", home, "--domain", "example.com", "--crawl")
-    for command in ((*run, OLD), (*run, NEW), ("export", "--home", home, home / "out.parquet")):
+    run = ("run", "--home", home, "example.com", "--crawl")
+    for command in ((*run, OLD), (*run, NEW), ("export", "--home", home, "--out", home / "out.parquet")):
         said = cli(*command)
         assert said.status != 0, command
     said = cli("doctor", "--home", home)
@@ -77,7 +77,7 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     assert f"the last commit of records is torn: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
     said = cli("doctor", "--repair", "--home", home)
     assert "1 slices are to be made again" in said.shown
-    assert f"cc-pipeline run --crawl {NEW} --domain example.com" in said.shown
+    assert f"cc-pipeline run example.com --crawl {NEW}" in said.shown
     said = cli(*run, NEW)
     assert said.status == 0, said.err
     # what was damaged once has come whole meanwhile

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("cli published")
 def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path: Path) -> None:
     page = tmp_path / "folder" / "example.html"
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("report", "-d", "example.com", "--out", page, "--home", home)
+    said = cli("report", "example.com", "--out", page, "--home", home)
     assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
@@ -25,7 +25,7 @@ def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path:
 
 
 def test_by_default_it_lies_in_the_home(cli: Cli, world: World) -> None:
-    said = cli("report", "-d", "example.com", "--home", world.home)
+    said = cli("report", "example.com", "--home", world.home)
     page = world.home / "reports" / "example.com.html"
     assert said.out.strip() == str(page)
     assert page.stat().st_size > 10_000
@@ -33,11 +33,11 @@ def test_by_default_it_lies_in_the_home(cli: Cli, world: World) -> None:
 
 def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> None:
     (tmp_path / "sites.txt").write_text("# ours\n\nexample.com  # the first\n")
-    said = cli("report", "-d", f"@{tmp_path / 'sites.txt'}", "--home", world.home)
+    said = cli("report", f"@{tmp_path / 'sites.txt'}", "--home", world.home)
     assert said.status == 0, said.err
     assert [Path(line).name for line in said.out.split()] == ["example.com.html"]
     (tmp_path / "sites.txt").write_text("example.com\nexample.org\n")
-    said = cli("report", "-d", f"@{tmp_path / 'sites.txt'}", "--out", "x.html", "--home", world.home)
+    said = cli("report", f"@{tmp_path / 'sites.txt'}", "--out", "x.html", "--home", world.home)
     assert (said.status, said.err.startswith("error: --out names one file")) == (1, True)
 
 
@@ -56,5 +56,5 @@ def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_pa
     assert said.status == 1 and f"write --from {OLD} --to {NEW}" in " ".join(said.err.split())
     said = cli("changes", "set:x", "--from", OLD, "--to", NEW, "--home", tmp_path / "new")
     assert said.status == 1
-    hint = f"cc-pipeline run --crawl {OLD} --crawl {NEW} --domain 'set:x = example.com, example.org'"
+    hint = f"cc-pipeline run 'set:x = example.com, example.org' --crawl {OLD} --crawl {NEW}"
     assert hint in " ".join(said.err.split())

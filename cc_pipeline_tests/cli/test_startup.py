@@ -78,10 +78,10 @@ def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (1, ("run", "-c", "CC-MAIN-2013-99", "-d", "example.org")),
-        (1, ("run", "-c", NEW, "-d", "tld:not/one")),
-        (1, ("run", "-c", NEW, "-d", "example.org", "--via", "nonsense")),
-        (2, ("run", "-c", NEW, "-d", "example.org", "--nonsense")),
+        (1, ("run", "-c", "CC-MAIN-2013-99", "example.org")),
+        (1, ("run", "-c", NEW, "tld:not/one")),
+        (1, ("run", "-c", NEW, "example.org", "--via", "nonsense")),
+        (2, ("run", "-c", NEW, "example.org", "--nonsense")),
         (1, ("lookup", "example.org", "-c", "CC-MAIN-2013-99")),
         (1, ("plan", "tld:not/one", "-c", NEW)),
         (1, ("check", "example.org", "-c", NEW, "--via", "nonsense")),
@@ -97,7 +97,7 @@ def test_a_wrong_value_is_told_before_anything_of_runs_and_pages_is_loaded(
 
 def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.home, tmp_path / "home")
-    loaded = loaded_by(tmp_path, "run", "-c", NEW, "-d", "example.org", "--source", world.bucket, "--home", home)
+    loaded = loaded_by(tmp_path, "run", "-c", NEW, "example.org", "--source", world.bucket, "--home", home)
     assert "dagster" in loaded
     assert loaded & _RUN == set()
     # no run recorded an index that was there

@@ -16,7 +16,7 @@ from cc_pipeline import interruption
 from cc_pipeline.cli import main
 from cc_pipeline.defs.internals import instance_in
 from cc_pipeline.minicrawl import MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import NEW
+from cc_pipeline_tests.cli.conftest import NEW, split_source
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -64,7 +64,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
     bucket: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     home = tmp_path / "home"
-    words = ("run", "-c", NEW, "-d", "example.com", "-d", "example.org")
+    words = ("run", "-c", NEW, "example.com", "example.org")
     # one of its files never answers: the run waits there
     with FaultServer(bucket, rules=(Rule("stall", key="crawl-data/*/warc/*", share=0.5, times=None),)) as server:
         process = start(home, server.url, *words)
@@ -72,7 +72,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
         wait_until(server, None, "/warc/", process)
         time.sleep(0.5)  # what came is being stored
         status, _, err = stopped(process, number)
-        assert (status, err.splitlines()) == (
+        assert (status, split_source(err)[1].splitlines()) == (
             STATUS[number], ["stopped. What was committed stays; run the same command again to go on"]
         )  # fmt: skip
         had = list(server.hits)
@@ -119,7 +119,9 @@ def test_every_command_stops_with_a_sentence(
         wait_until(server, "stall", "", process)
         status, out, err = stopped(process, number)
     assert (status, out) == (STATUS[number], "")
-    assert err.splitlines() == ["stopped. What was committed stays; run the same command again to go on"]
+    assert split_source(err)[1].splitlines() == [
+        "stopped. What was committed stays; run the same command again to go on"
+    ]
 
 
 def test_a_signal_that_somebody_else_took_still_stops(tmp_path: Path) -> None:

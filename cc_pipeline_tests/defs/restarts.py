@@ -199,7 +199,7 @@ def kill_all_kinds(home: Home, kinds: Sequence[str]) -> Outcome:
         before = {run.run_id for run in instance.get_runs()}
         server = home.loaded()
         # neighbours that are not asked for: a run for each of ours
-        instance.add_dynamic_partitions("domain", sites)
+        instance.add_dynamic_partitions("target", sites)
         home.settings.watch_list_path.write_text("".join(f"{site}\n" for site in theirs), "utf-8")
         asked = backfill(server, tuple(f"{NEW}|{site}" for site in ours))
         of_backfill = dg.RunsFilter(tags={"dagster/backfill": asked})

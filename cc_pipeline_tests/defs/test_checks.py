@@ -111,7 +111,7 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     extract(workspace, "example.com")
     extract(workspace, "example-foo.com")
     instance.add_dynamic_partitions("crawl", [OLD, NEW])
-    instance.add_dynamic_partitions("domain", ["example.com", "example-foo.com"])
+    instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     [other] = workspace.lake.read("records", {"target": "example-foo.com"})["stored_file"].unique().to_pylist()
     (tmp_path / "lake" / other).unlink()
     read: list[object] = []
@@ -171,7 +171,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     assert (found.passed, *scope(found)) == (False, "1 partitions, changed", 1)
     # a run over others neither mends it nor lets it be forgotten
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", ["example.com", "example-foo.com"])
+    instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     found = look(keys_tags([f"{NEW}|example-foo.com"]))
     assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
     assert f"still not as it should be: {NEW}|example.com" in (found.description or "")

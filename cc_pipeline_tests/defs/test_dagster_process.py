@@ -205,9 +205,9 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
         assert {"crawls", "row_groups", "captures", "records", "page_metadata", "warehouse"} <= set(assets)
         for dimension, key in (
             ("crawl", NEW),
-            ("domain", "example.com"),
-            ("domain", "no-such.example"),
-            ("domain", "../x"),
+            ("target", "example.com"),
+            ("target", "no-such.example"),
+            ("target", "../x"),
         ):
             server.add_partition(dimension, key)
         harvested = server.launch("harvest_crawl", {"dagster/partition": NEW})
@@ -259,7 +259,7 @@ def a_list_of_partitions_with_a_bad_one(server: Server) -> None:
 def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: Path) -> None:
     # a target that is new: where nothing is to do, no run is started
     done = subprocess.run(
-        [BIN / "cc-pipeline", "run", "-c", NEW, "-d", "none.example"], cwd=checkout, env=environment(source, checkout),
+        [BIN / "cc-pipeline", "run", "-c", NEW, "none.example"], cwd=checkout, env=environment(source, checkout),
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -50,7 +50,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     target = parse_target("example.org")
     workspace.register_targets([target])
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", [target.slug])
+    instance.add_dynamic_partitions("target", [target.slug])
     resources = {WORKSPACE: workspace}
     made = dg.materialize([annotation], instance=instance, resources=resources)
     assert made.success

@@ -26,7 +26,7 @@ _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 @pytest.fixture
 def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
     instance.add_dynamic_partitions("crawl", CRAWLS)
-    instance.add_dynamic_partitions("domain", DOMAINS)
+    instance.add_dynamic_partitions("target", DOMAINS)
     return instance
 
 
@@ -162,7 +162,7 @@ def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(insta
     instance.add_backfill(job_backfill_of(["A|w", "A|x", "B|w", "B|x"]))
     assert flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
     # each of its runs has the dimensions of the first partition of all
-    first = {"dagster/partition/crawl": "A", "dagster/partition/domain": "w", "dagster/backfill": "one"}
+    first = {"dagster/partition/crawl": "A", "dagster/partition/target": "w", "dagster/backfill": "one"}
     instance.report_run_failed(add(instance, {**range_tags("B|w", "B|x"), **first}))
     assert flight(instance).pairs == {("A", "w"), ("A", "x")}
 

@@ -214,7 +214,7 @@ def test_names_that_are_not_marked_public_are_there(owner: type, name: str, used
     assert callable(getattr(owner, name, None)), f"{owner.__name__}.{name} is gone; it is used in defs/{used_in}"
 
 
-_INTERNALS = ("internals.py", "internals_history.py")
+_INTERNALS = ("internals.py",)
 
 
 def test_no_other_file_reaches_behind_the_public_interface() -> None:

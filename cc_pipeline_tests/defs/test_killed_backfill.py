@@ -134,7 +134,7 @@ def test_a_killed_worker_and_a_killed_daemon_leave_nothing_undone(tmp_path: Path
 
         with running(home, env, log) as (ui, process):
             for key in keys:
-                ui.add_partition("domain", key)
+                ui.add_partition("target", key)
             asked = backfill(ui, tuple(f"{NEW}|{key}" for key in keys))
             wait_until(lambda: sum(fetched(source.hits).values()) >= _BEFORE_A_KILL, log)
             killed = workers(process)

@@ -31,7 +31,8 @@ from cc_pipeline.defs.instance import (
     partitions_under_way,
     silent_servers,
 )
-from cc_pipeline.defs.internals import instance_in, note
+from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.notes import note
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.defs.graph import keys_tags

@@ -18,6 +18,7 @@ from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline_tests.cli.conftest import split_source
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -102,7 +103,7 @@ def nothing_outside_the_home(world: tuple[Path, MiniCrawlTruth]) -> Iterator[Non
 
 def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, MiniCrawlTruth]) -> None:
     folder, truth = world
-    arguments = [argument for text in MEANT for argument in ("--domain", text)]
+    arguments = [*MEANT]
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
     urls = [capture.url for capture in truth.of(NEW, subset="warc")]
@@ -124,10 +125,10 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, f"--domain={text}", *source)):
+        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
             status, _, err = run(*arguments)
             assert status == 1
-            assert err.startswith("error: ")
+            assert split_source(err)[1].startswith("error: ")
             assert why in err
             assert "\u0007" not in err
     assert (path.read_bytes() if path.exists() else None) == before
@@ -154,7 +155,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     settings = settings_of(folder / "bucket", home)
     before = state_of(home)
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", list(KEYS_REFUSED))
+    instance.add_dynamic_partitions("target", list(KEYS_REFUSED))
     alone = execute(instance, settings, "extract_domain", key=f"{NEW}|../x")
     assert KEYS_REFUSED["../x"] in failure_of(alone)
     result = execute(instance, settings, "extract_domain", tags=keys_tags(f"{NEW}|{key}" for key in KEYS_REFUSED))
@@ -164,7 +165,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
     assert state_of(home) == before
-    instance.add_dynamic_partitions("domain", ["kunst-example.museum"])
+    instance.add_dynamic_partitions("target", ["kunst-example.museum"])
     assert execute(instance, settings, "extract_domain", key=f"{NEW}|kunst-example.museum").success
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
@@ -179,7 +180,7 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     text = "example.com where mime=text/html"
     target = parse_target(text)
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", [target.slug])
+    instance.add_dynamic_partitions("target", [target.slug])
     settings = settings_of(folder / "bucket", folder / "home")
     workspace = workspace_of(folder / "bucket", folder / "home")
     harvest(workspace)
@@ -204,7 +205,7 @@ def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
     settings = settings_of(folder / "bucket", folder / "home")
     bad = ["CC-MAIN-1999-01", "../x"]
     instance.add_dynamic_partitions("crawl", bad)
-    instance.add_dynamic_partitions("domain", ["example.org"])
+    instance.add_dynamic_partitions("target", ["example.org"])
     for crawl in bad:
         result = execute(instance, settings, "harvest_crawl", key=crawl)
         assert not result.success

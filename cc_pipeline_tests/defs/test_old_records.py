@@ -1,27 +1,23 @@
 """What goes with old runs, what stays of them, and what is left alone: small instances, a question each."""
 
+import os
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.loader import LoadingContextForTest
-from dagster._core.scheduler.instigation import InstigatorType, TickData, TickStatus
-from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from cc_pipeline.defs.automation import history
-from cc_pipeline.defs.automation.history import shortened
-from cc_pipeline.defs.internals import instance_in, note, noted, origin_of, switch
-from cc_pipeline.defs.internals_history import pointers
+from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.notes import names_of_notes, note, noted
 from cc_pipeline.defs.run_notes import keys_tags, note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
-from cc_pipeline_tests.defs.forgetting import DAYS, forgotten
-from cc_pipeline_tests.defs.graph import schedule
+from cc_pipeline_tests.defs.forgetting import forgotten
 from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
 
 
@@ -48,21 +44,6 @@ def test_runs_under_way_and_those_of_open_backfills_stay(
         assert forgotten(instance).runs == 1
     assert instance.get_runs_count() == 3 + 12 + 1
     assert forgotten(instance).runs == len(of_backfill) + 1
-
-
-def test_backfills_that_ended_go(empty: dg.DagsterInstance) -> None:
-    for status in (BulkActionStatus.COMPLETED_SUCCESS, BulkActionStatus.FAILED, BulkActionStatus.REQUESTED):
-        asked_at = datetime.now(UTC).timestamp()
-        empty.add_backfill(
-            PartitionBackfill(
-                status.value, status, from_failure=False, tags={"a": "b"}, backfill_timestamp=asked_at,
-                partition_names=["C|a"], partition_set_origin=None, last_submitted_partition_name=None,
-                reexecution_steps=None,
-            )
-        )  # fmt: skip
-    assert forgotten(empty, DAYS - 1).backfills == 0
-    assert forgotten(empty, DAYS + 1).backfills == 2
-    assert [one.backfill_id for one in empty.get_backfills()] == ["REQUESTED"]
 
 
 def test_what_something_was_made_of_stays_beside_a_newer_record(empty: dg.DagsterInstance) -> None:
@@ -99,37 +80,14 @@ def test_what_something_was_made_of_stays_beside_a_newer_record(empty: dg.Dagste
         dg.materialize([table], partition_key="a", instance=instance)
         dg.materialize([above], instance=instance)
     assert status(instance) == "FRESH"
-    assert set(pointers(instance)) == {'["above"]', '["table"]'}
     for days in (100, 200):
         assert forgotten(instance, days).done
         assert status(instance) == "FRESH"
         assert records(instance) == 2  # the newest, and that which below was made of
     dg.materialize([below, table, above], selection=[below], partition_key="a", instance=instance)
-    assert forgotten(instance, 300).superseded
+    assert forgotten(instance, 300).runs
     assert records(instance) == 1
     assert status(instance) == "FRESH"
-
-
-def test_a_failure_that_is_forgotten_is_shown_no_more(empty: dg.DagsterInstance) -> None:
-    keys = dg.DynamicPartitionsDefinition(name="keys")
-
-    @dg.asset(partitions_def=keys)
-    def table(context: dg.AssetExecutionContext) -> None:
-        if context.partition_key == "bad":
-            raise dg.Failure("bad")
-
-    instance = empty
-    instance.add_dynamic_partitions("keys", ["good", "bad"])
-    for key in ("good", "bad"):
-        dg.materialize([table], partition_key=key, instance=instance, raise_on_error=False)
-
-    def states() -> dict[str, str]:
-        found = instance.get_status_by_partition(dg.AssetKey("table"), ["good", "bad"], keys) or {}
-        return {key: state.value for key, state in found.items() if state is not None}
-
-    assert states() == {"good": "MATERIALIZED", "bad": "FAILED"}
-    forgotten(instance)
-    assert states() == {"good": "MATERIALIZED"}
 
 
 def test_notes_of_runs_that_are_gone_go_and_lists_that_may_be_needed_stay(empty: dg.DagsterInstance) -> None:
@@ -146,9 +104,7 @@ def test_notes_of_runs_that_are_gone_go_and_lists_that_may_be_needed_stay(empty:
         note_worker(instance, run.run_id)
 
     def names() -> list[str]:
-        with instance.run_storage.connect() as connection:
-            rows = connection.exec_driver_sql("SELECT key FROM kvs ORDER BY key").fetchall()
-        return [row[0].rpartition("/")[0] or row[0] for row in rows]
+        return [name.rpartition("/")[0] or name for name in sorted(names_of_notes(instance, ""))]
 
     lists, tried, worker = "cc_pipeline/partitions", "cc_pipeline/tried", "cc_pipeline/worker"
     assert names() == ["another", *[lists] * 3, tried, tried, worker, worker]
@@ -162,36 +118,17 @@ def test_notes_of_runs_that_are_gone_go_and_lists_that_may_be_needed_stay(empty:
     assert noted(instance, [f"{tried}/{young.run_id}"])
 
 
-def test_ticks_go_and_what_they_logged_goes_before(tmp_path: Path) -> None:
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\ncompute_logs: {module: "
-        "dagster._core.storage.local_compute_log_manager, class: LocalComputeLogManager, "
-        f"config: {{base_dir: {tmp_path / 'logs'}}}}}\n", "utf-8")  # fmt: skip
-    with instance_in(tmp_path) as instance:
-        switch(instance, schedule("history"), on=True)
-        origin = origin_of("history")
-        which = origin.get_id(), origin.get_selector().get_id()
-        now = datetime.now(UTC)
-        for age in (100, 20, 1):
-            key = ["__repository__", "history", str(age)]
-            with instance.compute_log_manager.open_log_stream(key, ComputeIOType.STDERR) as stream:
-                assert stream is not None
-                stream.write("said")
-            at = (now - timedelta(days=age)).timestamp()
-            instance.create_tick(
-                TickData(which[0], "history", InstigatorType.SCHEDULE, TickStatus.SUCCESS, at, run_ids=[],
-                         selector_id=which[1], log_key=key)
-            )  # fmt: skip
-
-        def logs() -> list[str]:
-            return sorted(path.stem for path in (tmp_path / "logs" / "__repository__").rglob("*.err"))
-
-        assert logs() == ["1", "100", "20"]
-        forgotten(instance, 0)
-        assert logs() == ["1"]
-        assert len(instance.get_ticks(*which)) == 2
-        forgotten(instance, 5)
-        assert logs() == []
-        assert len(instance.get_ticks(*which)) == 2
+def test_what_ticks_logged_goes(empty: dg.DagsterInstance, tmp_path: Path) -> None:
+    folder = tmp_path / "storage" / "__repository__" / "history"
+    folder.mkdir(parents=True)
+    now = time.time()
+    for age in (100, 20, 1):
+        (folder / f"{age}.err").write_text("said")
+        os.utime(folder / f"{age}.err", (now - age * 86_400,) * 2)
+    forgotten(empty, 0)
+    assert [path.name for path in folder.iterdir()] == ["1.err"]
+    forgotten(empty, 5)
+    assert list(folder.iterdir()) == []
 
 
 def test_what_runs_said_goes_from_s3_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,21 +152,6 @@ def test_what_runs_said_goes_from_s3_too(tmp_path: Path, monkeypatch: pytest.Mon
         names = [one["Key"] for one in left]
         assert f"here/storage/{young}/compute_logs/step.err" in names
         assert not [name for name in names if old in name]
-
-
-def test_metadata_that_stays_is_short() -> None:
-    before: dict[str, dg.MetadataValue] = {
-        "dagster/row_count": dg.MetadataValue.int(0),
-        "fetched": dg.MetadataValue.int(3),
-        "missing": dg.MetadataValue.int(0),
-        "not here": dg.MetadataValue.text("0 %"),
-        "seconds": dg.MetadataValue.float(0.5),
-        "group seconds": dg.MetadataValue.float(9.5),
-        "words": dg.MetadataValue.text("x" * 500),
-        "preview": dg.MetadataValue.md("a table"),
-        "notes": dg.MetadataValue.json(["one"]),
-    }
-    assert set(shortened(before)) == {"dagster/row_count", "fetched", "not here", "seconds"}
 
 
 def test_a_week_of_failures_has_to_be_kept() -> None:

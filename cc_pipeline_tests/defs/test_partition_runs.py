@@ -55,7 +55,7 @@ def home(harvested: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def instance(bucket: Bucket, instance: dg.DagsterInstance) -> dg.DagsterInstance:
     instance.add_dynamic_partitions("crawl", [OLD, NEW])
-    instance.add_dynamic_partitions("domain", [*bucket[1].domains(), BAD])
+    instance.add_dynamic_partitions("target", [*bucket[1].domains(), BAD])
     return instance
 
 
@@ -82,7 +82,8 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
             )
             assert one.tags is not None
             assert one.tags["dagster/data_version"], "from content"
-            assert ("preview" in one.metadata) == bool(one.metadata["dagster/partition_row_count"].value)
+            of_rows = (dg.TableMetadataValue, dg.UrlMetadataValue, dg.PathMetadataValue)
+            assert not [name for name, value in one.metadata.items() if isinstance(value, of_rows)], "counts only"
         assert newest_row_count(instance, table) == rows(settings_of(bucket[0], home), table)
         assert {status(instance, table, key) for key in GOOD} == {"MATERIALIZED"}
         assert status(instance, table, f"{NEW}|{BAD}") == "FAILED"
@@ -196,7 +197,7 @@ def test_a_range_records_the_good_and_shows_the_bad_as_failed(
         return fetch_captures(workspace, crawl, slugs)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
-    every = list(instance.get_dynamic_partitions("domain"))
+    every = list(instance.get_dynamic_partitions("target"))
     domains = every[every.index("example.org") - 1 :][:3]
     tags = range_tags(f"{NEW}|{domains[0]}", f"{NEW}|{domains[-1]}")
     result = execute(instance, settings_of(bucket[0], home), "extract_domain", tags=tags)
@@ -221,7 +222,7 @@ def test_jobs_over_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.D
 @pytest.mark.parametrize(
     ("tags", "said_so"),
     [
-        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["DOMAIN"'),
+        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["TARGET"'),
         ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
         ({KEYS_TAG: "{}"}, "names no partition"),
         ({}, "the run names no partition; choose some in the UI"),
@@ -317,14 +318,14 @@ def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
     monkeypatch.setattr(extract, "fetch_captures", broken)
     monkeypatch.setattr(slices, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))
     if ends is None:
-        described = slices._Previews.described
+        described = slices._Descriptions.of
 
-        def buggy(self: slices._Previews, made: extract.Made, table: str) -> Described:
+        def buggy(self: slices._Descriptions, made: extract.Made, table: str) -> Described:
             if made.slug == domains[2]:
                 raise RuntimeError("a bug")
             return described(self, made, table)
 
-        monkeypatch.setattr(slices._Previews, "described", buggy)
+        monkeypatch.setattr(slices._Descriptions, "of", buggy)
     keys = [f"{NEW}|{domain}" for domain in domains]
     with suppress(KeyboardInterrupt):
         assert not execute(instance, settings_of(bucket[0], home), "extract_domain", tags=keys_tags(keys)).success

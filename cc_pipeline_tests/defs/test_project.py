@@ -59,7 +59,7 @@ books = names("books")
 def words(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     key = context.partition_key.keys_by_dimension
     with cc.open("books_home", quiet=True) as opened:
-        pages = opened.table("page_text", key["domain"], key["crawl"]).to_arrow()
+        pages = opened.table("page_text", key["target"], key["crawl"]).to_arrow()
     return dg.MaterializeResult(metadata={"pages": pages.num_rows})
 
 
@@ -98,7 +98,7 @@ def project(bucket: Bucket, tmp_path: Path) -> Path:
         for name in ("books", "news"):
             home = names(name)
             instance.add_dynamic_partitions(home.of("crawl"), [NEW])
-            instance.add_dynamic_partitions(home.of("domain"), [SITE])
+            instance.add_dynamic_partitions(home.of("target"), [SITE])
     return tmp_path
 
 

@@ -25,7 +25,7 @@ SITES = ("example.com", "example.org", "no-such.example")
 @pytest.fixture
 def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", list(SITES))
+    instance.add_dynamic_partitions("target", list(SITES))
     return instance
 
 

@@ -22,8 +22,9 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import Flight, flight
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes
-from cc_pipeline.defs.internals import instance_in, note
+from cc_pipeline.defs.internals import instance_in
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.notes import note
 from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import keys_in, keys_tags, note_tried, run_partitions, tried_in
@@ -97,7 +98,7 @@ def test_a_run_whose_list_cannot_be_read_is_for_nothing(instance: dg.DagsterInst
 
 def test_ranges_go_by_the_order_of_keys() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        for name, keys in (("crawl", ["A", "B", "C"]), ("domain", ["x", "y", "z"])):
+        for name, keys in (("crawl", ["A", "B", "C"]), ("target", ["x", "y", "z"])):
             instance.add_dynamic_partitions(name, keys)
         assert of(instance, range_tags("A|y", "B|z")) == {("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")}
         assert of(instance, {"dagster/partition": "C|x"}) == {("C", "x")}

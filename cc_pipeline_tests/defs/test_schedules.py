@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
@@ -56,7 +55,7 @@ class Backfill:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "domains.txt").write_text("".join(f"{text}\n" for text in definitions), "utf-8")
         self.workspace.register_targets([parse_target(text) for text in definitions])
-        self.instance.add_dynamic_partitions("domain", [parse_target(text).slug for text in definitions])
+        self.instance.add_dynamic_partitions("target", [parse_target(text).slug for text in definitions])
 
     @property
     def workspace(self) -> Workspace:
@@ -442,14 +441,14 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
 
 def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
     backfill.made(*DOMAINS)
-    lake, where = backfill.workspace.lake, {"crawl": NEW, "target": DOMAINS[0]}
+    slice_ = Slice(NEW, DOMAINS[0])
+    counts = {"planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0, "rounds": 1}
+    short = Shortfall(slice_=slice_, reason=None, example=None, **counts)
 
     def stands(minutes: int) -> None:
-        row = {
-            **where, "planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0,
-            "rounds": 1, "silent_runs": 0, "asked_at": datetime.now(UTC) - timedelta(minutes=minutes), "made_from": "x",
-        }  # fmt: skip
-        lake.commit("fetches", pa.Table.from_pylist([row], lake.specs["fetches"].schema), [where], {})
+        row = fetch_rows({slice_: short}, {slice_: "x"}, {})[slice_]
+        row["asked_at"] = datetime.now(UTC) - timedelta(minutes=minutes)
+        note_slices(backfill.workspace.lake, "fetches", {slice_: row}, but="")
 
     stands(20)
     assert reason(backfill.tick()) == "no partition is missing"

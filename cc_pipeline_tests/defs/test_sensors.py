@@ -213,7 +213,7 @@ def test_crawls_that_there_is_no_room_for_are_not_registered_and_the_newest_is(
     ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", 7)
-    instance.add_dynamic_partitions("domain", ["a.example", "b.example", "c.example"])
+    instance.add_dynamic_partitions("target", ["a.example", "b.example", "c.example"])
     instance.add_dynamic_partitions("crawl", [ARC])
     ticks.tick()
     assert instance.get_dynamic_partitions("crawl") == [ARC, NEW]
@@ -304,7 +304,7 @@ def test_a_changed_path_list_is_harvested_again_once_for_each_content(
 
 
 class TestWatchList:
-    """``domains.txt`` becomes partitions of the ``domain`` dimension."""
+    """``domains.txt`` becomes partitions of the ``target`` dimension."""
 
     def test_targets_become_partitions_once(
         self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
@@ -313,7 +313,7 @@ class TestWatchList:
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
         watching.tick()
         slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
-        assert instance.get_dynamic_partitions("domain") == slugs
+        assert instance.get_dynamic_partitions("target") == slugs
         assert reason(watching.tick()) == "every target of the watch list is a partition already"
         known = definitions(bucket[0], tmp_path, slugs)
         assert known["set-press"] == "set:press = example.com, example.org"
@@ -325,7 +325,7 @@ class TestWatchList:
         watching.tick()
         (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
         watching.tick()
-        assert instance.get_dynamic_partitions("domain") == ["set-press"]
+        assert instance.get_dynamic_partitions("target") == ["set-press"]
         assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
 
     def test_a_bad_line_is_named_and_the_others_are_partitions(
@@ -333,7 +333,7 @@ class TestWatchList:
     ) -> None:
         (tmp_path / "domains.txt").write_text("example.com\n../x\n")
         watching.tick()
-        assert instance.get_dynamic_partitions("domain") == ["example.com"]
+        assert instance.get_dynamic_partitions("target") == ["example.com"]
         assert "domains.txt, line 2: '..'" in reason(watching.tick())
 
     def test_new_targets_are_capped_each_tick(
@@ -344,7 +344,7 @@ class TestWatchList:
         counts = []
         for _ in range(3):
             watching.tick()
-            counts.append(len(instance.get_dynamic_partitions("domain")))
+            counts.append(len(instance.get_dynamic_partitions("target")))
         assert counts == [2, 4, 5]
 
     def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
@@ -355,7 +355,7 @@ class TestWatchList:
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
         assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(watching.tick())
         assert "into a set" in reason(watching.tick())
-        assert instance.get_dynamic_partitions("domain") == []
+        assert instance.get_dynamic_partitions("target") == []
 
 
 def definitions(source: Path, home: Path, slugs: list[str]) -> dict[str, str]:

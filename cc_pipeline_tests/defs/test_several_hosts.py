@@ -106,7 +106,7 @@ def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(ho
     ui, (one, two) = hosts.ui, hosts.homes
     ui.add_partition("crawl", NEW)
     for key in ASKED:
-        ui.add_partition("domain", key.split("|")[1])
+        ui.add_partition("target", key.split("|")[1])
     harvested = ui.launch("harvest_crawl", {PARTITION_TAG: NEW})
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
     runs = [ui.launch("extract_domain", keys_tags([key])) for key in ASKED]

@@ -161,7 +161,7 @@ def test_an_hour_without_the_source_is_an_hour_of_reasons(
 
 def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) -> None:
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", SITES)
+    instance.add_dynamic_partitions("target", SITES)
 
     assert left_failed_result(instance).passed
     for times in range(4):

@@ -231,7 +231,7 @@ def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
     workspace.register_targets([parse_target(TWO[0])])
     job = definitions().resolve_job_def("extract_domain")
     instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("domain", [TWO[0]])
+    instance.add_dynamic_partitions("target", [TWO[0]])
     result = job.execute_in_process(
         instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
     )
@@ -246,7 +246,7 @@ def test_a_command_is_refused_before_it_does_anything(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "nothing"
-    asked = ("--crawl", NEW, "--domain", TWO[0], "--source", str(bucket[0]), "--home", str(home), "--engine")
+    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home), "--engine")
     status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "spark")
     assert status != 0
     assert "CC_PIPELINE_SPARK_MASTER" in said

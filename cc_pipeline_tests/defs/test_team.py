@@ -186,7 +186,7 @@ def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, t
     for crawl in (OLD, NEW):
         ui.add_partition("crawl", crawl)
     for site in SITES:
-        ui.add_partition("domain", site)
+        ui.add_partition("target", site)
     harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
     listed = ui.launch("extract_domain", keys_tags(LISTED))
@@ -267,7 +267,7 @@ def run(state: State | Team, *command: str) -> str:
 
 def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
     lost = run(team, "python", "-c", LOST).split()[-1]
-    run(team, "cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
+    run(team, "cc-pipeline", "run", "-c", NEW, SITES[0])
     with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM run_tags WHERE key = '.dagster/cc_pipeline_process'")
         [(count,)] = cursor.fetchall()

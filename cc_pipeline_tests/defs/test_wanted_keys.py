@@ -16,7 +16,7 @@ from cc_pipeline_tests.defs.graph import failure_of, keys_tags
 
 _PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 #: Tags of the dimensions of one partition, as Dagster writes them for it, and for each run of a job's backfill.
-_FIRST = {"dagster/partition/crawl": "A", "dagster/partition/domain": "x"}
+_FIRST = {"dagster/partition/crawl": "A", "dagster/partition/target": "x"}
 _PAIRS: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
     "one partition": ({PARTITION_TAG: "A|x", **_FIRST}, ["A|x"]),
     "one partition, by GraphQL without dimensions": ({PARTITION_TAG: "B|y"}, ["B|y"]),
@@ -41,7 +41,7 @@ _ALONE: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
 @pytest.fixture
 def instance(instance: dg.DagsterInstance) -> Iterator[dg.DagsterInstance]:
     """Keys in another order than that of the alphabet."""
-    for name, keys in (("crawl", ["C", "A", "B"]), ("domain", ["x", "y", "z"])):
+    for name, keys in (("crawl", ["C", "A", "B"]), ("target", ["x", "y", "z"])):
         instance.add_dynamic_partitions(name, sorted(keys))
     return instance
 
@@ -108,7 +108,7 @@ def test_a_key_that_was_deleted_since_is_named(instance: dg.DagsterInstance) -> 
 
     @dg.asset(name="captures", partitions_def=OURS.pairs)
     def asset(context: dg.AssetExecutionContext) -> None:
-        context.instance.delete_dynamic_partition("domain", "z")
+        context.instance.delete_dynamic_partition("target", "z")
         wanted.extend(wanted_keys(context))
 
     result = dg.materialize(

@@ -126,7 +126,7 @@ class Place:
 def tags_of(key: str) -> dict[str, str]:
     """The tags that Dagster gives a run over one partition."""
     crawl, domain = key.split("|")
-    return {"dagster/partition": key, "dagster/partition/crawl": crawl, "dagster/partition/domain": domain}
+    return {"dagster/partition": key, "dagster/partition/crawl": crawl, "dagster/partition/target": domain}
 
 
 def launch(place: Place, tags: Mapping[str, str], job: str = "extract_domain", assets: Sequence[str] = ()) -> None:
@@ -250,7 +250,7 @@ def dagster_job_backfill(place: Place, keys: list[str]) -> None:
 
 def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     crawls, targets = ({key.split("|")[at]: None for key in keys} for at in (0, 1))
-    told = [word for crawl in crawls for word in ("-c", crawl)] + [word for one in targets for word in ("-d", one)]
+    told = [word for crawl in crawls for word in ("-c", crawl)] + [*targets]
 
     def run() -> None:
         place.run(BIN / "python", "-m", BAD_LOCATION, "run", *told)
@@ -331,7 +331,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     settings = load_settings({}, source=str(bucket), home=str(home))
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         launcher.harvest(CRAWLS)
-        launcher.instance.add_dynamic_partitions("domain", list(truth.domains()))
+        launcher.instance.add_dynamic_partitions("target", list(truth.domains()))
     env = environment(bucket, folder) | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(settings.dagster_home)}
     env |= {BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
     (folder / "bad").touch()

@@ -76,13 +76,13 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucke
             r"nowhere/collinfo\.json could not be read.*Check CC_PIPELINE_SOURCE",
         ),
     ):
-        status, _, err = run("run", "-d", SITE, *options, at=at)
+        status, _, err = run("run", SITE, *options, at=at)
         assert status == 1
         assert re.search(said, err), err
 
 
 def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Path) -> None:
-    status, out, _ = run("run", "-c", "newest", "-d", "no-such-site.org")
+    status, out, _ = run("run", "-c", "newest", "no-such-site.org")
     assert status == 0
     assert "note: found in no crawl of this run, so not kept: no-such-site.org" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
@@ -95,13 +95,13 @@ def test_a_full_disk_under_the_whole_home(run, home: Path, tmp_path: Path) -> No
         shutil.copytree(home, at)
         before = state_of(at)
         filler = fill(disk)
-        status, _, err = run("run", "-c", NEW, "-d", "example.org", at=at)
+        status, _, err = run("run", "-c", NEW, "example.org", at=at)
         assert status == 1
         assert re.search(r"disk is full|No space left", err)
         assert "Free some space" in err
         filler.unlink()
         assert state_of(at) == before
-        assert run("run", "-c", NEW, "-d", "example.org", at=at)[0] == 0
+        assert run("run", "-c", NEW, "example.org", at=at)[0] == 0
         assert query(at, "SELECT count(*) FROM captures")[0][0] > before[0]["captures"].total()
 
 
@@ -156,7 +156,7 @@ def test_a_full_disk_under_dagsters_own_files(
     at = tmp_path / "home"
     shutil.copytree(home, at)
     with full(name, word, times) as met:
-        status, out, err = run("run", "-c", NEW, "-d", "example.org", at=at)
+        status, out, err = run("run", "-c", NEW, "example.org", at=at)
     assert met
     assert status == 1
     assert "Free some space" in err
@@ -164,7 +164,7 @@ def test_a_full_disk_under_dagsters_own_files(
     # the process of the command has ended
     monkeypatch.setattr(processes, "is_gone", lambda _: True)
     # with room again everything is done, and recorded
-    assert run("run", "-c", NEW, "-d", "example.org", at=at)[0] == 0
+    assert run("run", "-c", NEW, "example.org", at=at)[0] == 0
     assert query(at, "SELECT count(*) FROM captures WHERE domain = 'example.org'")[0][0]
     settings = load_settings({}, home=str(at))
     with open_instance(settings) as instance:

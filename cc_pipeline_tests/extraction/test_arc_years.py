@@ -132,7 +132,7 @@ def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: 
 
 
 def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:
-    found = Lookup(UNION, "t1+z1", "d", True, 9)
+    found = Lookup(UNION, "t1+z1", "d", True, 9, (0, 0, 0))
     for versions, same in (
         ({}, True),
         ({"btree": "t1"}, True),
@@ -144,9 +144,9 @@ def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() ->
         assert Index(versions).has(found) is same
     assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
     assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
-    assert Index({"btree": "published"}).has(Lookup("zipnum", "z1", "d", True, 9))
-    assert Index({"btree": "published"}).has(Lookup("btree", "", "d", True, 9)), "nobody noted it"
-    assert not Index({"btree": "another"}).has(Lookup("btree", "published", "d", True, 9))
+    assert Index({"btree": "published"}).has(Lookup("zipnum", "z1", "d", True, 9, (0, 0, 0)))
+    assert Index({"btree": "published"}).has(Lookup("btree", "", "d", True, 9, (0, 0, 0))), "nobody noted it"
+    assert not Index({"btree": "another"}).has(Lookup("btree", "published", "d", True, 9, (0, 0, 0)))
 
 
 @needs_corpus

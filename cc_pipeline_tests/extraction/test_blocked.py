@@ -142,8 +142,7 @@ def test_who_blocks_at_the_same_moment_loses_none(
 ) -> None:
     lake = str(tmp_path / "lake")
     homes = [workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("one", "two")]
-    before = '[{"definition": "old.example", "since": "2026-11-01", "why": ""}]'
-    homes[0].place.put("blocked.json", before.encode())
+    block(homes[0], [parse_target("old.example")])
     sites = [f"site-{number}.example" for number in range(16)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: block(homes[at % 2], [parse_target(sites[at])]), range(len(sites))))

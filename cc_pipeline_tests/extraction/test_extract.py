@@ -100,6 +100,22 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         assert all(one.error is None for one in again.values())
 
 
+def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bucket: Bucket, tmp_path: Path) -> None:
+    domains = sorted(bucket[1].domains())
+    with FaultServer(bucket[0]) as server:
+        workspace = harvested(server.url, tmp_path, via="parquet")
+        workspace.register_targets([parse_target(domain) for domain in domains])
+        files = sorted(workspace.lake.read("index_files", {"crawl": NEW, "subset": "warc"})["path"].to_pylist())
+        server.set_rules([Rule("503", key=files[0], times=None)])
+        found = made(workspace, domains)
+        failed = {slug for slug, one in found.items() if one.error is not None}
+        assert 0 < len(failed) < len(domains)
+        assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - failed)
+        server.set_rules([])
+        again = made(workspace_of(server.url, tmp_path, via="parquet"), sorted(failed))
+        assert all(one.error is None for one in again.values())
+
+
 def test_a_bug_meets_one_partition(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> None:
     domains = sorted(bucket[1].domains())[:4]
     bad = domains[2]

@@ -228,24 +228,6 @@ def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(wo
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 
 
-def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = located(workspace, PART)
-    fetch_captures(workspace, NEW, [part])
-    [path] = stored_files(workspace)
-    path.rename(path.with_name("aside"))
-    with monkeypatch.context() as before:
-        before.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
-        before.setattr("cc_pipeline.extraction.parsed_pages.are_gone", lambda _: False)
-        parse_records(workspace, NEW, [part])
-    count = workspace.lake.read("records", {"target": part}).num_rows
-    assert failures(workspace, part) == count
-    fetch_captures(workspace, NEW, [part])
-    assert parse_records(workspace, NEW, [part]).fresh_slices == 1
-    assert failures(workspace, part) == 0
-
-
 def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_one(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

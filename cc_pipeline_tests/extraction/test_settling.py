@@ -260,21 +260,6 @@ def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucke
     assert one.lake.version("records") == before
 
 
-def test_notes_of_earlier_versions_do_not_count_as_believed(
-    server: FaultServer, mine: list[Capture], tmp_path: Path
-) -> None:
-    home = doubting(server, tmp_path / "home")
-    new = ("lost_reason", "lost_file", "lost_in_one", "losses", "losses_doubted", "mismatched", "mismatches")
-    home.change_notes(**dict.fromkeys((*new, "losses_accepted", "mismatches_doubted", "second_looks")))
-    assert home.run()[1:] == (None, 0), "it was settled, and asked for today"
-    home.wait(25)
-    _, refusal, requests = home.run()
-    assert refusal is not None
-    assert 0 < requests <= LOOKS
-    server.set_rules([])
-    assert home.run()[0].per_target[SITE]["fetched"] == len(mine)
-
-
 def test_a_look_that_nobody_answers_is_none(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
     home = doubting(server, tmp_path / "home")
     server.set_rules(archives("500"))

@@ -87,7 +87,7 @@ def test_a_query_of_places_is_killed_and_goes_on(half_old: Bucket, tmp_path: Pat
         assert (added.returncode, f"{count + 2:,} captures in 2 crawls" in out) == (3, True), (out, err)
         assert f"row {count + 3}" in err and "-1 is negative" in err and f"row {count + 4}" in err, err
         assert not [hit for hit in server.hits if "cc-index" in hit.key]
-        words = ("run", "-c", NEW, "-c", OLD, "-d", "captures:athena")
+        words = ("run", "-c", NEW, "-c", OLD, "captures:athena")
         process = start(home, server.url, *words)
         came = {place[1:] for place in known if place[0] == NEW and "-00003." not in str(place[1])}
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.indexing.archives import keep_own_list
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate
+from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 
@@ -141,10 +141,3 @@ def test_a_list_of_ones_own_names_index_files_of_one_crawl(tmp_path: Path) -> No
     ):
         with pytest.raises(UserInputError, match=r"files\.txt"):
             keep_own_list(workspace.settings, SUPPLEMENTAL, wrong.encode(), "files.txt", 10)
-
-
-def test_a_bucket_of_before_is_of_the_same_specification(tmp_path: Path) -> None:
-    spec = MiniCrawlSpec(pages=30, sites=3, crawls=(CrawlSpec("CC-MAIN-2024-22", **SHAPE),))
-    assert not {"compression", "project"} & set(spec.crawls[0].described())
-    ensure(tmp_path / "bucket", spec)
-    assert ensure(tmp_path / "bucket", spec).captures

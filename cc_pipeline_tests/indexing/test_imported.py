@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.duck import connect
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog import handed_on
 from cc_pipeline.index.catalog.from_footers import FooterTables
 from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
@@ -35,11 +35,11 @@ def server(bucket: Bucket) -> Iterator[FaultServer]:
 
 @pytest.fixture(scope="module")
 def exported(server: FaultServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Workspace]:
-    """The catalog of all subsets of a crawl as a file, and the home that wrote it; its page indexes lie beside."""
+    """The catalog of all subsets of a crawl as a file, and the home that wrote it."""
     folder = tmp_path_factory.mktemp("exported")
     subsets = ("warc", "robotstxt", "crawldiagnostics")
-    home = harvested(server.url, folder / "home", subsets=subsets, page_indexes=True)
-    export_catalog(home, NEW, folder / "new.parquet", folder / "pages.parquet")
+    home = harvested(server.url, folder / "home", subsets=subsets)
+    export_catalog(home, NEW, folder / "new.parquet")
     return folder / "new.parquet", home
 
 
@@ -224,19 +224,6 @@ def test_a_footer_that_does_not_come_says_nothing_of_the_catalog(
     assert not len(workspace.lake.read("row_groups", {"crawl": NEW}))
 
 
-def test_page_indexes_that_do_not_come_are_not_compared(
-    bucket: Bucket, exported: tuple[Path, Workspace], tmp_path: Path
-) -> None:
-    file, _ = exported
-    # a footer is asked for as the end of a file
-    rule = Rule("500", key="*subset=robotstxt*", ranges=("bytes=[0-9]*",), times=None)
-    with FaultServer(bucket[0], rules=[rule]) as failing:
-        workspace = workspace_of(failing.url, tmp_path)
-        with pytest.raises(EnvironmentFault, match=r"subset=robotstxt.* could not be compared"):
-            import_catalog(workspace, file, page_indexes=file.with_name("pages.parquet"))
-        assert import_catalog(workspace, file).compared == 4
-
-
 def test_no_bytes_do_anything_but_be_refused(exported: tuple[Path, Workspace], tmp_path: Path) -> None:
     good = exported[0].read_bytes()
     file = tmp_path / "bad.parquet"
@@ -333,46 +320,6 @@ def test_bounds_that_no_footer_confirms_are_left_out_unless_they_are_believed(
         assert bool(done.unbounded) is not believe
         unknown[believe] = read_catalog_table(ours.lake, "row_groups", OLD)["url_surtkey_min"].null_count
     assert unknown[False] > unknown[True] == 0
-
-
-def test_page_indexes_come_in_a_second_file_and_are_compared_too(
-    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
-) -> None:
-    file, _ = exported
-    pages = file.with_name("pages.parquet")
-    plain, with_pages = (workspace_of(server.url, tmp_path / name, via="parquet") for name in ("plain", "pages"))
-    import_catalog(plain, file)
-    import_catalog(with_pages, file, page_indexes=pages)
-    asked = {}
-    for name, workspace in (("plain", plain), ("pages", with_pages)):
-        asked[name] = extract(workspace, "example.com")[0].requests
-    assert asked["pages"] < asked["plain"]
-    rows = pq.read_table(pages)
-    swapped = rows.set_column(7, rows.schema.field(7), pa.array([None] * len(rows), pa.binary()))
-    pq.write_table(swapped, tmp_path / "swapped.parquet")
-    with pytest.raises(DataFault, match="the page index of"):
-        import_catalog(workspace_of(server.url, tmp_path / "c"), file, page_indexes=tmp_path / "swapped.parquet")
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(CcPipelineError, match="no page indexes"):
-        import_catalog(workspace_of(server.url, tmp_path / "d"), file, page_indexes=tmp_path / "other.parquet")
-
-
-def test_page_indexes_come_for_a_catalog_that_is_here_and_leave_those_that_are(
-    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
-) -> None:
-    file, _ = exported
-    pages = file.with_name("pages.parquet")
-    workspace = workspace_of(server.url, tmp_path, via="parquet")
-    import_catalog(workspace, file)
-    tables = workspace.lake.read("row_groups", {"crawl": NEW})
-    # as after a kill between the two
-    late = import_catalog(workspace, file, page_indexes=pages)
-    assert (late.subsets, late.unbounded, late.compared, late.page_indexes) == ((), 0, 4, 4)
-    assert import_catalog(workspace, file, page_indexes=pages).page_indexes == 0
-    assert workspace.lake.read("row_groups", {"crawl": NEW}).equals(tables)
-    at_once = workspace_of(server.url, tmp_path / "other", via="parquet")
-    assert import_catalog(at_once, file, page_indexes=pages).page_indexes == 4
-    assert extract(workspace, "example.com")[0].requests == extract(at_once, "example.com")[0].requests
 
 
 def test_a_harvest_that_stops_half_way_leaves_the_imported_rows(

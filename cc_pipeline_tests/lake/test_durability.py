@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 import cc_pipeline
 from cc_pipeline import atomic
@@ -277,17 +276,6 @@ def test_no_entry_goes_at_a_checkpoint(
         versions = sorted(int(path.stem) for path in log.glob("*.json"))
         assert versions == [*range(own.version(table) + 1)]
         assert own.pin(table, 1).version == 1
-
-
-def test_a_table_of_before_keeps_its_entries_from_its_next_commit_on(lake: Lake) -> None:
-    DeltaTable.create(lake.address("things"), SCHEMA, partition_by=["crawl"])
-    replaced_slice(lake, 0)
-    handle = lake.open(SPEC)
-    assert handle is not None
-    assert handle.metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
-    before = handle.version()
-    replaced_slice(lake, 1)
-    assert lake.version("things") == before + 1, "it is said once"
 
 
 def test_upkeep_still_cleans_the_log(lake: Lake) -> None:

@@ -22,6 +22,7 @@ from cc_pipeline.hostfacts.rank_text import parse_release
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
+from cc_pipeline.settings.places import MINI_CRAWL_MARK
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
@@ -85,9 +86,9 @@ def published_file(folder: Path) -> Path:
 
 
 def digest_source(bucket: Path) -> str:
-    """A digest of the names and bytes of all files of a source."""
+    """A digest of the names and bytes of all files of a source that rows are made from."""
     digest = hashlib.sha256()
-    for path in sorted(one for one in bucket.rglob("*") if one.is_file()):
+    for path in sorted(one for one in bucket.rglob("*") if one.is_file() and one.name != MINI_CRAWL_MARK):
         digest.update(f"{path.relative_to(bucket)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
@@ -104,7 +105,7 @@ def _run_targets(folder: Path, bucket: Path, targets: list[str], *options: str) 
     listed.write_text("\n".join(targets) + "\n", "utf-8")
     crawls = [word for crawl in CRAWLS for word in ("--crawl", crawl)]
     subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-    _run(folder, "run", *crawls, "--domain", f"@{listed}", *subsets, "--yes", *options, source=bucket)
+    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", *options, source=bucket)
 
 
 def _run(folder: Path, *arguments: str, source: Path | None) -> None:

@@ -249,7 +249,7 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
     page = asked_home.home / "reports" / "set-both.html"
     page.unlink(missing_ok=True)
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("domain", ["set-both"])
+        instance.add_dynamic_partitions("target", ["set-both"])
         workspace = workspace_of(asked_home.source, asked_home.home)
         done = dg.materialize(
             [asset("report")], instance=instance, partition_key="set-both", resources={"workspace": workspace}
@@ -263,7 +263,7 @@ def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(as
     page = asked_home.home / "reports" / "set-both.html"
     page.unlink(missing_ok=True)
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("domain", keys)
+        instance.add_dynamic_partitions("target", keys)
         workspace = workspace_of(asked_home.source, asked_home.home)
         done = dg.materialize(
             [asset("report")],
@@ -272,7 +272,7 @@ def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(as
             resources={"workspace": workspace},
             raise_on_error=False,
         )
-        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OURS.domain) or {}
+        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OURS.target) or {}
         assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
     assert not done.success
     assert page.is_file()

@@ -186,7 +186,7 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
         ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
         ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "say it in the query"),
-        ("export", "x.wacz", {}, "add --domain"),
+        ("export", "x.wacz", {}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),
         ("dataset", "x", {"rules": "golf"}, "'golf' names no rules"),
         ("dataset", "x", {"languages": "klingon"}, "'klingon' is no language"),

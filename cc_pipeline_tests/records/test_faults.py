@@ -467,5 +467,5 @@ def test_what_two_requests_gave_damaged_alike_says_so(bucket: tuple[Path, pa.Tab
         rows = fetch(server.url, captures.slice(0, 100), tmp_path, "c").table.to_pylist()
     lost = [row for row in rows if row["settled"]]
     assert lost
-    # as doctor asks, of homes that an earlier version filled
+    # as doctor asks
     assert {(row["outcome"], row["rounds"]) for row in lost} == {("quarantined", 1)}

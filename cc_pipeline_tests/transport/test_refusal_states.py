@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.transport import refusals
+from cc_pipeline.transport.budget import read_state
 from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
 from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.rates import FRONT
@@ -438,9 +440,10 @@ def test_a_wave_that_turns_into_a_403_is_a_refusal_by_address() -> None:
     assert state.rate_at(RULES, 41) == FRONT.cautious
 
 
-def test_a_state_of_another_version_is_forgotten() -> None:
+def test_a_damaged_state_is_no_state_of_a_host_that_serves() -> None:
     for text in ("", "{}", '{"state": "Serving"}', '{"state": "Odd", "memory": {}}', "[]", '{"state": []}'):
-        assert from_text(text) == Serving()
+        with pytest.raises(sqlite3.DatabaseError, match=r"the state of example\.org cannot be read"):
+            read_state("example.org", text)
 
 
 _EVENTS = st.lists(

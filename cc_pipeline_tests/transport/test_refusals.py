@@ -357,3 +357,17 @@ def test_an_object_that_always_fails_is_told_from_a_wave(folder: Path, monkeypat
         assert (raised.value.kind, raised.value.attempts) == (FaultKind.THROTTLED, 6)
         assert {hit.key for hit in server.hits if hit.method == "HEAD"} == {"f1"}
         assert transport.read("f2", 0, 4).attempts == 1
+
+
+def test_an_object_that_stayed_refused_is_asked_for_once_until_it_comes(folder: Path) -> None:
+    with FaultServer(folder, rules=[Rule("503", "f7", times=None)]) as server, over(server.url) as transport:
+        for tries in (QUICK.attempts, 1, 1):
+            server.hits.clear()
+            with pytest.raises(RangeFault, match="throttled"):
+                transport.read("f7", 0, 4)
+            assert sum(hit.key == "f7" for hit in server.hits) == tries
+            transport.read("f1", 0, 4)
+        server.set_rules([])
+        transport.read("f7", 0, 4)
+        server.set_rules([Rule("503", "f7", times=2)])
+        assert transport.read("f7", 0, 4).attempts == 3

@@ -161,16 +161,6 @@ def test_what_two_lend_at_once_adds_up_and_each_takes_back_its_own(tmp_path: Pat
     budget.close()
 
 
-def test_a_file_of_before_lends_anew(tmp_path: Path) -> None:
-    path = tmp_path / "budget.sqlite"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("create table lent (host text primary key, shares integer not null, until real not null)")
-    with lent(path, [HOST], 3):
-        budget = Budget(path, HOST, LIMITS)
-        assert budget.renew(0) < 8
-        budget.close()
-
-
 def test_many_at_once_tell_of_refusals_and_lend_and_nothing_is_lost(tmp_path: Path) -> None:
     path, workers, rounds = tmp_path / "budget.sqlite", 6, 8
     began = time.time()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,6 +260,19 @@ def test_a_damaged_budget_file_says_what_to_do(folder: Path, tmp_path: Path) -> 
         assert server.hits == []
         budget.unlink()
         assert transport.read("f1.bin", 0, 5).data == DATA[:5]
+
+
+def test_a_host_whose_state_is_damaged_is_not_asked(folder: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.sqlite"
+    with FaultServer(folder) as server, open_transport(server.url, rate=50.0, budget_path=budget) as transport:
+        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
+        with closing(sqlite3.connect(budget)) as db:
+            db.execute("insert or replace into states select host, '{}' from hosts")
+            db.commit()
+        with pytest.raises(EnvironmentFault, match=r"the state of .* cannot be read") as raised:
+            transport.read("f1.bin", 0, 5)
+        assert "delete it" in raised.value.advice
+        assert len(server.hits) == 1
 
 
 def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> None:

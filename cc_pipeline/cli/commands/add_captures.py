@@ -57,7 +57,7 @@ def add_captures(
 
       cc-pipeline add-captures mine.csv --column warc_filename=path --column warc_record_offset=start
 
-      cc-pipeline run -c CC-MAIN-2024-22 -d captures:rows
+      cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
     from cc_pipeline.given.reading import NAMES
     from cc_pipeline.python.giving import add_captures as add
@@ -121,7 +121,7 @@ def add_source(
 
       cc-pipeline add-source *.warc.gz https://example.org/more.warc.gz --kind warc --crawl press
 
-      cc-pipeline run --crawl LOCAL-press --domain example.com      (the pages of a site in them)
+      cc-pipeline run example.com --crawl LOCAL-press      (the pages of a site in them)
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.pagefiles.files import identify
@@ -176,7 +176,7 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
         say_damage(workspace, [crawl])
         _say_unread(workspace, _captures(workspace, crawl, added))
     show_coverage(settings, [crawl])
-    console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …")
+    console.print(f"the pages of a site in them: cc-pipeline run … --crawl {crawl}")
 
 
 def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:

@@ -55,9 +55,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 @app.command()
 def coverage(
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="Only this crawl; may be repeated. Default: all.")
-    ] = None,
+    crawl: options.MaybeCrawls = None,
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
@@ -115,9 +113,6 @@ def _refuse_orders(sql: str) -> None:
 def export_(
     crawl: options.Crawls,
     out: Annotated[Path, typer.Option("--out", help="A folder: each crawl becomes CRAWL.catalog.parquet in it.")],
-    page_indexes: Annotated[
-        bool, typer.Option("--page-indexes", help="Write the page indexes that a harvest kept too, to a second file.")
-    ] = False,
     home: options.Home = None,
 ) -> None:
     """Write the catalog of crawls for others: a Parquet file a crawl, and its sha256, which names it.
@@ -128,7 +123,7 @@ def export_(
 
       cc-pipeline catalog export --crawl CC-MAIN-2024-22 --out catalogs
 
-      cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs --page-indexes
+      cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs
     """
     from cc_pipeline.errors import disk_trouble
     from cc_pipeline.indexing.imported import export_catalog
@@ -138,9 +133,9 @@ def export_(
     rows = []
     with open_workspace(load_settings(home=home)) as workspace:
         for one in resolve_crawls(workspace, crawl):
-            to, beside = (out / f"{one}.{what}.parquet" for what in ("catalog", "page-indexes"))
+            to = out / f"{one}.catalog.parquet"
             with disk_trouble(out):
-                made = export_catalog(workspace, one, to, beside if page_indexes else None)
+                made = export_catalog(workspace, one, to)
             rows.append([str(to), ", ".join(made.subsets), made.row_groups, made.bytes, made.sha256])
     write_rows("catalogs", ["file", "subsets", "row groups", "bytes", "sha256"], rows, "table")
 
@@ -149,9 +144,6 @@ def export_(
 def import_(
     file: Annotated[str, typer.Argument(help="A file of `catalog export`, or its https:// or s3:// address.")],
     sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
-    page_indexes: Annotated[
-        str, typer.Option("--page-indexes", help="The second file of the export, or its address.")
-    ] = "",
     believe_repaired: Annotated[
         bool, typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`).")
     ] = False,
@@ -161,9 +153,8 @@ def import_(
     """Use a catalog that somebody else harvested, in the place of some 300 footer requests a crawl.
 
     It asks the source for the path list and 20 footers, drawn anew each time, and refuses a catalog that says anything
-    else; with page indexes also for those of the same 20 files. Subsets that this home harvested stay as they are. What
-    was imported is named by its sha256 in `catalog coverage` and `plan`; `cc-pipeline harvest` replaces it by a harvest
-    of your own.
+    else. Subsets that this home harvested stay as they are. What was imported is named by its sha256 in
+    `catalog coverage` and `plan`; `cc-pipeline harvest` replaces it by a harvest of your own.
 
     [bold]Examples[/]
 
@@ -177,13 +168,9 @@ def import_(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
-        files = [_fetched(settings, one, folder) if one else None for one in (file, page_indexes)]
-        assert files[0] is not None
-        more = f", and the page indexes of {FOOTERS} files" if page_indexes else ""
-        notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB){more}")
-        done = import_catalog(
-            workspace, files[0], sha256=sha256, page_indexes=files[1], believe_repaired=believe_repaired
-        )
+        here = _fetched(settings, file, folder)
+        notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB)")
+        done = import_catalog(workspace, here, sha256=sha256, believe_repaired=believe_repaired)
     if done.subsets:
         notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
         if done.unread:
@@ -193,8 +180,6 @@ def import_(
             )
     else:
         notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
-    if page_indexes:
-        notice(f"page indexes of {done.page_indexes:,} files came along")
     if done.unbounded:
         notice(
             f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "
@@ -205,8 +190,8 @@ def import_(
     show_coverage(settings, [done.crawl])
 
 
-#: A catalog has some 8 MB, page indexes have 150 MB.
-_MOST_FETCHED = 1 << 30
+#: A catalog has some 8 MB.
+_MOST_FETCHED = 256 << 20
 
 
 def _fetched(settings: Settings, address: str, folder: Path) -> Path:

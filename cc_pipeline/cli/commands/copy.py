@@ -32,12 +32,8 @@ _MOST_NAMED = 20
 
 
 def copy(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -, as for lookup.")
-    ] = None,
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
-    ] = None,
+    targets: options.MaybeTargets = None,
+    crawl: options.MaybeCrawls = None,
     to: Annotated[str | None, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")] = None,
     verify: Annotated[
         str | None,
@@ -334,8 +330,8 @@ def certificate(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
     ],
-    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET…", help="Targets, as of run.")] = None,
-    crawl: Annotated[list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated.")] = None,
+    targets: options.MaybeTargets = None,
+    crawl: options.MaybeCrawls = None,
     verify: Annotated[
         str | None, typer.Option("--verify", help="A delivery of copy: hold the certificate against it.")
     ] = None,
@@ -366,7 +362,7 @@ def certificate(
         raise UserInputError("name targets and --crawl; or --verify a delivery")
     if out.suffix != ".json":
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
-    with open_question(targets, crawl, source=source, home=home, subset=subset, several=True) as question:
+    with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
         from cc_pipeline.delivery.certificate import beside, certify
         from cc_pipeline.delivery.provenance import gather
 

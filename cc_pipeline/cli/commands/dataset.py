@@ -19,12 +19,10 @@ from cc_pipeline.settings import load_settings
 
 def dataset(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
-    domain: Annotated[
-        list[str] | None, typer.Option("--domain", "-d", help="Pages of these targets (default: all there are).")
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
     ] = None,
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="Pages of these crawls (default: all).")
-    ] = None,
+    crawl: options.MaybeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
@@ -64,16 +62,16 @@ def dataset(
 
     [bold]Examples[/]
 
-      cc-pipeline dataset -d set:press --language en --language de --out corpus
+      cc-pipeline dataset set:press --language en --language de --out corpus
 
-      cc-pipeline dataset -d set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
+      cc-pipeline dataset set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
 
       cc-pipeline dataset -l fra --min-words 200 --rules gopher --near 0.7 --format jsonl --out francais
     """
     made = handing.dataset(
         load_settings(home=home),
         out,
-        domain or (),
+        targets or (),
         crawl or (),
         languages=language or (),
         min_words=min_words,
@@ -108,13 +106,13 @@ def report(
 
     [bold]Examples[/]
 
-      cc-pipeline report -d example.com
+      cc-pipeline report example.com
 
-      cc-pipeline report -d example.com --out example.html
+      cc-pipeline report example.com --out example.html
 
-      cc-pipeline report -d set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
+      cc-pipeline report set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
 
-      cc-pipeline report -d @sites.txt          (a page for each line)
+      cc-pipeline report @sites.txt          (a page for each line)
     """
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
@@ -155,7 +153,7 @@ def changes(
     if not settings.published_path.exists():
         raise EnvironmentFault(
             f"{settings.home} has published nothing yet",
-            f"Get both crawls: cc-pipeline run --crawl {before} --crawl {after} --domain {to_run(slug, target)}",
+            f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
     lines = in_words(settings, slug, before, after, named=target)
     if out is None:
@@ -168,10 +166,10 @@ def changes(
 
 def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
-    domain: Annotated[
-        list[str] | None, typer.Option("--domain", "-d", help="Only rows of these targets; may be repeated.")
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
     ] = None,
-    crawl: Annotated[list[str] | None, typer.Option("--crawl", "-c", help="Only rows of these crawls.")] = None,
+    crawl: options.MaybeCrawls = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -202,19 +200,19 @@ def export(
 
     [bold]Examples[/]
 
-      cc-pipeline export -d example.com --out example.duckdb
+      cc-pipeline export example.com --out example.duckdb
 
-      cc-pipeline export -d example.com --table page_text --out pages.parquet
+      cc-pipeline export example.com --table page_text --out pages.parquet
 
       cc-pipeline export --query "SELECT url, title FROM page_text" --out titles.jsonl
 
-      cc-pipeline export -d example.com -c CC-MAIN-2012 --out example.wacz
+      cc-pipeline export example.com -c CC-MAIN-2012 --out example.wacz
     """
     try:
         done = handing.export(
             load_settings(home=home),
             out,
-            domain or (),
+            targets or (),
             crawl or (),
             format=output,
             tables=table or (),

@@ -304,7 +304,7 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     if is_whole and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
-            findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run --domain …"))
+            findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run …"))
     return findings, is_whole
 
 

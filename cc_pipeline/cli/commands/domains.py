@@ -63,7 +63,7 @@ def remove_targets(
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
         begun = purges_begun(workspace)
-        known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
+        known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("target")}
         slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
@@ -116,7 +116,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         strange = strange_keys(instance, known_keys(workspace))
         if strange.unjudged:
             _say(f"crawls were not looked at: {strange.unjudged}")
-        every = [("domain", *one) for one in strange.domains.items()] + [
+        every = [("target", *one) for one in strange.domains.items()] + [
             ("crawl", *one) for one in strange.crawls.items()
         ]
         if not every:
@@ -126,8 +126,8 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if len(every) > _SHOWN:
             _say(f"and {len(every) - _SHOWN:,} more")
         _ask(f"Take {len(every):,} keys away?", yes=yes)
-        events = delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
-        _say(f"{len(every):,} keys are gone, and {events:,} events that Dagster had of them")
+        delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
+        _say(f"{len(every):,} keys are gone")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:

@@ -33,10 +33,8 @@ _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", 
 
 
 def facts(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", help="Domains or other targets, @FILE or -.")],
-    crawl: Annotated[
-        list[str], typer.Option("--crawl", "-c", help="A crawl id, newest, all, a year, or a range; may be repeated.")
-    ],
+    targets: options.Targets,
+    crawl: options.Crawls,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,7 +88,7 @@ def facts(
     if captures and (keep or price):
         raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
-        targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
+        targets, crawl, source=source, home=home, allow_gaps=allow_gaps
     ) as question, progress_bars():  # fmt: skip
         if captures:
             located = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
@@ -142,7 +140,7 @@ def _of_captures(
             if None in LOCATE.made_from(lake, slices).values():
                 raise EnvironmentFault(
                     f"the captures of {target.definition} in {crawl} are not located in this home",
-                    f"Locate them: cc-pipeline run -c {crawl} -d {target.definition}",
+                    f"Locate them: cc-pipeline run {target.definition} -c {crawl}",
                 )
             where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
             located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])

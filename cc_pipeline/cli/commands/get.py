@@ -42,9 +42,7 @@ def get(
     at: Annotated[
         str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
     ] = None,
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="Only these crawls: an id, a year, or 2018..2024.")
-    ] = None,
+    crawl: options.MaybeCrawls = None,
     html: Annotated[bool, typer.Option("--html", help="The page, as UTF-8 text (the default).")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Its main content as Markdown.")] = False,
     text: Annotated[bool, typer.Option("--text", help="Its main text.")] = False,

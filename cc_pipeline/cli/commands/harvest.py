@@ -17,14 +17,11 @@ from cc_pipeline.python.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.workspace.workspace import Workspace
+    pass
 
 
 def harvest(
-    crawl: Annotated[
-        list[str] | None, typer.Option("--crawl", "-c", help="A crawl id; may be repeated. 'newest' works.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
+    crawl: options.Crawls,
     index_files: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +54,7 @@ def harvest(
 
       cc-pipeline harvest -c CC-MAIN-2024-22 --subset robotstxt
 
-      cc-pipeline harvest --all
+      cc-pipeline harvest -c all
 
       cc-pipeline harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
@@ -72,13 +69,11 @@ def harvest(
         max_index_gaps=options.most_gaps(allow_gaps),
         wait=options.patience(wait),
     )
-    if every == bool(crawl):
-        raise UserInputError("name crawls with --crawl, or take all of them with --all")
     claim_home(settings)
     if index_files is not None:
-        _keep_list(settings, crawl or [], index_files)
+        _keep_list(settings, crawl, index_files)
     with open_workspace(settings) as workspace:
-        chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
+        chosen = resolve_crawls(workspace, crawl)
         try:
             harvest_crawls(workspace, chosen, refresh=refresh)
         except IndexIncomplete:
@@ -127,10 +122,3 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
         for one in chosen:
             step(f"repair {one}", partial(launcher.repair, one))
     show_coverage(settings, chosen)
-
-
-def _published(workspace: Workspace) -> list[str]:
-    from cc_pipeline.indexing.crawl_index import is_published
-    from cc_pipeline.indexing.crawls import known_crawls
-
-    return [crawl.id for crawl in known_crawls(workspace).crawls if is_published(workspace, crawl.id)]

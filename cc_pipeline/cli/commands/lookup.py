@@ -22,21 +22,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-Texts = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TARGET…",
-        help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
-        "for standard input.",
-    ),
-]
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
-Crawls = Annotated[
-    list[str],
-    typer.Option(
-        "--crawl", "-c", help="A crawl id, newest, all, a year, or a range (2018..2024, 2012..); may be repeated."
-    ),
-]
 AskFacts = Annotated[
     bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
 ]
@@ -47,8 +33,8 @@ _MOST_LEFT_OUT = 5
 
 
 def lookup(
-    targets: Texts,
-    crawl: Crawls,
+    targets: options.Targets,
+    crawl: options.Crawls,
     via: options.Via = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
@@ -113,7 +99,6 @@ def lookup(
             via=via,
             allow_gaps=allow_gaps,
             wait=wait,
-            several=True,
             where=where,
         ) as question,
         capture_writer(chosen, names, out) as write,
@@ -170,15 +155,15 @@ def _scan(
     settings = load_settings(
         source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=most, max_requests=most
     )
-    with asked_in(settings, (), crawl, several=True) as question, capture_writer(chosen, names, out) as write:
+    with asked_in(settings, (), crawl) as question, capture_writer(chosen, names, out) as write:
         found = scan(question, where, out, write, harvest=harvest)
     forget_parts(out)
     notice(f"{found:,} captures in {out}")
 
 
 def check(
-    targets: Texts,
-    crawl: Crawls,
+    targets: options.Targets,
+    crawl: options.Crawls,
     via: options.Via = None,
     subset: options.Subsets = None,
     harvest: Harvest = False,
@@ -211,7 +196,7 @@ def check(
     failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, wait=wait, several=True
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, wait=wait
     ) as found:
         # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())

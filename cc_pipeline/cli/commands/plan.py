@@ -10,7 +10,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
-from cc_pipeline.cli.commands.lookup import AskFacts, Crawls, Format, Harvest, Texts
+from cc_pipeline.cli.commands.lookup import AskFacts, Format, Harvest
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
@@ -29,8 +29,8 @@ _MOST_TARGETS = 40
 
 
 def plan(
-    targets: Texts,
-    crawl: Crawls,
+    targets: options.Targets,
+    crawl: options.Crawls,
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
@@ -67,7 +67,7 @@ def plan(
     """
     checked_format(output)
     with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
         rows, notes = _rows(question, where, locate=locate, harvest=harvest, facts=facts)
     if policies:

@@ -28,11 +28,8 @@ _SHOWN = """
 
 
 def policies(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Targets, as those of run.")],
-    crawl: Annotated[
-        list[str] | None,
-        typer.Option("--crawl", "-c", help="Crawl ids, newest, years, ranges (default: those that the home has)."),
-    ] = None,
+    targets: options.Targets,
+    crawl: options.MaybeCrawls = None,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     source: options.Source = None,
     home: options.Home = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ _NAMED = 20
 
 def run(
     crawl: options.Crawls,
-    domain: options.MaybeTargets = None,
+    targets: options.MaybeTargets = None,
     watched: Annotated[bool, typer.Option("--watched", help="The targets of the watch list too.")] = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -65,30 +66,30 @@ def run(
 
     [bold]Examples[/]
 
-      cc-pipeline run --crawl CC-MAIN-2024-22 --domain example.com
+      cc-pipeline run example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline run -c newest -d example.com -d host:www.example.org --subset warc --subset robotstxt
+      cc-pipeline run example.com host:www.example.org -c newest --subset warc --subset robotstxt
 
-      cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
+      cc-pipeline run prefix:http://www.example.com/blog/ -c CC-MAIN-2012
 
-      cc-pipeline run -c 2018..2024 -d example.com               (crawl by crawl, the newest first)
+      cc-pipeline run example.com -c 2018..2024                  (crawl by crawl, the newest first)
 
-      cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
+      cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
 
-      cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
+      cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
 
-      cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
+      cc-pipeline run @sites.txt -c newest --engine spark        (records and pages on a cluster)
 
-      cc-pipeline run -c newest -d example.com --with-policies   (what its robots.txt ask of robots, too)
+      cc-pipeline run example.com -c newest --with-policies      (what its robots.txt ask of robots, too)
 
-      cc-pipeline run -c newest -d suffix:gov.uk --where "prank10 > 5 and fetch_200 > 100"
+      cc-pipeline run suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100"
 
-      cc-pipeline run -c CC-NEWS-2026-05 -d publisher.com        (says first what its index costs to build)
+      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (says first what its index costs to build)
     """
     from cc_pipeline.engines.spark.readiness import refuse_unready
 
-    if not domain and not watched:
-        raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="'--domain' / '-d'")
+    if not targets and not watched:
+        raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
     settings = load_settings(
         source=source,
         home=home,
@@ -103,7 +104,7 @@ def run(
     )
     if settings.engine == "spark":
         refuse_unready(settings)
-    targets = _asked_for(settings, domain or (), watched)
+    meant = _asked_for(settings, targets or (), watched)
     _tell_a_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
     if accept_losses:
@@ -116,16 +117,16 @@ def run(
             note(each)
         done.update(part.done)
 
-    narrowed = None if where is None else partial(_chosen, settings, targets=targets, where=where)
-    troubles = run_targets(settings, crawl, targets, narrowed=narrowed, yes=yes, told=say)
+    narrowed = None if where is None else partial(_chosen, settings, targets=meant, where=where)
+    troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
     if policies:
-        troubles += _read_policies(settings, done, targets, say, yes=yes)
+        troubles += _read_policies(settings, done, meant, say, yes=yes)
     if totals:
         say_totals(settings)
     for trouble in troubles:
         raise trouble
     if strict:
-        _refuse_unfound(targets, done)
+        _refuse_unfound(meant, done)
 
 
 def _tell_a_new_home(settings: Settings) -> None:
@@ -203,8 +204,8 @@ def _chosen(
     return [(tuple(crawls), left) for left, crawls in found.items()]
 
 
-def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    named = meaning.read_targets(domain, settings)
+def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
+    named = meaning.read_targets(texts, settings)
     listed = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not listed and not named:
         raise UserInputError("the watch list is empty; add to it with: cc-pipeline domains add example.com")
@@ -217,12 +218,13 @@ def demo(
 ) -> None:
     """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
 
-    Nothing leaves this machine: the source is a small generated bucket in the home.
+    Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
+    the folder demo of the usual one. No other home is asked or changed.
     """
     from cc_pipeline.minicrawl.generate import ensure
     from cc_pipeline.minicrawl.spec import DEMO, spec_for
 
-    where = load_settings(home=home).home
+    where = load_settings(home=home).home if home else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)
     console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
@@ -241,14 +243,14 @@ def demo(
     console.print(coloured(("3 of 3", "bold"), " what it found"))
     say_totals(settings)
     shown = _shown(settings.published_path)
-    command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
-    ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
-    question = f'{command} sql{flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
+    command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
+    question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
     console.print()
     for what, how in (
-        ("The Dagster UI on this state:", ui),
+        ("The Dagster UI on this home:", f"{command} ui {flag}"),
         ("One question to DuckDB:", question),
         ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
     ):
         console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
 
@@ -266,8 +268,8 @@ def demo_targets(domains: Sequence[str]) -> list[str]:
 
 
 def replay(
+    targets: options.Targets,
     crawl: options.Crawls,
-    domain: options.Targets,
     wait: options.Wait = None,
     source: options.Source = None,
     home: options.Home = None,
@@ -280,7 +282,7 @@ def replay(
 
     [bold]Examples[/]
 
-      cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
+      cc-pipeline replay example.com --crawl CC-MAIN-2024-22
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import replay_records
@@ -288,7 +290,7 @@ def replay(
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []
     with (
-        open_question(domain, crawl, source=source, home=home, wait=wait) as question,
+        open_question(targets, crawl, source=source, home=home, wait=wait) as question,
         Launcher(question.workspace) as launcher,
         progress_bars(),
     ):

@@ -14,7 +14,7 @@ from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.python.asking import needs_harvest, sources_for
+from cc_pipeline.python.asking import Question, needs_harvest, sources_for
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.python.running import (
     agreed_builds,
@@ -112,7 +112,7 @@ def build(
     from cc_pipeline.indexing.url_index import keep_arc_list
 
     with open_question([], [crawl], source=source, home=home, subset=subset) as question:
-        workspace, (name,) = question.workspace, question.crawls
+        workspace, name = question.workspace, _single(question)
         if arcs is not None:
             if name not in ARC_CRAWLS:
                 raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
@@ -148,7 +148,7 @@ def search(
 
     checked_format(output)
     with open_question(targets, [crawl], source=source, home=home) as question:
-        (name,) = question.crawls
+        name = _single(question)
         sources = sources_for(question.workspace, name, "btree")
         with open_locators(name, question.settings.subsets, sources, "btree") as available:
             locator = _btree(available["btree"]())
@@ -181,7 +181,7 @@ def verify(
     from cc_pipeline.indexing.url_index import check_records, check_tree
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
-        workspace, (name,) = question.workspace, question.crawls
+        workspace, name = question.workspace, _single(question)
         found = check_tree(workspace.settings.home / "url-index", name, sample)
         wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))
     _describe(workspace.settings, name)
@@ -194,6 +194,13 @@ def verify(
             f"Build it again: cc-pipeline url-index build --crawl {name}",
         )
     notice("no faults found")
+
+
+def _single(question: Question) -> str:
+    """The one crawl that is asked. Raises ``UserInputError`` for a range of several."""
+    if len(question.crawls) != 1:
+        raise UserInputError(f"this command takes one crawl, not {len(question.crawls)}: {', '.join(question.crawls)}")
+    return question.crawls[0]
 
 
 def _describe(settings: Settings, crawl: str) -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
-from cc_pipeline.defs.metadata import as_list, crawl_links, figures, preview, row_counts, stage_metadata
+from cc_pipeline.defs.metadata import as_list, crawl_links, figures, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import wanted_keys
@@ -51,12 +51,11 @@ def built_index(
 def crawls(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
-    table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
     # of its rows: the same list is the same version
     digest = workspace.lake.digest("crawls", "crawls")
     version = dg.DataVersion(digest) if digest is not None else None
     metadata = {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report)
-    return dg.MaterializeResult(metadata=metadata | {"preview": preview(table)}, data_version=version)
+    return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
 def index_manifest(
@@ -66,9 +65,7 @@ def index_manifest(
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in wanted_keys(context)}
     of_table = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():
-        table = workspace.lake.read("index_manifest", {"crawl": crawl})
         metadata = row_counts(report.rows, of_table) | stage_metadata(report) | crawl_links(workspace, crawl)
-        metadata["preview"] = preview(table)
         context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 
@@ -109,11 +106,10 @@ def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
     wanted = wanted_keys(context)
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, wanted)
-    shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
     for crawl, report in reports.items():
         table = read_catalog_table(workspace.lake, "row_groups", crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
-        metadata |= figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
+        metadata |= figures(coverage_figures(workspace, crawl))
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, wanted)
     if refused:

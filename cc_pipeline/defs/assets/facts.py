@@ -1,12 +1,10 @@
 """What is known of hosts: the table of facts, data that a person added, and what robots.txt captures ask of robots."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import AnnotationConfig, FactsConfig, asset_of
-from cc_pipeline.defs.metadata import preview
 from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
@@ -15,24 +13,8 @@ from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import Known, known_datasets
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
-
-#: Columns of a partition's preview, by table.
-_SHOWN = {
-    "host_facts": ["host", "fetch_200", "robots_200", "hcrank10", "prank10", "webgraph_indegree"],
-    "site_policies": ["scheme", "host", "port", "fetch_time", "fetch_status", "state", "content_digest"],
-}
-
-
-def _figures(workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport) -> dict[str, Any]:
-    metadata = own_figures(report, slug, table, workspace.lake.row_count(table))
-    if report.per_target[slug][f"rows:{table}"]:
-        where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
-        metadata["preview"] = preview(first_rows(workspace.lake, table, where, _SHOWN[table], 5), _SHOWN[table])
-    return metadata
 
 
 def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FactsConfig) -> Yielded:
@@ -44,7 +26,7 @@ def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
         datasets = [one.dataset for one in hosts_only(known, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
-        metadata = _figures(workspace, crawl, slug, "host_facts", report)
+        metadata = own_figures(report, slug, "host_facts", workspace.lake.row_count("host_facts"))
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}
 
@@ -84,7 +66,7 @@ def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: P
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         report = fill_policies(workspace, crawl, [slug])
-        metadata = _figures(workspace, crawl, slug, "site_policies", report)
+        metadata = own_figures(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
         version = report.per_target[slug].get("version:site_policies")
         return {"site_policies": (metadata, None if version is None else str(version))}
 

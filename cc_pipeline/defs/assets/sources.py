@@ -6,24 +6,23 @@ from typing import Literal, cast
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import SequenceFileConfig
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview, row_counts, stage_metadata
+from cc_pipeline.defs.metadata import figures, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.pagefiles.export import Codec, ExportKind, ExportOptions, export_slices
 from cc_pipeline.pagefiles.sequencefile import Compression
 from cc_pipeline.pagefiles.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
-#: Asset, the table it writes a slice of, and the columns of its preview.
+#: The table that each asset writes a slice of.
 _WRITTEN = {
-    "source_metadata": ("page_metadata", ["url", "http_result", "mime_type", "parsed_as", "disposition"]),
-    "source_text": ("page_text", ["url", "content_languages", "text"]),
-    "source_links": ("page_links", ["url", "type", "href", "text"]),
-    "source_feed_items": ("feed_items", ["url", "title", "published", "link"]),
-    "source_faults": ("source_faults", ["byte_offset", "reason"]),
+    "source_metadata": "page_metadata",
+    "source_text": "page_text",
+    "source_links": "page_links",
+    "source_feed_items": "feed_items",
+    "source_faults": "source_faults",
 }
 
 
@@ -37,12 +36,10 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         file = registered(workspace, [slug])[slug]
         about = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
         made: dict[str, Described] = {}
-        for asset, (table, shown) in _WRITTEN.items():
+        for asset, table in _WRITTEN.items():
             own = report.per_target[slug]
-            where = {"crawl": file.crawl, "target": slug}
-            rows = first_rows(workspace.lake, table, where, shown, PREVIEW_ROWS)
             counts = row_counts(int(own[f"rows:{table}"]), workspace.lake.row_count(table))
-            made[asset] = counts | stage_metadata(report) | about | {"preview": preview(rows, shown)}, None
+            made[asset] = counts | stage_metadata(report) | about, None
         return made
 
     yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), _WRITTEN), read)

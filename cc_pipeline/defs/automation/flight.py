@@ -1,4 +1,4 @@
-"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed."""
+"""Which crawl × target partitions somebody has asked for and not got yet, and which were left failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
 
-#: The assets over crawl × domain, from what is made last to what is made first: a run has made a partition when it has
+#: The assets over crawl × target, from what is made last to what is made first: a run has made a partition when it has
 #: recorded the first of these that it selects.
 EXTRACTED: Final = ("page_metadata", "page_text", "page_links", "feed_items", "records", "captures")
 #: What the jobs that select them make; the UI's own job says it in each run.

@@ -1,13 +1,16 @@
-"""History has an end: runs that ended long ago go, and what they say of the partitions that are there stays.
+"""History has an end: runs that ended long ago go, unless they wrote what is newest of anything.
 
-A run goes in an order in which a kill at any point leaves nothing wrong: what is newest in it becomes a record of no
-run (it says the same, with the same place in the event log), then all else of it goes, its own row last. What a later
-run supersedes of such records goes the next time.
+``instance.delete_run`` deletes all events of a run, also those by which everything knows what is there. So a run stays
+whole while one of its records is the newest of its partition, or is what a newest record was made of.
 """
+
+from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -16,28 +19,17 @@ import dagster as dg
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.internals import note, noted, open_backfill_ids
-from cc_pipeline.defs.internals_history import (
-    delete_backfills,
-    delete_run,
-    delete_superseded,
-    delete_ticks,
-    give_back,
-    pointers,
-    take_out_what_counts,
-)
-from cc_pipeline.defs.metadata import GROUP
+from cc_pipeline.defs.internals import delete_files, open_backfill_ids
+from cc_pipeline.defs.notes import note, noted
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_notes import delete_strays
+from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.run_notes import delete_notes_of, delete_strays
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds after which a run that deletes begins no further step; the next tick goes on.
 _SECONDS: Final = 600.0
-#: Runs that are deleted together.
-_RUNS_AT_ONCE: Final = 10
 _EVERY: Final = timedelta(hours=23)
-#: What sensors and schedules log stays for so long: Dagster deletes ticks after a week, and forgets their logs.
+#: What sensors and schedules log stays for so long.
 _LOGS_OF_TICKS: Final = timedelta(days=5)
 #: A list that no run names is deleted when it was so for as long: the run may be about to be made.
 _STRAY: Final = timedelta(hours=1)
@@ -45,68 +37,124 @@ _STRAY: Final = timedelta(hours=1)
 _NOTE: Final = "cc_pipeline/history"
 _WELL: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _BACKFILL_TAG: Final = "dagster/backfill"
-#: Metadata that stays with a partition, in a line each, and how long a text of it may be.
-_PLAIN: Final = (dg.IntMetadataValue, dg.FloatMetadataValue, dg.TextMetadataValue, dg.BoolMetadataValue)
-_SHORT: Final = 200
-#: Names of metadata that mean something to Dagster.
-_DAGSTERS: Final = "dagster/"
+#: The tag in which Dagster writes which record of an input another record was made of.
+_POINTER_TAG: Final = "dagster/input_event_pointer/"
+#: Records that one question asks for.
+_RECORDS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Runs that were deleted, the records of theirs that stayed, superseded records and backfills that were deleted,
-    and bytes that the disk got back. ``done`` is whether nothing is left to delete."""
+    """Runs that were deleted, and old ones that were ``kept``, since a record of theirs is the newest. ``done`` is
+    whether nothing is left to delete."""
 
     runs: int
     kept: int
-    superseded: int
-    backfills: int
-    freed: int
     done: bool
 
 
 def forget(
     instance: dg.DagsterInstance, days: int, *, now: datetime | None = None, seconds: float = _SECONDS
 ) -> Forgotten:
-    """Deletes runs that ended more than ``days`` ago (failed ones twice as long) with their events, logs and notes;
-    ticks and backfills of that age; records that newer ones superseded.
+    """Deletes runs that ended more than ``days`` ago (failed ones twice as long) with their events, logs and notes.
 
-    To be called in a run (see ``internals_history``). After ``seconds`` it leaves the other runs to the next call.
+    To be called in a run: SQLite gives the id of a deleted event again if it was the highest, and cursors go by ids.
+    The event that says that this run began is higher. After ``seconds`` it leaves the other runs to the next call.
     """
     now = now or datetime.now(UTC)
-    before = now - timedelta(days=days)
-    old = _old(before, now - 2 * timedelta(days=days))
-    last = _last(instance)
-    logs_since = datetime.fromtimestamp(last["at"], UTC) - _LOGS_OF_TICKS if last else None
-    delete_ticks(instance, before, (logs_since, now - _LOGS_OF_TICKS))
-    backfills = delete_backfills(instance, before)
-
-    pointed = pointers(instance)
-    runs = kept = 0
-    total = sum(instance.get_runs_count(each) for each in old)
-    held: set[str] = set()
+    old = _old_runs(instance, now - timedelta(days=days), now - 2 * timedelta(days=days))
+    needed = needed_runs(instance) if old else set()
     busy = open_backfill_ids(instance)
-    done = False
+    free = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in busy]
     # from here: each call deletes some runs, however long the rest took
     until = time.monotonic() + seconds
-    while not done and time.monotonic() < until:
-        progress.report("old runs", runs, total, "")
-        oldest = _oldest(instance, old, _RUNS_AT_ONCE + len(held))
-        found = [run for run in oldest if run.run_id not in held]
-        done = not found
-        held |= {run.run_id for run in found if run.tags.get(_BACKFILL_TAG) in busy}
-        some = [run for run in found if run.run_id not in held]
-        kept += take_out_what_counts(instance, [run.run_id for run in some], pointed, shortened)
-        for run in some:
-            delete_run(instance, run)
-        runs += len(some)
-    superseded = delete_superseded(instance, before, pointed)
+    runs = 0
+    for run in free:
+        if time.monotonic() >= until:
+            break
+        progress.report("old runs", runs, len(free), "")
+        instance.delete_run(run.run_id)
+        delete_files(instance, run.run_id)
+        delete_notes_of(instance, run.run_id)
+        runs += 1
+    delete_files(instance, before=now - _LOGS_OF_TICKS)
+    done = runs == len(free)
+    last = _last(instance)
     strays = delete_strays(instance, last.get("strays", {}), (now - _STRAY).timestamp(), now.timestamp())
-    # measuring what is free reads whole tables
-    alone = bool(runs or superseded) and instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) <= 1
-    freed = give_back(instance, alone=alone)
     note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done, "strays": strays})})
-    return Forgotten(runs, kept, superseded, backfills, freed, done)
+    return Forgotten(runs, len(old) - len(free), done)
+
+
+def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
+    """The runs that wrote the newest record of an asset or of a partition, or what such a record was made of.
+
+    Partitions of ours that are none any more count for nothing.
+    """
+    is_there = _known_keys(instance, at)
+    needed: set[str] = set()
+    pointed: dict[str, set[int]] = defaultdict(set)
+    for asset in instance.get_asset_keys():
+        seen: set[str | None] = set()
+        for record in _records(instance, asset):
+            if record.partition_key in seen:
+                continue
+            seen.add(record.partition_key)
+            if not at.asset(asset) or is_there(record.partition_key):
+                needed.add(record.run_id)
+                for name, place in _pointers(record):
+                    pointed[name].add(place)
+    for name, places in pointed.items():
+        asset = dg.AssetKey.from_user_string(name)
+        needed |= {
+            record.run_id
+            for record in _newest_at(_records(instance, asset), sorted(places))
+            if not at.asset(asset) or is_there(record.partition_key)
+        }
+    return needed - {""}
+
+
+def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
+    """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
+    crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
+    others = {None, *crawls, *instance.get_dynamic_partitions(at.of("source_file"))}
+
+    def is_there(key: str | None) -> bool:
+        crawl, of_pair, target = (key or "").partition("|")
+        return crawl in crawls and target in targets if of_pair else key in others
+
+    return is_there
+
+
+def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
+    """The assets that a record was made of, and where the record of each stands in the event log."""
+    made = record.asset_materialization
+    tags = (made.tags if made is not None else None) or {}
+    named = ((name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG))
+    return [(name, int(place)) for name, place in named if place.isdigit()]
+
+
+def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> Iterator[dg.EventLogRecord]:
+    """Those of ``records``, from the newest, that were the newest of their partition at any of ``places`` in the event
+    log. Dagster compares the version of an input there with its version now: without that record the input would look
+    changed."""
+    newer: dict[str | None, int] = {}
+    for record in records:
+        at = bisect_left(places, record.storage_id)
+        after = newer.get(record.partition_key)
+        if at < len(places) and (after is None or places[at] < after):
+            yield record
+        newer[record.partition_key] = record.storage_id
+
+
+def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.EventLogRecord]:
+    """All materializations of an asset, the newest first."""
+    cursor = None
+    while True:
+        page = instance.fetch_materializations(asset, limit=_RECORDS, cursor=cursor)
+        yield from page.records
+        if not page.has_more:
+            return
+        cursor = page.cursor
 
 
 def is_trimmed(instance: dg.DagsterInstance) -> bool:
@@ -114,49 +162,30 @@ def is_trimmed(instance: dg.DagsterInstance) -> bool:
     return bool(_last(instance).get("done"))
 
 
-def _last(instance: dg.DagsterInstance) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
+def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
     return found
 
 
-def _old(before: datetime, failed_before: datetime) -> list[dg.RunsFilter]:
-    return [
+def _old_runs(instance: dg.DagsterInstance, before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
+    """The runs that ended before then, the oldest first."""
+    old = (
         dg.RunsFilter(statuses=list(_WELL), updated_before=before),
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_before=failed_before),
-    ]
-
-
-def _oldest(instance: dg.DagsterInstance, old: Sequence[dg.RunsFilter], most: int) -> list[dg.DagsterRun]:
+    )
     return [
         record.dagster_run
         for each in old
-        for record in instance.get_run_records(each, limit=most, order_by="update_timestamp", ascending=True)
+        for record in instance.get_run_records(each, order_by="update_timestamp", ascending=True)
     ]
 
 
-def shortened(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, dg.MetadataValue]:
-    """What stays of a partition's metadata: its row count and plain figures that are not 0, without previews, pictures,
-    and what a group of partitions cost."""
-    return {
-        name: value
-        for name, value in metadata.items()
-        if name.startswith(_DAGSTERS) or (value.value and not name.startswith(GROUP))
-        if isinstance(value, _PLAIN) and len(str(value.value)) <= _SHORT
-    }
-
-
 def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
-    """Deletes runs, ticks and backfills that are older than CC_PIPELINE_HISTORY_DAYS."""
+    """Deletes runs that are older than CC_PIPELINE_HISTORY_DAYS."""
     with logged_progress(context.log):
         report = forget(context.instance, workspace.settings.history_days)
     context.add_output_metadata(
-        {
-            "runs deleted": report.runs,
-            "records of partitions kept": report.kept,
-            "superseded records deleted": report.superseded,
-            "backfills deleted": report.backfills,
-            "bytes given back": report.freed,
-        }
+        {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept}
     )
     if not report.done:
         context.log.info("more is left: the next run goes on")
@@ -165,7 +194,8 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Pl
 def history(context: dg.ScheduleEvaluationContext, at: Placement) -> dg.RunRequest | dg.SkipReason:
     """One tick: asks for a run when the last one was a day ago, or left something."""
     instance = context.instance
-    if instance.get_runs(dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED)), limit=1):
+    running = dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED))
+    if instance.get_run_records(running, limit=1):
         return dg.SkipReason("old runs are being deleted")
     last = _last(instance)
     if last.get("done") and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _EVERY:

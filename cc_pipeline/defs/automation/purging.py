@@ -125,7 +125,7 @@ def purge_one_target(context: dg.OpExecutionContext, workspace: Workspace, at: P
     deletes its rows and bytes a week later. Raises ``UserInputError`` for a digest that is not the plan's as it is now:
     one call of the UI's interface, which any page might send, deletes nothing."""
     begun = purges_begun(workspace)
-    known = {*defined(workspace.lake), *begun, *at.domains(context.instance)}
+    known = {*defined(workspace.lake), *begun, *at.target_keys(context.instance)}
     slug = which_target(config.target, known)
     refuse_watched(at, slug)
     written = {**begun, **definitions(workspace.lake, [slug])}

@@ -1,4 +1,4 @@
-"""Schedules: the bounded backfill of missing crawl × domain partitions, which ships stopped; and turning it, and the
+"""Schedules: the bounded backfill of missing crawl × target partitions, which ships stopped; and turning it, and the
 other sensors and schedules that keep a home up to date by themselves, on and off."""
 
 import hashlib
@@ -117,11 +117,11 @@ def _tick(
     watched = watched_targets(workspace, at)
     # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
-    here = set(at.domains(instance))
+    here = set(at.target_keys(instance))
     targets = [target for target in watched.targets if target.slug in here]
     harvested = instance.get_materialized_partitions(at.key("row_groups"))
     # ids begin with the year, so this is the order of their age, in whatever order they became partitions
-    runnable = sorted(harvested.intersection(at.crawls(instance)), reverse=True)
+    runnable = sorted(harvested.intersection(at.crawl_keys(instance)), reverse=True)
     chosen = select_crawls(runnable, settings.crawls)
     said = [watched.note] if watched.note is not None else []
 

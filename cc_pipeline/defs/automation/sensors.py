@@ -68,8 +68,8 @@ def new_crawls(
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
     failures, due = _failures_in_a_row(context.instance, at, _now())
     requested = [crawl for crawl in cursor["requested"] if crawl not in due]
-    registered = set(at.crawls(context.instance))
-    domains = len(at.domains(context.instance))
+    registered = set(at.crawl_keys(context.instance))
+    domains = len(at.target_keys(context.instance))
     room = room_for_crawls(len(registered), domains)
     new = [crawl for crawl in there if crawl not in registered]
     if len(new) > room:
@@ -160,16 +160,16 @@ def watch_list(
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
-    known = set(at.domains(context.instance))
+    known = set(at.target_keys(context.instance))
     new = [target.slug for target in targets if target.slug not in known][:_NEW_KEYS_PER_TICK]
     if not new:
         return dg.SkipReason(f"every target of the watch list is a partition already{note}")
-    refused = too_many(len(at.crawls(context.instance)), len(known) + len(new))
+    refused = too_many(len(at.crawl_keys(context.instance)), len(known) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
-    return dg.SensorResult(dynamic_partitions_requests=[at.domain.build_add_request(new)])
+    return dg.SensorResult(dynamic_partitions_requests=[at.target.build_add_request(new)])
 
 
 def path_lists(

@@ -161,7 +161,7 @@ def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -
         pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
-        return [Slice(crawl) for crawl in between(at.crawls(instance), first, last)]
+        return [Slice(crawl) for crawl in between(at.crawl_keys(instance), first, last)]
     if unit == "file" and first and not of_pairs:
         return [Slice("", slug) for slug in between(instance.get_dynamic_partitions(at.of("source_file")), first, last)]
     return None

@@ -46,7 +46,7 @@ from cc_pipeline.workspace.schemas import (
 
 #: Of ``warehouse``, as Dagster keeps it with each materialization.
 WAREHOUSE_VERSION: Final = "1"
-#: The tables over crawl × domain, which one step makes.
+#: The tables over crawl × target, which one step makes.
 EXTRACTED: Final[Mapping[str, pa.Schema]] = {"captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA, **SCHEMAS}
 #: Of assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST: Final = {"asked": "on-request", "reads": "gigabytes"}
@@ -437,7 +437,7 @@ class _Made:
                 "A page about a target, from what was published last: one HTML file in ``reports/`` of the home.\n\n"
                 "It covers all crawls, so its partitions are targets alone.",
                 deps=["warehouse"],
-                partitions_def=self._at.domain,
+                partitions_def=self._at.target,
                 backfill_policy=BACKFILL,
                 output_required=False,
             ),

@@ -73,7 +73,7 @@ def sensors(at: Placement, jobs: Mapping[str, Any], assets: dg.AssetSelection) -
             default_status=status,
             required_resource_keys={at.resource},
         ),
-        # for assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
+        # for assets without partitions, which say themselves when they are due (``crawls``). Over crawl × target such
         # conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it
         dg.AutomationConditionSensorDefinition(
             # Dagster's own name is that of a sensor for all assets that no other has, which ours would replace

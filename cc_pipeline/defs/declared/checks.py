@@ -15,7 +15,7 @@ from cc_pipeline.defs.declared.bodies import later
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.documents.schemas import SCHEMAS
 
-#: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
+#: What one look is at: partitions of crawl × target, crawls, files read whole, or one thing for all.
 Unit = Literal["partition", "crawl", "file", "whole"]
 #: ``(Workspace, Scope) -> CheckResult``
 Verdict = Callable[[Any, Any], Any]

@@ -65,57 +65,15 @@ def text_simhash(text: str) -> int:
 
 
 def _distinct_runs(text: str) -> _Words:
-    """Every run of four UTF-16 units once, the first unit in the lowest bits.
-
-    Sorting is what this costs, and 32-bit runs sort twice as fast: units below 256 are packed to bytes, and the
-    few runs that reach a unit above are taken apart.
-    """
-    try:
-        return _widened(_distinct(_windows(text.encode("latin-1"), 1)))
-    except UnicodeEncodeError:
-        pass
+    """Every run of four UTF-16 units once, the first unit in the lowest bits."""
     data = text.encode("utf-16-le", "surrogatepass")
-    units = np.frombuffer(data, dtype="<u2")
-    high = np.flatnonzero(units > 0xFF)
-    if len(high) * 8 > len(units) or len(units) < 64:
-        return _distinct(_windows(data, 2))
-    places = np.unique((high[:, None] - np.arange(_RUN)).reshape(-1))
-    places = places[(places >= 0) & (places <= len(units) - _RUN)]
-    wide = np.zeros(len(places), dtype=np.uint64)
-    for step in range(_RUN):
-        wide |= units[places + step].astype(np.uint64) << np.uint64(16 * step)
-    narrow = _windows(units.astype(np.uint8).tobytes(), 1)
-    starts = np.array([0, *np.cumsum([(len(units) - step) // _RUN for step in range(_RUN - 1)])])
-    spoilt = starts[places % _RUN] + places // _RUN
-    sound = np.setdiff1d(np.arange(min(len(narrow), len(spoilt) + 1)), spoilt)
-    if not len(sound):
-        return _distinct(wide)
-    narrow[spoilt] = narrow[sound[0]]  # a run that is there anyway
-    return np.concatenate((_widened(_distinct(narrow)), _distinct(wide)))
-
-
-def _windows(data: bytes, width: int) -> NDArray[np.uint32] | _Words:
-    """Every run of four units of ``width`` bytes as one number, grouped by the run's place modulo four."""
-    kind = "<u4" if width == 1 else "<u8"
-    size = _RUN * width
+    size = 2 * _RUN
     parts = [
-        np.frombuffer(data, dtype=kind, offset=step * width, count=(len(data) - step * width) // size)
-        for step in range(_RUN)
-        if len(data) - step * width >= size
+        np.frombuffer(data, dtype="<u8", offset=start, count=(len(data) - start) // size)
+        for start in range(0, size, 2)
+        if len(data) - start >= size
     ]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)
-
-
-def _widened(runs: NDArray[np.uint32]) -> _Words:
-    """Packed runs of bytes as runs of 16-bit units."""
-    wide = runs.astype(np.uint64)
-    wide = (wide | (wide << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
-    return (wide | (wide << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-
-
-def _distinct(values: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    values.sort()
-    return np.concatenate((values[:1], values[1:][np.flatnonzero(values[1:] != values[:-1])]))
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="<u8")
 
 
 def _fingerprints(runs: _Words) -> _Words:

@@ -254,31 +254,6 @@ no_memory:
     return PyErr_NoMemory();
 }
 
-static inline int in_set(Py_UCS4 c, const Py_UCS4 *set) {
-    while (*set && *set != c) set++;
-    return *set != 0;
-}
-
-static PyObject *sentences(PyObject *self, PyObject *text) {
-    (void)self;
-    static const Py_UCS4 closing[] = {'"', '\'', 0x2019, 0x201D, ')', ']', 0};
-    static const Py_UCS4 ending[] = {0x3002, 0xFF01, 0xFF1F, 0x0964, 0x061F, 0x06D4, 0};
-    if (!is_text(text)) return NULL;
-    Py_ssize_t length = PyUnicode_GET_LENGTH(text), count = 0;
-    int kind = PyUnicode_KIND(text);
-    const void *data = PyUnicode_DATA(text);
-    for (Py_ssize_t at = 0; at < length; at++) {
-        Py_UCS4 c = PyUnicode_READ(kind, data, at);
-        if (c == '.' || c == '!' || c == '?') {
-            while (at + 1 < length && in_set(PyUnicode_READ(kind, data, at + 1), closing)) at++;
-            count += at + 1 == length || Py_UNICODE_ISSPACE(PyUnicode_READ(kind, data, at + 1));
-        } else if (c >= 0x061F) {
-            count += in_set(c, ending);
-        }
-    }
-    return PyLong_FromSsize_t(count);
-}
-
 static int prepare(void) {
     uint64_t state = 0;
     for (int value = 0; value < VALUES; value++) {
@@ -294,5 +269,4 @@ static int prepare(void) {
 
 MODULE(_signals, prepare,
     {"minhash", minhash, METH_O, "64 least values of a text's shingles, None where it has no word."},
-    {"repetition", repetition, METH_O, "Words, characters, words with a letter, and characters in repeated runs."},
-    {"sentences", sentences, METH_O, "How many sentences end in a text."})
+    {"repetition", repetition, METH_O, "Words, characters, words with a letter, and characters in repeated runs."})

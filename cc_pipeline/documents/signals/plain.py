@@ -11,7 +11,6 @@ SHINGLE = 5
 TOP = (2, 3, 4)
 TWICE = (5, 6, 7, 8, 9, 10)
 
-_SENTENCE = re.compile(r"[.!?][\"'\u2019\u201d)\]]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964\u061f\u06d4]")
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _ALONE = (
@@ -98,12 +97,6 @@ def repetition(text: str) -> tuple[int, ...]:
         *(_top(found, size) for size in TOP),
         *(_twice(found, size) for size in TWICE),
     )
-
-
-def sentences(text: str) -> int:
-    """How many sentences end in the text: at a mark before white space, brackets and quotes between them or not, or at
-    a mark of a script that puts no space there."""
-    return len(_SENTENCE.findall(text))
 
 
 def _top(words: list[str], size: int) -> int:

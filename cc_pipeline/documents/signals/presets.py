@@ -1,6 +1,6 @@
 """The filters that data sets are made with, under the names of those who published them: Gopher's two (Rae and others
 2021, table A1 and section A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own
-(Penedo and others 2024). Each as datatrove computes it, held against it by ``benchmarks.dataset_rules``.
+(Penedo and others 2024). Each as datatrove computes it, whose verdicts the tests have.
 
 A rule was published for English. Where a language has no words between spaces, no end marks, or other words than
 English, it is not applied (``not_applied``).

@@ -9,6 +9,7 @@ without spaces each letter is one, as ``content_minhash`` has it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ from cc_pipeline.documents.signals import plain
 _SIGNALS = "documents.signals._signals"
 _minhash: Callable[[str], list[int] | None] = compiled(_SIGNALS, "minhash") or plain.minhash
 _repetition: Callable[[str], tuple[int, ...]] = compiled(_SIGNALS, "repetition") or plain.repetition
-_sentences: Callable[[str], int] = compiled(_SIGNALS, "sentences") or plain.sentences
 #: Whether the compiled ones are in use.
 COMPILED = _minhash is not plain.minhash
 #: The eight words of Gopher's rule.
@@ -33,6 +33,8 @@ _ELLIPSES = ("...", "\u2026")
 #: C4's end marks, and those of other scripts.
 _END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
 _SHORT_LINE = 5
+#: An end mark before white space, brackets and quotes between them or not, or one of a script that puts no space there.
+_SENTENCE_END = re.compile(r"[.!?][\"'\u2019\u201d)\]]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964\u061f\u06d4]")
 
 
 class Fingerprint(NamedTuple):
@@ -111,7 +113,7 @@ def quality(text: str | None) -> Quality | None:
         (len(lines) - len(once)) / len(lines),
         twice / sum(map(len, lines)),
         *shares,
-        _sentences(text),
+        len(_SENTENCE_END.findall(text)),
         sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
         sum(map(_is_short, lines)) / len(lines),
         sum("javascript" in line for line in lowered.split("\n")) if "javascript" in lowered else 0,

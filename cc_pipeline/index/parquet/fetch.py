@@ -143,27 +143,16 @@ def run_end(run: list[Piece]) -> int:
 _MEMORY = 64 << 20
 
 
-class Kept(Protocol):
-    """Page indexes that a harvest has kept (``kept.KeptIndexes``)."""
-
-    problems: list[str]
-
-    def find(self, path: str, etag: str | None, pieces: Iterable[Piece]) -> dict[Piece, bytes]: ...
-
-    def refuse(self, path: str) -> bool: ...
-
-
 class PageIndexes:
-    """Page indexes that a harvest has ``kept``, and others in memory and in ``folder``, so that a second look-up in a
-    row group need not request them.
+    """Page indexes that look-ups have read, in memory and in ``folder``. A second look-up in a row group need not
+    request them.
 
     ``folder`` may be deleted at any time. When it cannot be written, only memory is used. Entries have checksums. Page
     indexes of a file without an ETag are not kept on disk, because nothing would tell that the file was replaced.
     """
 
-    def __init__(self, folder: Path | None = None, memory: int = _MEMORY, kept: Kept | None = None) -> None:
+    def __init__(self, folder: Path | None = None, memory: int = _MEMORY) -> None:
         self._folder = folder
-        self._kept = kept
         self._memory = memory
         self._pieces: dict[tuple[Piece, str | None], bytes] = {}
         self._held = 0
@@ -171,32 +160,14 @@ class PageIndexes:
 
     def known(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
         """Those of ``pieces`` that are here."""
-        asked = list(pieces)
-        found = self._of_harvest([each for each in asked if (each, etags.get(each.key)) not in self._pieces], etags)
-        for piece in asked:
+        found = {}
+        for piece in pieces:
             etag = etags.get(piece.key)
-            data = self._pieces.get((piece, etag)) or found.get(piece) or self._stored(piece, etag)
+            data = self._pieces.get((piece, etag)) or self._stored(piece, etag)
             if data is not None:
                 found[piece] = data
                 self._hold(piece, etag, data)
         return found
-
-    def notes(self) -> tuple[str, ...]:
-        """What of the kept page indexes could not be used, in words; once."""
-        if self._kept is None:
-            return ()
-        said = tuple(dict.fromkeys(self._kept.problems))
-        self._kept.problems.clear()
-        return said
-
-    def refuse(self, path: str) -> bool:
-        """Forgets what a harvest has kept of a file; false where nothing of that was given."""
-        if self._kept is None or not self._kept.refuse(path):
-            return False
-        with self._lock:
-            for piece, etag in [known for known in self._pieces if known[0].key == path]:
-                self._held -= len(self._pieces.pop((piece, etag)))
-        return True
 
     def forget(self, path: str) -> None:
         """Forgets what was read of a file: it turned out not to be what it should."""
@@ -206,16 +177,6 @@ class PageIndexes:
                 stored = self._path(piece, etag)
                 if stored is not None:
                     stored.unlink(missing_ok=True)
-
-    def _of_harvest(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
-        found: dict[Piece, bytes] = {}
-        if self._kept is not None:
-            by_file: dict[str, list[Piece]] = {}
-            for piece in pieces:
-                by_file.setdefault(piece.key, []).append(piece)
-            for path, several in by_file.items():
-                found |= self._kept.find(path, etags.get(path), several)
-        return found
 
     def keep(self, found: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
         """Remembers what was read."""

@@ -25,9 +25,9 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, RangesOf, Takers, surt_ranges
+from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.kept_page_indexes import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Rows, Wanted, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -224,7 +224,7 @@ class ParquetLocator:
         after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
         files = list({place.file.path: place.file for place in places}.values())
-        notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
+        notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
         return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
 
     def _ranges_of(self, crawl: str, within: RangeSet | None) -> RangesOf:
@@ -256,8 +256,8 @@ class ParquetLocator:
                 yield rows.filter(pc.equal(rows["meant"], YES))
 
     def _read(self, wanted: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
-        """The matching rows, each once. A kept page index that leads into a fault is put aside, and the file itself is
-        asked: what was given by then is not given again, and the file has to have all of it."""
+        """The matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows that were
+        given before are not given again, and the other mirror's file has to have all of them."""
         given: dict[tuple[str, int], list[Rows]] = {}
         while True:
             before = {at: np.concatenate(rows) for at, rows in given.items()}
@@ -273,14 +273,12 @@ class ParquetLocator:
                 for (path, number), rows in unseen.items():
                     if rows:
                         raise EnvironmentFault(
-                            f"{rows:,} rows of row group {number} of {path} were given by a page index that is not the "
-                            "file's",
-                            "Look up again, after a harvest of the crawl with --refresh: it fetches page indexes anew.",
+                            f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
+                            "another's",
+                            "Look up again: the mirror whose file was at fault is asked last.",
                         )
                 return
             except DataFault as fault:
-                if self._indexes.refuse(fault.source):
-                    continue
                 if fault.kind in _ANOTHER:
                     file = next(each.place.file for each in wanted if each.place.file.path == fault.source)
                     raise EnvironmentFault(

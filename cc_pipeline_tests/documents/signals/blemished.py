@@ -1,5 +1,5 @@
-"""English texts with every kind of blemish that published filters look for, and what datatrove's filters said of them
-(``python -m benchmarks.dataset_rules --write``)."""
+"""English texts with every kind of blemish that published filters look for, and what datatrove 0.10's filters said of
+them."""
 
 from __future__ import annotations
 

@@ -32,10 +32,20 @@ def test_compiled_and_plain_agree(text: str) -> None:
     assert quality._repetition(text) == plain.repetition(text)
 
 
-@compiled
-@given(st.text(".!?\"')] \n\u00a0\u2019\u3002\u0964a", max_size=20))
-def test_sentences_end_alike(text: str) -> None:
-    assert quality._sentences(text) == plain.sentences(text)
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("One. Two! Three?", 3),
+        ("It is 3.5 of example.com", 0),
+        ("He said \u201cgo.\u201d (She went.) So", 2),
+        ("\u4e00\u3002\u4e8c\uff01x", 2),
+        ("Wait\u2026 no", 0),
+        ("a.\u00a0b", 1),
+    ],
+)
+def test_sentences_end_at_marks(text: str, count: int) -> None:
+    found = quality.quality(text)
+    assert found is not None and found.sentences == count
 
 
 def test_values_do_not_change() -> None:

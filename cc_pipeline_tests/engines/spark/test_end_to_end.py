@@ -61,7 +61,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
         environment = kept | CREDENTIALS | own
 
         def run(*more: str) -> str:
-            asked = [part for site in SITES for part in ("--domain", site)]
+            asked = [*SITES]
             command = [str(BIN / "cc-pipeline"), "run", "--crawl", NEW, *asked, *more]
             done = subprocess.run(
                 command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600

@@ -1,5 +1,4 @@
-"""Two crawls with keys of either rule, of sites whose URLs escape bytes that are no UTF-8: homes of before are located
-once more where the keys differ, and nothing that joins crawls takes one page for two."""
+"""Two crawls with keys of either rule, of sites whose URLs escape bytes that are no UTF-8: a page of both is one."""
 
 from __future__ import annotations
 
@@ -14,19 +13,12 @@ import pytest
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import target_slices
-from cc_pipeline.extraction.key_marks import has_mark
 from cc_pipeline.extraction.nearest import nearest_capture
-from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import look
-from cc_pipeline.index import locator
-from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.minicrawl import visits
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.python.giving import add_captures
-from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import Bucket, due, extract, publish, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, publish, workspace_of
 
 BEFORE, AFTER = "CC-MAIN-2024-22", "CC-MAIN-2025-13"
 SITE = "example.com"
@@ -51,52 +43,6 @@ def escaped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(visits, "_path", path)
         yield root, ensure(root, SPEC)
-
-
-def targets(bucket: Bucket) -> tuple[str, ...]:
-    url = next(one.url for one in bucket[1].of(BEFORE, subset="warc") if "/tags/" in one.url)
-    return f"url:{url}", f"prefix:http://{SITE}/tags/%C3%CE", f"set:both = example.org, url:{url}"
-
-
-def test_what_had_the_keys_of_today_in_an_old_crawl_is_located_once_more(
-    escaped: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One set has a member of which the keys differ; a domain, a host and a UTF-8 URL have none."""
-    others = (SITE, f"host:www.{SITE}", f"url:http://{SITE}/caf%C3%A9", "set:two = example.org, host:www.example.com")
-    affected = targets(escaped)
-    with FaultServer(escaped[0]) as server:
-        workspace = workspace_of(server.url, tmp_path, via="zipnum")
-        with monkeypatch.context() as patched:
-            patched.setattr(locator, "key_rule", lambda crawl, index: KeyRule.TODAY)
-            patched.setattr(target_slices, "key_marks", lambda slices, read: {})
-            for crawl in (BEFORE, AFTER):
-                extract(workspace, *affected, *others, crawl=crawl)
-        versions = {row["slug"]: row["version"] for row in workspace.lake.read("targets").to_pylist()}
-        slugs = [parse_target(one).slug for one in affected]
-        assert due(workspace, LOCATE, *affected, *others, crawl=AFTER) == set()
-        plan = look(workspace, BEFORE, [*versions]).plan
-        assert {(one.target, str(why)) for one, why in plan.of(LOCATE).items()} == {
-            (slug, Why.KEY_RULE.value) for slug in slugs
-        }
-        located = extract(workspace, *affected, *others, crawl=BEFORE)[0]
-        assert located.fresh_slices == len(affected)
-        for crawl in (BEFORE, AFTER):
-            server.hits.clear()
-            assert due(workspace, LOCATE, *affected, *others, crawl=crawl) == set()
-        lookups = workspace.lake.read("lookups").to_pylist()
-        marked = {(row["crawl"], row["target"]) for row in lookups if has_mark(row["definition"])}
-        assert marked == {(BEFORE, slug) for slug in slugs}
-        assert {row["slug"]: row["version"] for row in workspace.lake.read("targets").to_pylist()} == versions
-        rows = workspace.lake.read("captures", {"crawl": BEFORE}, ["target", "url"]).to_pylist()
-    for text, slug in zip(affected[:2], slugs, strict=False):
-        own = {row["url"] for row in rows if row["target"] == slug}
-        start = text.partition(":")[2]
-        expected = {one.url for one in escaped[1].of(BEFORE, subset="warc") if _bare(one.url).startswith(_bare(start))}
-        assert own == expected != set()
-
-
-def _bare(url: str) -> str:
-    return url.partition("://")[2].removeprefix("www.")
 
 
 def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""Texts by name that runs leave for other processes, in a table of our own beside Dagster's state.
+
+The table is in the PostgreSQL that ``dagster.yaml`` names, so that all hosts see it. Elsewhere it is in a SQLite file
+in the instance's folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import sqlalchemy as sql
+import yaml
+from sqlalchemy.pool import NullPool
+
+_FILE: Final = "cc_pipeline.db"
+_TABLES: Final = sql.MetaData()
+_NOTES: Final = sql.Table(
+    "cc_pipeline_notes", _TABLES, sql.Column("name", sql.Text, primary_key=True), sql.Column("said", sql.Text)
+)
+#: Names that one statement has.
+_AT_ONCE: Final = 400
+#: Seconds that SQLite waits for another writer.
+_PATIENCE: Final = 20
+
+
+def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
+    """Keeps texts under names. They replace those of the same names."""
+    with _connected(instance) as connection:
+        for names in _several(notes):
+            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(names)))
+            connection.execute(_NOTES.insert(), [{"name": name, "said": notes[name]} for name in names])
+
+
+def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
+    """The texts that stand under ``names``, for those that have one."""
+    if not names:
+        return {}
+    with _connected(instance) as connection:
+        return {
+            row.name: row.said
+            for some in _several(names)
+            for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(some)))
+        }
+
+
+def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
+    """The names that begin with ``prefix``."""
+    with _connected(instance) as connection:
+        return [*connection.scalars(sql.select(_NOTES.c.name).where(_NOTES.c.name.startswith(prefix, autoescape=True)))]
+
+
+def delete_notes(instance: dg.DagsterInstance, names: Collection[str]) -> None:
+    """Deletes texts by their names."""
+    with _connected(instance) as connection:
+        for some in _several(names):
+            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(some)))
+
+
+def _several(names: Collection[str]) -> Iterator[list[str]]:
+    ordered = sorted(names)
+    return (ordered[first : first + _AT_ONCE] for first in range(0, len(ordered), _AT_ONCE))
+
+
+@contextmanager
+def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
+    """A transaction on the table, which is made where it is not there yet."""
+    engine = _engine(_address(Path(instance.root_directory)))
+    with engine.begin() as connection:
+        if not engine.dialect.has_table(connection, _NOTES.name):
+            if engine.dialect.name == "postgresql":  # two hosts may make it at once
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('cc_pipeline_notes'))")
+            connection.execute(sql.schema.CreateTable(_NOTES, if_not_exists=True))
+        yield connection
+
+
+@cache
+def _engine(address: sql.URL) -> sql.Engine:
+    # the plugin of ``database.py`` keeps connections to PostgreSQL; a file may be another one the next time
+    options: dict[str, Any] = {"connect_args": {"timeout": _PATIENCE}} if address.drivername == "sqlite" else {}
+    return sql.create_engine(address, poolclass=NullPool, **options)
+
+
+def _address(folder: Path) -> sql.URL:
+    """The database of the instance in ``folder``."""
+    file = folder / "dagster.yaml"
+    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
+    postgres = (chosen.get("storage") or {}).get("postgres") or {}
+    if url := _value(postgres.get("postgres_url")):
+        return sql.make_url(url)
+    if named := postgres.get("postgres_db"):
+        port, known = _value(named.get("port")), {name: _value(named.get(name)) for name in named if name != "params"}
+        return sql.URL.create(
+            known.get("scheme") or "postgresql", known.get("username"), known.get("password"), known.get("hostname"),
+            int(port) if port else None, known.get("db_name"), named.get("params") or {},
+        )  # fmt: skip
+    return sql.URL.create("sqlite", database=str(folder / _FILE))
+
+
+def _value(given: Any) -> str | None:
+    """A value of ``dagster.yaml``: a text or number, or the variable that has it."""
+    if isinstance(given, Mapping):
+        return os.environ.get(str(given.get("env")))
+    return None if given is None else str(given)

@@ -1,0 +1,50 @@
+"""How many requests and bytes the reading of a row group takes, from its footer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cc_pipeline.index.parquet.fetch import GAP, Piece, coalesce, run_end
+from cc_pipeline.index.parquet.pages import may_repeat
+from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace
+
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
+
+
+def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
+    """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
+    told = column.layout.name == KEY or may_repeat(column, rows)
+    positions = (column.offset_index, column.column_index if told else None)
+    return [Piece(path, *position) for position in positions if position is not None]
+
+
+def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
+    path = place.file.path
+    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
+    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
+    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
+    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
+    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
+
+
+def index_bytes(column: ColumnPlace, rows: int) -> int:
+    """Bytes of the page indexes that a look-up reads of one column."""
+    return sum(piece.length for piece in index_pieces("", column, rows))
+
+
+def likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
+
+    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
+    """
+    path = place.file.path
+    pieces = []
+    for column in columns:
+        size = column.size
+        if column.offset_index is not None:
+            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
+        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
+    indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
+    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
