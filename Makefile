@@ -21,7 +21,7 @@ help:            ## what can be made
 
 setup:           ## .venv with the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline init --quiet
+	@$(VENV)/cc-pipeline automation init --quiet
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo

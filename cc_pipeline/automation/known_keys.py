@@ -69,7 +69,7 @@ def which_target(text: str, known: Collection[str]) -> str:
     except UserInputError as error:
         trouble = str(error)
     near = get_close_matches(word.lower(), sorted(known), _NAMED, 0.7)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline domains list"
+    hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"no target here is called {word!r}{reason}. {hint}")
 

@@ -20,8 +20,7 @@ from cc_pipeline.publish.publish import repeating_slices
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The check beside the pages.
-PAGES_CHECK: Final = "a_page_per_record"
+_NAME: Final = "ledger_balances"
 _PAGES: Final = PARSE.main_table
 #: Tables with a note for each slice, and the columns of it that count.
 _NOTES: Final = {"lookups": "captures", "fetches": "planned"}
@@ -82,23 +81,19 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
     return found
 
 
-def conservation_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
-    """The verdict of :func:`balance`: an error for what is lost or doubled, a warning for what the next run makes. Of
-    ``PAGES_CHECK`` what is wrong with pages counts alone."""
-    if "balance" not in scope.memo:
-        scope.memo["balance"] = balance(workspace, scope.slices)
-    found: Balance = scope.memo["balance"]
+def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
+    """The verdict of :func:`balance`: an error for what is lost or doubled, a warning for what the next run makes."""
+    found = balance(workspace, scope.slices)
     figures: Figures = {
         "captures": found.captures, "records": found.records, "pages": found.pages,
         "partitions": found.slices, "only located": found.only_located,
     }  # fmt: skip
-    wrong = {at: one for at, one in found.wrong.items() if name != PAGES_CHECK or one.stage is PARSE}
     severity: Severity = "ok"
     lines: list[str] = []
     advice: list[str] = []
     for is_due in (False, True):
         by_reason: dict[str, set[str]] = {}
-        for slice_, one in wrong.items():
+        for slice_, one in found.wrong.items():
             if one.is_due is is_due:
                 by_reason.setdefault(one.why, set()).add(key_of(slice_))
         for why, keys in sorted(by_reason.items()):
@@ -107,18 +102,16 @@ def conservation_verdict(workspace: Workspace, name: str, scope: Scope) -> Check
             severity = max(severity, "warn" if is_due else "error", key=("ok", "warn", "error").index)
             advice.append(_RUN if is_due else _REPAIR)
     if lines:
-        unbalanced = tuple(sorted({*map(key_of, wrong)}))
+        unbalanced = tuple(sorted({*map(key_of, found.wrong)}))
         # asset checks show the message alone
         message = "\n".join([*lines, *advice])
-        return CheckResult(name, severity, message, figures | {"unbalanced": len(unbalanced)}, unbalanced)
-    if name == PAGES_CHECK:
-        return CheckResult(name, "ok", f"all {found.pages:,} records that were parsed have their page", figures)
+        return CheckResult(_NAME, severity, message, figures | {"unbalanced": len(unbalanced)}, unbalanced)
     located = f"; {found.only_located:,} partitions are only located" if found.only_located else ""
     message = (
         f"all {found.records:,} planned captures, counted for each target, have one outcome, and {found.pages:,} of "
         f"them a page{located}"
     )
-    return CheckResult(name, "ok", message, figures)
+    return CheckResult(_NAME, "ok", message, figures)
 
 
 _REPAIR: Final = "Make them again: cc-pipeline doctor --repair"

@@ -133,7 +133,11 @@ def _layout(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
     what = "; ".join(step.what for step in steps)
-    advice = "Run: cc-pipeline migrate." if price else "Nothing to do: the next run does this, and rewrites nothing."
+    advice = (
+        "Run: cc-pipeline doctor --migrate."
+        if price
+        else "Nothing to do: the next run does this, and rewrites nothing."
+    )
     yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
 
 
@@ -264,7 +268,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
     """Whether any capture is lost or doubled between the tables."""
     try:
-        found = conservation_verdict(workspace, "ledger_balances", Scope())
+        found = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
         yield Finding("bad", "balance", str(error))
         return

@@ -117,7 +117,7 @@ def held_back_verdict(workspace: Workspace) -> CheckResult:
         advice.append("Make them again: cc-pipeline doctor --repair.")
     if torn:
         said.append(f"a parse of {some({*map(key_of, torn)})} ended between two commits, so its pages are of two runs")
-        advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: add-source).")
+        advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
     wrong = tuple(sorted({key_of(slice_) for slice_ in (*torn, *repeating)}))
     return CheckResult(name, "error", f"not published: {'; '.join(said)}", wrong=wrong, advice=" ".join(advice))
 

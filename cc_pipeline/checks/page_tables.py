@@ -1,8 +1,7 @@
-"""Verdicts on the tables of parsed pages: of one run, about pages that are there, and with texts."""
+"""The verdict on the texts of parsed pages."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,60 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.checks.scope import CheckResult, Scope, key_of, some
-from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.publish.publish import interrupted_slices
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Partitions of which a look at everything compares rows; beyond, they are chosen by chance.
-_COMPARED: Final = 1_000
-#: Pages whose places are in memory at a time.
+#: Pages that are looked at together.
 _PAGES_AT_ONCE: Final = 500_000
 #: HTML pages of a partition below which nothing is said about their texts, and the share that may have none.
 _FEW_PAGES: Final = 20
 _WITHOUT_TEXT: Final = 0.5
-
-
-def one_run_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether the four tables of each partition come from one run; reads the logs alone."""
-    if scope.slices is None:
-        mixed = interrupted_slices(workspace)
-    else:
-        mixed = [slice_ for slice_, one in stand(workspace, scope.slices, (PARSE,)).items() if one.torn]
-    if not mixed:
-        return CheckResult("tables_of_one_run", "ok", "the four tables of every partition come from one run")
-    keys = {*map(key_of, mixed)}
-    message = (
-        f"the four tables of {len(keys):,} partitions come from two runs ({some(keys)}): a run ended between two "
-        "commits, or is between them now. They are not published until they are materialized again"
-    )
-    return CheckResult("tables_of_one_run", "warn", message, {"partitions": len(keys)}, tuple(keys))
-
-
-def places_verdict(workspace: Workspace, table: str, scope: Scope) -> CheckResult:
-    """Whether every row of ``table`` is about a page that is in ``page_metadata``."""
-    name = "rows_of_pages"
-    parsed = PARSE.here(workspace.lake, scope.slices)
-    chosen, by_chance = parsed, ""
-    if scope.slices is None and len(parsed) > _COMPARED:
-        # the same for all tables, whose pages are then read once
-        chosen = scope.memo.setdefault("chosen", sorted(random.sample(parsed, _COMPARED)))
-        by_chance = f" ({_COMPARED:,} of {len(parsed):,}, chosen by chance)"
-    rows, astray = 0, Counter[str]()
-    for crawl, targets, places in _places(workspace, scope, chosen):
-        for batch in stream_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target", *PLACE_NAME]):
-            rows += batch.num_rows
-            lost = batch.filter(pc.invert(among_their_targets(batch, places)))
-            astray.update(key_of(Slice(crawl, target)) for target in lost.column("target").to_pylist())
-    figures = {"rows": rows, "partitions": len(chosen), "rows without a page": astray.total()}
-    if astray:
-        message = f"{astray.total():,} rows are of no page ({some(astray)}): materialize these partitions again"
-        return CheckResult(name, "error", message, figures, tuple(astray))
-    return CheckResult(
-        name, "ok", f"all {rows:,} rows of {len(chosen):,} partitions have their page{by_chance}", figures
-    )
 
 
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -111,32 +65,6 @@ def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str
                 some_of_them, pages = [], 0
         if some_of_them:
             yield crawl, some_of_them
-
-
-def _places(
-    workspace: Workspace, scope: Scope, slices: Sequence[Slice]
-) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
-    """The places of all pages of ``slices``, group by group; what is little is kept for the next table."""
-    if "places" in scope.memo:
-        yield from scope.memo["places"]
-        return
-    kept, pages = [], 0
-    for one in _read_places(workspace, slices):
-        pages += sum(map(len, one[2].values()))
-        if pages <= _PAGES_AT_ONCE:
-            kept.append(one)
-        yield one
-    if pages <= _PAGES_AT_ONCE:
-        scope.memo["places"] = kept
-
-
-def _read_places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
-    for crawl, targets in _groups(workspace, slices):
-        found: dict[str, PlacesFound] = {}
-        where = {"crawl": crawl, "target": targets}
-        for batch in stream_rows(workspace.lake, PARSE.main_table, where, ["target", *PLACE_NAME]):
-            add_by_target(batch, found)
-        yield crawl, targets, {target: places.places() for target, places in found.items()}
 
 
 def _html(

@@ -1,9 +1,8 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
-A command is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and ``metadata-json``
-(sql), ``demo`` and ``replay`` (run), ``migrate`` and ``ui`` (doctor), ``repair`` (harvest), ``init`` (settings),
-``report``, ``changes`` and ``export`` (dataset), ``ranks`` and ``datasets`` (facts), ``build-index`` (url_index),
-``add-source`` (add_captures), ``certificate`` (copy).
+A command or group is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and
+``metadata-json`` (sql), ``demo`` and ``replay`` (run), ``ui`` (doctor), ``report`` and ``export``
+(dataset), ``index`` (url_index and harvest).
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+from collections.abc import Callable
 
 import typer
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli.commands import (
-    add_captures,
     automation,
     catalog,
-    copy,
     dataset,
+    delivery,
     doctor,
-    domains,
     facts,
+    files,
     get,
-    harvest,
     lookup,
     plan,
     policies,
     run,
     sql,
+    targets,
     url_index,
 )
 from cc_pipeline.cli.commands import settings as choices
@@ -63,41 +62,45 @@ def _tell_the_person(context: typer.Context) -> None:
     context.with_resource(told_to(Spoken()))
 
 
-app.command("demo")(run.demo)
-app.command("run")(run.run)
-app.command("crawls")(sql.crawls)
-app.command("harvest")(harvest.harvest)
-app.command("build-index")(url_index.build_index)
-app.command("get")(get.get)
-app.command("plan")(plan.plan)
-app.command("lookup")(lookup.lookup)
-app.command("check")(lookup.check)
-app.command("ranks")(facts.ranks)
-app.command("policies")(policies.policies)
-app.command("copy")(copy.copy)
-app.command("certificate")(copy.certificate)
-app.command("export")(dataset.export)
-app.command("dataset")(dataset.dataset)
-app.command("replay")(run.replay)
-app.command("repair")(harvest.repair)
-app.command("facts")(facts.facts)
-app.command("sql")(sql.sql)
-app.command("report")(dataset.report)
-app.command("changes")(dataset.changes)
-app.command("add-source")(add_captures.add_source)
-app.command("add-captures")(add_captures.add_captures)
-app.command("metadata-json")(sql.metadata_json)
-app.command("settings")(choices.settings)
-app.command("doctor")(doctor.doctor)
-app.command("upkeep")(automation.upkeep)
-app.command("migrate")(doctor.migrate)
-app.command("ui")(doctor.ui)
-app.command("init")(choices.init)
-app.add_typer(facts.app, name="datasets")
-app.add_typer(domains.app, name="domains")
-app.add_typer(automation.app, name="automation")
-app.add_typer(catalog.app, name="catalog")
-app.add_typer(url_index.app, name="url-index")
+_EVERYDAY, _MORE, _FEATURES = "Everyday", "Home and source", "Features"
+_TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    _EVERYDAY: {
+        "run": run.run,
+        "plan": plan.plan,
+        "lookup": lookup.lookup,
+        "get": get.get,
+        "sql": sql.sql,
+        "export": dataset.export,
+        "report": dataset.report,
+        "targets": targets.app,
+        "doctor": doctor.doctor,
+        "ui": doctor.ui,
+        "demo": run.demo,
+    },
+    _MORE: {
+        "crawls": sql.crawls,
+        "settings": choices.settings,
+        "check": lookup.check,
+        "replay": run.replay,
+        "metadata-json": sql.metadata_json,
+    },
+    _FEATURES: {
+        "index": url_index.app,
+        "catalog": catalog.app,
+        "facts": facts.app,
+        "policies": policies.policies,
+        "dataset": dataset.dataset,
+        "delivery": delivery.app,
+        "files": files.app,
+        "automation": automation.app,
+    },
+}
+for _panel, _commands in _TREE.items():
+    for _name, _made in _commands.items():
+        if isinstance(_made, typer.Typer):
+            app.add_typer(_made, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_made)
 
 _INCOMPLETE = 3
 #: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
@@ -112,7 +115,8 @@ def _flowing(text: str) -> str:
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
 
-for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
+for _each in (app, *(group.typer_instance for group in app.registered_groups)):
+    assert _each is not None
     for _command in _each.registered_commands:
         _command.cls = GuardedCommand
         _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")

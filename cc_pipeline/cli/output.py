@@ -273,8 +273,15 @@ class Spoken:
     notice = staticmethod(notice)
     bars = staticmethod(progress_bars)
 
+    def __init__(self, *, details: bool = False) -> None:
+        self._details = details
+
     def answer(self, text: str) -> None:
         console.print(text, soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        if self._details:
+            self.answer(text)
 
     def agrees(self, question: str) -> bool:
         return sys.stdin.isatty() and typer.confirm(question, abort=True)

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
     from cc_pipeline.extraction.run import Done
     from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.python.materializing import Part
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
 _SHOWN_PAIRS = 40
+#: Targets that a summary of many crawls has a line for.
+_SHOWN_TARGETS = 40
+#: Notes on single crawls that it shows: most say the same of another crawl.
+_SHOWN_NOTES = 2
 #: Pairs that one note names.
 _NAMED = 5
 #: Members without captures that a set's report names, a line each.
@@ -45,10 +50,7 @@ def say_what_was_done(
     by_slug = {target.slug: target for target in targets}
     if len(done) <= _SHOWN_PAIRS:
         columns = ["crawl", "target", "this run", "captures", "new", "not here"]
-        rows: list[Sequence[object]] = [
-            (at.crawl, named_shortly(by_slug[at.target]), _CHANGES[one.change], *_figures([one]))
-            for at, one in done.items()
-        ]
+        rows = _each_pair(done, by_slug)
     else:
         columns = ["crawl", "targets", *_CHANGES.values(), "empty", "captures", "new captures", "not here"]
         rows = [(crawl, *_counted(own), *_figures(own)) for crawl, own in _by_crawl(done).items()]
@@ -59,6 +61,108 @@ def say_what_was_done(
         # members are counted with all subsets: the run that found their pages said it
         _say_absent(settings, done, by_slug)
     _say_shortfall(settings, done, is_held_back=is_held_back)
+
+
+def say_crawl(part: Part) -> None:
+    """Prints the line of one crawl of many, when it is done."""
+    number, total = part.turn
+    place = f"{number:>{len(str(total))}} of {total}" if total > 1 else "robots.txt"
+    found = {at.target for at, one in part.done.items() if one.after.captures}
+    captures, new, lacking = _figures(part.done.values())
+    crawl = next(iter(part.done)).crawl if part.done else "nothing to do"
+    failed = f", {lacking:,} failed" if lacking else ""
+    console.print(
+        f"{place}  {crawl}: {len(found):,} of {len(part.done):,} targets, "
+        f"{captures:,} captures, {new:,} new{failed}, {part.seconds:.0f} s"
+    )
+
+
+def say_summary(parts: Sequence[Part], *, details: bool) -> None:
+    """Prints what a run did in many crawls: a line for each target that was found, with its totals, then what lacks.
+    ``details`` adds a table of each crawl, the names of absent targets, and the notes on single crawls."""
+    if details:
+        for part in parts:
+            columns = ["crawl", "target", "this run", "captures", "new", "failed"]
+            show_table("", columns, _each_pair(part.done, {target.slug: target for target in part.targets}))
+    # the crawls are asked by the same settings but for the subsets that a target names
+    for subsets in dict.fromkeys(part.settings.subsets for part in parts):
+        _say_summary([part for part in parts if part.settings.subsets == subsets], details=details)
+    notes = [*dict.fromkeys(text for part in parts for text in part.notes)]
+    for text in notes if details else notes[:_SHOWN_NOTES]:
+        note(text)
+    if len(notes) > _SHOWN_NOTES and not details:
+        console.print(f"      and {len(notes) - _SHOWN_NOTES:,} more notes on single crawls: --details shows them")
+
+
+def _say_summary(parts: Sequence[Part], *, details: bool) -> None:
+    settings = parts[0].settings
+    by_slug = {target.slug: target for part in parts for target in part.targets}
+    done = {at: one for part in parts for at, one in part.done.items()}
+    by_target: dict[str, list[Done]] = {}
+    for at, one in done.items():
+        by_target.setdefault(at.target, []).append(one)
+    totals = {slug: _totals(own) for slug, own in by_target.items()}
+    found = sorted((slug for slug, own in totals.items() if own[1]), key=lambda slug: -totals[slug][1])
+    shown = found if details else found[:_SHOWN_TARGETS]
+    rows: list[Sequence[object]] = [(named_shortly(by_slug[slug]), *totals[slug]) for slug in shown]
+    if rest := found[len(shown) :]:
+        rows.append((f"{len(rest):,} more targets", *_totals(one for slug in rest for one in by_target[slug])))
+    if len(found) > 1:
+        rows.append(("all of them", *_totals(done.values())))
+    show_table("what this run found", ["target", "crawls", "captures", "new", "pages", "failed"], rows)
+    absent = [
+        slug for slug, own in by_target.items() if slug not in found and all(one.change != "undone" for one in own)
+    ]
+    _say_absent_targets(settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details)
+    if sets := [slug for slug in found if by_slug[slug].members]:
+        _say_absent_members(sets, {at.crawl for at in done}, settings, details=details)
+    _say_shortfall(settings, done, is_held_back=any(part.is_held_back for part in parts))
+
+
+def _totals(done: Iterable[Done]) -> tuple[int, int, int, int, int]:
+    """Crawls with captures, captures, how many of them are new, pages, and captures that are not here."""
+    each = list(done)
+    captures, new, lacking = _figures(each)
+    return sum(1 for one in each if one.after.captures), captures, new, sum(one.after.fetched for one in each), lacking
+
+
+def _say_absent_targets(
+    settings: Settings,
+    absent: Sequence[str],
+    by_slug: Mapping[str, Target],
+    forgotten: Collection[str],
+    *,
+    details: bool,
+) -> None:
+    """One line for targets that no crawl has, and what may have been meant by them."""
+    if not absent:
+        return
+    named = [named_shortly(by_slug[slug]) for slug in absent]
+    names = "; ".join(named if details else named[:_NAMED])
+    more = " …, --details names all" if len(named) > _NAMED and not details else ""
+    unkept = sum(slug in forgotten for slug in absent)
+    new = f"; {unkept:,} of them new, so not kept" if unkept else ""
+    note(
+        f"absent: {len(absent):,} {'target' if len(absent) == 1 else 'targets'}, found in no crawl{new}: {names}{more}"
+    )
+    _guess(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
+
+
+def _say_absent_members(slugs: Sequence[str], crawls: Collection[str], settings: Settings, *, details: bool) -> None:
+    """One line for each set with members that none of the crawls has."""
+    from cc_pipeline.lake.reading import open_settled
+
+    with open_settled(settings) as connection:
+        rows = connection.execute(
+            "SELECT target, count(*) FILTER (captures = 0), count(*), min(member, $3) FILTER (captures = 0) FROM "
+            "(SELECT target, member, sum(captures) AS captures FROM set_members WHERE list_contains($1, target) "
+            "AND list_contains($2, crawl) GROUP BY ALL) GROUP BY ALL HAVING count(*) FILTER (captures = 0) > 0 "
+            "ORDER BY ALL",
+            [list(slugs), list(crawls), _NAMED if not details else 1_000],
+        ).fetchall()
+    for slug, count, total, named in rows:
+        more = " …" if count > len(named) else ""
+        note(f"absent: {count:,} of {total:,} members of {slug}, in no crawl of this run: {'; '.join(named)}{more}")
 
 
 def say_totals(settings: Settings) -> None:
@@ -86,6 +190,13 @@ def named_shortly(target: Target) -> str:
     """The definition of a target, cut where it is long."""
     text = target.definition
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
+
+
+def _each_pair(done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> list[Sequence[object]]:
+    return [
+        (at.crawl, named_shortly(by_slug[at.target]), _CHANGES[one.change], *_figures([one]))
+        for at, one in done.items()
+    ]
 
 
 def _by_crawl(done: Mapping[Slice, Done]) -> dict[str, list[Done]]:
@@ -136,7 +247,7 @@ def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
     for target, guess in guesses(settings, nowhere) if nowhere else ():
-        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline domains remove {target.definition}"
+        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline targets remove {target.definition}"
         note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
 
 

@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
-from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of, open_backfill_ids
+from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, launcher_of, open_backfill_ids
+from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, MACHINE_TAG_BEFORE, PROCESS_TAG, PROCESS_TAG_BEFORE, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
@@ -36,8 +37,8 @@ _BACKFILL_TAG = "dagster/backfill"
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 DAGSTER_YAML = """\
-# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file; `cc-pipeline init --team`
-# writes a folder whose state is in PostgreSQL.
+# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file; `cc-pipeline automation init
+# --team` writes a folder whose state is in PostgreSQL.
 telemetry: {enabled: false}
 nux: {enabled: false}
 concurrency:
@@ -62,6 +63,9 @@ retention:
 sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}
 """
+
+#: How commands open the instance.
+_COMMANDS_YAML: Final = "commands.yaml"
 
 #: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
 #: home's in any case: another one would show the runs of another home.
@@ -140,6 +144,26 @@ load_from:
       module_name: cc_pipeline.definitions
       location_name: {LOCATION}
 """
+
+
+def instance_in(folder: Path) -> dg.DagsterInstance:
+    """The instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
+
+    A command's runs write to its terminal, so their output is not copied to files: that takes two processes a run. A
+    place for it that ``dagster.yaml`` names is used.
+    """
+    keep_open(folder)
+    own = folder / "dagster.yaml"
+    chosen = (yaml.safe_load(own.read_text("utf-8")) if own.is_file() else None) or {}
+    if "compute_logs" in chosen:
+        return dg.DagsterInstance.from_config(str(folder))
+    file = folder / _COMMANDS_YAML
+    text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(
+        chosen | {"compute_logs": NO_OUTPUT}
+    )
+    if not file.is_file() or file.read_text("utf-8") != text:
+        write_whole(file, text)
+    return dg.DagsterInstance.from_config(str(folder), _COMMANDS_YAML)
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:

@@ -2,8 +2,6 @@
 
 Ten private modules are imported, each for what the public names cannot do:
 
-- ``_core.instance.ref``: an instance of a folder whose ``dagster.yaml`` is overridden in one point;
-- ``_core.storage.sqlite_storage``: the SQLite storages, to share their engines (patched: ``create_engine``);
 - ``_core.launcher``, ``_core.errors``: what a launcher tells of a run's process, and of a server that is away;
 - ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
@@ -31,122 +29,22 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
-import yaml
 
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
 LOCATION = "cc_pipeline"
 Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 
-#: A value of ``dagster.yaml`` that Dagster documents.
-_NOT_COPIED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-#: SQLite files whose engine is kept: a command has two files of its own and one for each run.
-_MOST_ENGINES = 16
 #: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
 _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
+#: A value of ``compute_logs`` in ``dagster.yaml`` that Dagster documents.
+NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 #: Metadata with which an output of an asset is no event of it.
 _NO_EVENT = "__source_asset_observation__"
 #: The tag in which Dagster keeps the data version of a record.
 VERSION_TAG = "dagster/data_version"
 #: Above so many partitions all of an asset's are read, which is one simple question.
 ASKED_BY_NAME = 2_000
-
-
-def instance_in(folder: Path) -> dg.DagsterInstance:
-    """The instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
-
-    The public way, ``DagsterInstance.get``, takes the folder from the environment of the process. A command's runs
-    write to its terminal, so their output is not copied to files: that takes two processes a run. A place for it that
-    ``dagster.yaml`` names is used.
-    """
-    share_engines()
-    _read_revisions_once()
-    file = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
-    overrides = {} if "compute_logs" in chosen else {"compute_logs": _NOT_COPIED}
-    ref = import_module("dagster._core.instance.ref").InstanceRef.from_dir(str(folder), overrides=overrides)
-    return dg.DagsterInstance.from_ref(ref)
-
-
-@cache
-def share_engines() -> None:
-    """Lets Dagster's SQLite storages use one engine for each file. For processes that execute runs: those of a UI that
-    serve many threads, and live for days, are left as Dagster means them.
-
-    They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
-    Its connections are kept: to open one costs more than most statements, and SQLite ends its write-ahead log, with a
-    flush of the disk, whenever the last one of a file is closed, which is thrice for each event.
-    The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
-    may be lost then, and none when a process is killed.
-    """
-    storages: Any = import_module("dagster._core.storage.sqlite_storage")
-    for kind in (storages.SqliteEventLogStorage, storages.SqliteRunStorage, storages.SqliteScheduleStorage):
-        module: Any = import_module(kind.__module__)
-        module.create_engine = _shared(module.create_engine)
-
-
-def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
-    from sqlalchemy import event  # noqa: PLC0415  # as above
-
-    engines: dict[str, Any] = {}
-    files: dict[str, tuple[int, int] | None] = {}
-
-    def engine_of(address: str, **options: Any) -> Any:
-        if address not in engines:
-            if len(engines) >= _MOST_ENGINES:
-                oldest = next(iter(engines))
-                files.pop(oldest, None)
-                _end(engines.pop(oldest))
-            # without a pool's class it is SQLAlchemy's usual one for files, which keeps connections
-            engine = create_engine(address, **{name: one for name, one in options.items() if name != "poolclass"})
-            event.listen(engine, "connect", _normal)
-            # Dagster disposes of an engine after each statement
-            engine.dispose = _nothing
-            engines[address] = engine
-        engine = engines[address]
-        now = _identity(engine.url.database)
-        if files.get(address) not in (None, now):
-            _end(engine)  # another file lies there now
-        files[address] = now
-        return engine
-
-    return engine_of
-
-
-def _identity(file: str | None) -> tuple[int, int] | None:
-    try:
-        found = Path(file or "").stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _end(engine: Any) -> None:
-    type(engine).dispose(engine)
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """In the place of ``dispose``."""
-
-
-def _normal(connection: Any, _: object) -> None:
-    connection.execute("PRAGMA synchronous=NORMAL")
-
-
-@cache
-def _read_revisions_once() -> None:
-    """Lets alembic read Dagster's migrations once a process: for each new run's file it reads all of them twice."""
-    scripts = import_module("alembic.script").ScriptDirectory
-    read = scripts.from_config
-    known: dict[str | None, Any] = {}
-
-    def from_config(config: Any) -> Any:
-        place = config.get_main_option("script_location")
-        if place not in known:
-            known[place] = read(config)
-        return known[place]
-
-    scripts.from_config = from_config
 
 
 def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:

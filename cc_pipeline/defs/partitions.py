@@ -60,7 +60,7 @@ def too_many(crawls: int, domains: int) -> str | None:
     return (
         f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster copes with "
         f"{MAX_PARTITIONS:,}; put domains that belong together into a set (docs/targets.md), or take away what nobody "
-        "needs: cc-pipeline domains remove, cc-pipeline domains clean"
+        "needs: cc-pipeline targets remove, cc-pipeline automation clean"
     )
 
 

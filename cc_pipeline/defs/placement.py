@@ -127,7 +127,7 @@ class Placement:
 
     @property
     def source_file(self) -> dg.DynamicPartitionsDefinition:
-        """Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline add-source`` adds
+        """Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline files add`` adds
         both)."""
         return dg.DynamicPartitionsDefinition(name=self.of("source_file"))
 

@@ -207,7 +207,7 @@ class PartitionRun:
                 continue
             self.left.remove(key)
             what = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
-            advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline domains add"
+            advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline targets add"
             self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
-from cc_pipeline.defs.internals import share_engines
+from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import note_tried, note_worker
@@ -31,11 +32,9 @@ def workspace_of_run(context: dg.InitResourceContext, at: Placement) -> Iterator
     the instance than the settings say.
     """
     given, run = context.resource_config, context.run
-    # elsewhere each step may be a process of its own, and Dagster's storages are not ours to change
-    ours = run is not None and at.alone
-    if ours:
-        share_engines()
-    if run is not None and ours and context.instance is not None:
+    # elsewhere each step may be a process of its own, and Dagster's files are not ours
+    if run is not None and at.alone and context.instance is not None:
+        keep_open(Path(context.instance.root_directory))
         note_worker(context.instance, run.run_id)
         if made_by(run):
             # settings that cannot be used are no partition's fault

@@ -90,7 +90,7 @@ CC_PIPELINE_LEASES=yes
 """
 
 _DAGSTER_YAML = """\
-# Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
+# Written once by cc-pipeline automation init --team; yours to change. What is secret comes from the environment (.env).
 ${common}storage:
   postgres:
     postgres_db:

@@ -92,12 +92,12 @@ class Blocked:
     def said(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: nothing of it is asked for (cc-pipeline domains unblock)" for block in touching]
+        return [f"{block}: nothing of it is asked for (cc-pipeline targets unblock)" for block in touching]
 
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` for a page of a blocked site."""
         for number in self._index.of(url):
-            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline domains unblock")
+            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline targets unblock")
 
 
 NOTHING_BLOCKED: Final = Blocked()
@@ -142,7 +142,7 @@ def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
     known = {one.definition for one in blocked(workspace).blocks}
     for target in targets:
         if target.written not in known:
-            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline domains block")
+            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline targets block")
     off = {target.written for target in targets}
     return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
 

@@ -161,7 +161,7 @@ def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mappi
         if lookup is not None and same_but_for_blocks(lookup.definition, now[slice_].version):
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {slice_.crawl} was located before it, or a site of it, was blocked",
-                f"See: cc-pipeline domains block. Of a set: cc-pipeline run … --crawl {slice_.crawl}",
+                f"See: cc-pipeline targets block. Of a set: cc-pipeline run … --crawl {slice_.crawl}",
             )
 
 

@@ -21,8 +21,8 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, targets_by_crawl
 
 _ADVICE: Final = (
-    "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline harvest), "
-    "and run it again: it looks whether they are listed by now. To accept that they are gone, add "
+    "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline index "
+    "harvest), and run it again: it looks whether they are listed by now. To accept that they are gone, add "
     "--accept-losses {number} to the run"
 )
 

@@ -76,7 +76,7 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     found = []
     for name in dict.fromkeys(names):
         if name not in known:
-            way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
+            way = "; ranks are converted with: cc-pipeline facts ranks RELEASE" if name.startswith(_RANKS) else ""
             raise UserInputError(no_such("dataset", name, known) + way)
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")

@@ -94,10 +94,10 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published = " ".join(f"--crawl {one.crawl}" for one in gaps if not index_is_built(one.crawl))
     published += subset_flags([*lacking]) if published else ""
     ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
-    ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
+    ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
     if any(one.of != _INDEX_FILES for one in gaps):
-        ways = [f"The columnar index (--via parquet) may have them: cc-pipeline harvest {published}"]
-    ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
+        ways = [f"The columnar index (--via parquet) may have them: cc-pipeline index harvest {published}"]
+    ways += [f"To build what is missing: cc-pipeline index build {ours}   (it says the price)"] if ours else []
     return IndexIncomplete(
         "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),
         f"What could be read is kept. {'. '.join(ways)}. To go without them: "
@@ -120,7 +120,7 @@ def not_harvested(crawl: str, subsets: Sequence[str]) -> NotHarvested:
     """The error that says so, and what to do."""
     return NotHarvested(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
-        f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}",
+        f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}",
     )
 
 

@@ -79,7 +79,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
     rows = _named(workspace, crawl)
     if not rows:
         raise UserInputError(
-            f"no file was added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+            f"no file was added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
         )
     return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows], ()
 

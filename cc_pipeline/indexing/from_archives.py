@@ -126,7 +126,7 @@ def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
 def refuse_unpriced(price: BuildPrice) -> None:
     """Raises ``UserInputError`` with the price and how to agree to it."""
     raise UserInputError(
-        f"{price.what}. If that is meant: cc-pipeline build-index --crawl {price.crawl} --yes   (--most 10 for some "
+        f"{price.what}. If that is meant: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
         "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
         '{"ops": {"built_index": {"config": {"yes": true}}}}'
     )
@@ -142,7 +142,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     once all others are built; ``EnvironmentFault`` when it does not answer, or the disk or the lake's place fails.
     """
     if not index_is_built(crawl):
-        raise UserInputError(f"{crawl} has an index that is published: cc-pipeline harvest --crawl {crawl}")
+        raise UserInputError(f"{crawl} has an index that is published: cc-pipeline index harvest --crawl {crawl}")
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing

@@ -71,7 +71,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
     subsets = sorted(set(rows.filter(pc.is_valid(rows["file"]))["subset"].to_pylist()))
     if not subsets:
         raise EnvironmentFault(
-            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline harvest --crawl {crawl}"
+            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline index harvest --crawl {crawl}"
         )
     made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
     with written_whole(to) as beside:
@@ -122,7 +122,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     if before and not is_whole(lake, crawl):
         raise EnvironmentFault(
             f"the catalog of {crawl} that is here is to be made again",
-            f"Let a harvest do that: cc-pipeline harvest --crawl {crawl}",
+            f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
         )
     new = [subset for subset in handed.paths if subset not in before]
     if not new:
@@ -157,7 +157,8 @@ def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
     for path, reason in failed:
         raise EnvironmentFault(
             f"{path} could not be compared with the source: {reason}",
-            f"Run the same command again; if it stays so, harvest it from here: cc-pipeline harvest --crawl {crawl}",
+            "Run the same command again; if it stays so, harvest it from here: cc-pipeline index harvest --crawl "
+            f"{crawl}",
         )
 
 
@@ -198,7 +199,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
             raise EnvironmentFault(
                 f"{path} has another ETag here than where the catalog was made",
                 "This source is a copy of that one, or the file was published anew since. Look-ups go by ETags, so "
-                f"harvest it from here: cc-pipeline harvest --crawl {crawl}",
+                f"harvest it from here: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
                         ("column_chunks", ["path", "row_group", "column"])):  # fmt: skip

@@ -70,7 +70,7 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
         if not listed.exists():
             raise EnvironmentFault(
                 f"{crawl} has no columnar index, and this home has no list of its ARC files",
-                f"Give a list with one key a line: cc-pipeline url-index build --crawl {crawl} --arcs LIST",
+                f"Give a list with one key a line: cc-pipeline index build --btree --crawl {crawl} --arcs LIST",
             )
         keys = parse_path_list(listed.read_bytes(), str(listed))
         return build_from_arcs(crawl, keys, workspace.transport, root)
@@ -87,7 +87,8 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     lost = sum(row["failed"] + row["missing"] for row in coverage)
     if lost:
         raise EnvironmentFault(
-            f"{lost:,} index files of {crawl} are not harvested", f"Harvest them: cc-pipeline harvest --crawl {crawl}"
+            f"{lost:,} index files of {crawl} are not harvested",
+            f"Harvest them: cc-pipeline index harvest --crawl {crawl}",
         )
     there = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
     expected = sum(row["rows"] for row in coverage)
@@ -151,7 +152,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     about = read_about(index_folder(root, crawl))
     if about is None:
         raise EnvironmentFault(
-            f"there is no URL index of {crawl} in {root}", f"Build it: cc-pipeline url-index build --crawl {crawl}"
+            f"there is no URL index of {crawl} in {root}", f"Build it: cc-pipeline index build --btree --crawl {crawl}"
         )
     chance = random.Random(0)
     kept: list[IndexedRecord] = []

@@ -41,7 +41,7 @@ def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
     if differing:
         raise EnvironmentFault(
             f"the table {table} has {', '.join(differing)} in another type than the one this version writes",
-            "Bring the home up to date with: cc-pipeline migrate",
+            "Bring the home up to date with: cc-pipeline doctor --migrate",
         )
     unknown = sorted(stored.keys() - set(wanted.names))
     if unknown:
@@ -148,7 +148,7 @@ def migrate(home: Path, lake: Lake, migrations: Sequence[Migration], *, rewrite:
         if price and not rewrite:
             raise EnvironmentFault(
                 f"{home} has an older layout; to bring it to layout {steps[-1].layout} rewrites {_gigabytes(price)}",
-                "This command shows the steps, then asks before it rewrites: cc-pipeline migrate",
+                "This command shows the steps, then asks before it rewrites: cc-pipeline doctor --migrate",
             )
         _check_room(lake, price)
         for step in steps:

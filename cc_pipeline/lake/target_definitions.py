@@ -153,7 +153,7 @@ def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
             found[target.slug] = target.version
         elif added[target.slug] not in known:
             raise UserInputError(
-                f"nobody added captures as {target.value!r} here; add them: cc-pipeline add-captures FILE "
+                f"nobody added captures as {target.value!r} here; add them: cc-pipeline files captures FILE "
                 f"--name {target.value}"
             )
         else:
@@ -260,6 +260,6 @@ def _target_of(slug: str, definition: str | None) -> Target:
     if target.slug != slug:
         raise UserInputError(
             f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}; add it with: cc-pipeline domains add {target.definition}"
+            f"{target.slug!r}; add it with: cc-pipeline targets add {target.definition}"
         )
     return target

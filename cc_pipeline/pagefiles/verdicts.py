@@ -18,36 +18,22 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 EXPORTS: Final[dict[str, ExportKind]] = dict(
     zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
 )
-#: The tables that a file of each kind gives rows of, whatever it holds.
-_MAIN_TABLES: Final = {"sequencefile": "page_metadata", "wat": "page_metadata", "wet": "page_text"}
-
-
-def files_read_verdict(workspace: Workspace, table: str, scope: Scope) -> CheckResult:
-    """Whether the rows of ``table`` from files read whole are of registered files, and of one reading each; and where
-    the table is a file's main one, whether the file gave any."""
-    name = "files_of_one_reading"
-    files = list(_files(workspace, scope))
-    mixed = {s.target for s in READ_FILES.torn(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
-    read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
-    counts = _rows(workspace, table, read)
-    empty = {f.slug for f in read if _MAIN_TABLES[f.kind] == table and not counts.get(f.slug) and f.slug not in mixed}
-    figures = {"files": len(read), "rows": sum(counts.values())}
-    if mixed:
-        message = f"the tables of {len(mixed):,} files come from two readings ({some(mixed)}): read them again"
-        return CheckResult(name, "error", message, figures)
-    if empty:
-        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
-    return CheckResult(name, "ok", f"{figures['rows']:,} rows of {len(read):,} files", figures)
+#: Tables of which a file gives rows of one or the other, whatever it holds.
+_MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 
 def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every stretch of every file could be read."""
+    """Whether every stretch of every file could be read, and every file that was read gave pages."""
     name, files = "files_are_readable", list(_files(workspace, scope))
     counts = _rows(workspace, FAULTS, files)
     figures = {"files": len(files), "stretches": sum(counts.values())}
     if counts:
         message = f"{figures['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
         return CheckResult(name, "warn", message, figures)
+    read = [file for file in files if READ_FILES.is_made(workspace.lake, Slice(file.crawl, file.slug))]
+    given = {slug for table in _MAIN_TABLES for slug in _rows(workspace, table, read)}
+    if empty := {file.slug for file in read} - given:
+        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
     return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
 
 

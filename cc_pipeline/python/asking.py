@@ -97,8 +97,8 @@ def sources_for(
         elif lacks and via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
-                f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to this "
-                "command)",
+                f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
+                "this command)",
             )
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, subsets, sources, via) as available:
@@ -106,12 +106,12 @@ def sources_for(
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         way = (
-            f"cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}"
+            f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
             if columnar and via != "btree"
             else _build(crawl)
         )
         if index_is_built(crawl) and via != "btree":
-            way = f"cc-pipeline build-index --crawl {crawl}   (it says the price first)"
+            way = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
         raise NoIndex(what, f"Make one: {way}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 
@@ -142,7 +142,7 @@ def _build(crawl: str) -> str:
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 
     arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
-    return f"cc-pipeline url-index build --crawl {crawl}{arcs}"
+    return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
 
 
 def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:

@@ -203,7 +203,7 @@ class Home:
         replace: bool = False,
         yes: bool = False,
     ) -> Given:
-        """Makes the captures that a file names the target ``captures:NAME``, as the command ``add-captures`` does
+        """Makes the captures that a file names the target ``captures:NAME``, as the command ``files captures`` does
         (``extend`` is its ``--add``). Rows that cannot be used are in ``wrong`` of what it gives. Raises as it does."""
         from cc_pipeline.python.giving import add_captures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cc_pipeline import progress
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
 from cc_pipeline.errors import (
     EnvironmentFault,
@@ -51,7 +53,7 @@ _FAILED_IN_A_ROW = 5
 class Part:
     """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
     targets that were found nowhere, so not kept. ``notes`` are lines for a person. ``is_held_back``: some of it was not
-    published."""
+    published. ``turn`` is its number among how many parts of the run; several make a summary at the end."""
 
     settings: Settings
     targets: tuple[Target, ...]
@@ -59,6 +61,8 @@ class Part:
     forgotten: frozenset[str]
     notes: tuple[str, ...]
     is_held_back: bool = False
+    turn: tuple[int, int] = (1, 1)
+    seconds: float = 0.0
 
 
 def run_targets(
@@ -73,7 +77,8 @@ def run_targets(
     """Gets ``targets`` out of ``crawls`` (a person's words), from the index to pages, and publishes them.
 
     Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
-    harvested. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
+    harvested. Of several such crawls pages are published when the last publication is older than the settings say, and
+    at the end. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
     when it is done. Gives why partitions failed; the others are published all the same. A crawl of several that cannot
     be run at all is left, with a note, and the next one is run; the first fault given then names all that were left.
     Raises as ``materialize``, and ``UserInputError`` for a price that nobody agreed to.
@@ -98,8 +103,9 @@ def run_targets(
     for number, (crawls, own, mine) in enumerate(each, start=1):
         # a target of which a crawl was not asked may be there
         is_last = number == len(each) and not left
+        turn = (number, len(each)) if one_by_one else (1, 1)
         try:
-            part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), yes=yes)
+            part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), turn=turn, yes=yes)
         except NotPublished:
             if not one_by_one:
                 raise
@@ -118,7 +124,20 @@ def run_targets(
         failed_in_a_row = 0
         told(part)
         troubles += [trouble] if trouble else []
+    if one_by_one and len(each) > 1:
+        _publish(settings)
     return [_crawls_left(left, {crawl for some, _, _ in each for crawl in some}), *troubles] if left else troubles
+
+
+def _publish(settings: Settings) -> None:
+    """Publishes what several parts of a run made and none of them published."""
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with room_in(settings.home), open_workspace(settings) as workspace:
+        from cc_pipeline.defs.launch import Launcher
+
+        with Launcher(workspace) as launcher, voice().bars():
+            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
 
 
 def _crawls_left(left: Mapping[str, EnvironmentFault], asked: Collection[str]) -> EnvironmentFault:
@@ -186,10 +205,12 @@ def _part(
     priced: dict[Slice, FetchPrice],
     unfound: tuple[dict[str, list[Slice]], bool],
     *,
+    turn: tuple[int, int],
     yes: bool,
 ) -> tuple[Part, EnvironmentFault | None]:
     """Runs the graph; gives what was done and why partitions failed, if some did. ``priced`` is what other parts'
-    fetches cost and grows by those of this one; ``unfound`` is as for :func:`materialize`."""
+    fetches cost and grows by those of this one; ``unfound`` and ``turn`` are as for :func:`materialize`."""
+    started = time.monotonic()
     notes: list[str] = []
     done: dict[Slice, Done] = {}
     forgotten: set[str] = set()
@@ -218,9 +239,20 @@ def _part(
             )
 
     trouble = materialize(
-        settings, crawls, targets, note_what_was_done, short_ways=True, yes=yes, priced=priced, unfound=unfound
+        settings,
+        crawls,
+        targets,
+        note_what_was_done,
+        short_ways=True,
+        yes=yes,
+        priced=priced,
+        unfound=unfound,
+        turn=turn,
     )
-    part = Part(settings, tuple(targets), done, frozenset(forgotten), tuple(notes), bool(held_back))
+    seconds = time.monotonic() - started
+    part = Part(
+        settings, tuple(targets), done, frozenset(forgotten), tuple(notes), bool(held_back), turn=turn, seconds=seconds
+    )
     return part, trouble or next(iter(held_back), None)
 
 
@@ -248,6 +280,7 @@ def materialize(
     yes: bool = False,
     priced: Mapping[Slice, FetchPrice] = MappingProxyType({}),
     unfound: tuple[dict[str, list[Slice]], bool] | None = None,
+    turn: tuple[int, int] = (1, 1),
 ) -> EnvironmentFault | None:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
     is to be done.
@@ -259,9 +292,12 @@ def materialize(
     be built first.
     ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
     new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
-    are not kept.
+    are not kept. ``turn`` is the number of these crawls among how many such parts of a command. With several, its steps
+    are details, and it publishes only when the last publication is older than the settings say.
     """
     trouble: EnvironmentFault | None = None
+    briefly = turn[1] > 1
+    tell = voice().detail if briefly else voice().answer
     from cc_pipeline.extraction.run import look
     from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
@@ -277,6 +313,8 @@ def materialize(
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         to_build = agreed_builds(workspace, crawls if indexed else (), yes)
         stack.enter_context(voice().bars())
+        if briefly:
+            progress.report("crawls", turn[0] - 1, turn[1], f"{crawls[0]} is number {turn[0]} of {turn[1]}")
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
         chosen = resolve_crawls(workspace, crawls)
         # a home is claimed for its source with the first look at its tables, so the source has to answer before
@@ -290,7 +328,7 @@ def materialize(
 
         launcher = stack.enter_context(Launcher(workspace))
         launcher.refuse_too_many(chosen, targets)
-        step("crawls", launcher.list_new_crawls, aside=False)
+        step("crawls", launcher.list_new_crawls, aside=False, briefly=briefly)
         launcher.add_targets(targets, chosen)
         build_indexes(launcher, to_build, aside=False)
         say_damage(workspace, to_build)
@@ -298,13 +336,18 @@ def materialize(
         if short_ways:
             workspace.short_ways.update(ways_of(workspace, before, targets))
             for line in said(workspace.short_ways):
-                voice().answer(line)
+                tell(line)
         harvested: list[object] = []
         unanswered: set[str] = set()
         others = [crawl for crawl in chosen if indexed and crawl not in workspace.short_ways]
         try:
             whole = despite_gaps(
-                lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), aside=False)
+                lambda: step(
+                    "index",
+                    lambda: harvested.extend(launcher.harvest_what_is_new(others)),
+                    aside=False,
+                    briefly=briefly,
+                )
             )
         except NotNow as refusal:
             whole = False
@@ -318,16 +361,24 @@ def materialize(
             now = looks()
         answered = [crawl for crawl in chosen if crawl not in unanswered]
         try:
-            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), aside=False)
+            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
         except EnvironmentFault as error:
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
         after = looks()
         forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
-        step("cc.duckdb", launcher.publish_what_is_new, aside=False)
+        if not briefly or _is_publication_old(workspace):
+            step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
         afterwards(workspace, before, after, forgotten)
     return trouble
+
+
+def _is_publication_old(workspace: Workspace) -> bool:
+    from cc_pipeline.publish.publish import behind
+
+    found = behind(workspace)
+    return found is not None and found.longer_than(workspace.settings.publish_every)
 
 
 def _forget_unfound(

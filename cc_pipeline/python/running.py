@@ -35,8 +35,9 @@ _FAMILIES: dict[str | None, type[EnvironmentFault]] = {
 }
 
 
-def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
-    """Calls ``work`` and tells how many seconds it took: ``aside``, or as part of the answer.
+def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: bool = False) -> None:
+    """Calls ``work`` and tells how many seconds it took: ``aside``, or as part of the answer; ``briefly`` only to who
+    wants details.
 
     Raises ``EnvironmentFault`` with
     the reason when a run fails; ``Incomplete`` when it fails because the source did not give everything.
@@ -51,7 +52,8 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True) -> None:
         what, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
-    (voice().notice if aside else voice().answer)(f"      {name:<10} {time.monotonic() - started:6.1f} s")
+    tell = voice().detail if briefly else voice().notice if aside else voice().answer
+    tell(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def others_are_done(error: EnvironmentFault) -> bool:
@@ -123,7 +125,7 @@ def _not_there(crawl: str, source: str) -> str:
 
     listed = published_key(crawl)
     if listed is None:
-        return f"no file was ever added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+        return f"no file was ever added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
     return f"{source} has no {listed}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
 
 

@@ -23,6 +23,9 @@ class Voice(Protocol):
     def answer(self, text: str) -> None:
         """A line that belongs to what was asked for."""
 
+    def detail(self, text: str) -> None:
+        """What a summary says later in fewer lines."""
+
     def agrees(self, question: str) -> bool:
         """Whether somebody agrees; ``False`` where nobody can be asked. One who is asked and refuses ends the work."""
 
@@ -49,6 +52,9 @@ class Plain:
     def answer(self, text: str) -> None:
         """Told, unless quiet."""
         self.notice(text)
+
+    def detail(self, text: str) -> None:
+        """Not told."""
 
     def agrees(self, question: str) -> bool:
         """Nobody does."""

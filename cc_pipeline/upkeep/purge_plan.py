@@ -385,7 +385,8 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
 def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
     said = [
-        "deliveries (cc-pipeline copy), copies of cc.duckdb and of exports, and backups of the home: delete them there"
+        "deliveries (cc-pipeline delivery copy), copies of cc.duckdb and of exports, and backups of the home: delete "
+        "them there"
     ]
     if kept:
         named = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
@@ -397,5 +398,5 @@ def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tu
             f" or 30 days from its last publication (the newest is of {when:%Y-%m-%d %H:%M} UTC)"
         )
     if workspace.lake.pin("source_files").rows:
-        said.append("pages of the same sites in files that were read whole (cc-pipeline add-source)")
+        said.append("pages of the same sites in files that were read whole (cc-pipeline files add)")
     return tuple(said)

@@ -195,11 +195,11 @@ def sentences(workspace: Workspace, receipt: Receipt, left: Left) -> list[str]:
     counts = [
         (left.files, "stored or exported files that the receipt names"),
         (left.superseded, "superseded files of tables with its rows; readers may have them open"),
-        (left.published, "rows in cc.duckdb, which the next run or cc-pipeline upkeep publishes anew"),
+        (left.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep publishes anew"),
     ]
     said += [f"LEFT: {count:,} {what}" for count, what in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:
-        said.append(f"its purge has not ended: cc-pipeline domains remove {receipt.slug} --purge goes on with it")
+        said.append(f"its purge has not ended: cc-pipeline targets remove {receipt.slug} --purge goes on with it")
     if held.kept:
         said.append(f"{held.kept:,} records stayed, since {held.holders:,} other targets held them too")
     since = datetime.fromisoformat(receipt.hidden or receipt.begun)

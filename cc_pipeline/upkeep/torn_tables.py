@@ -93,7 +93,7 @@ def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
     crawl = shlex.quote(slices[0].crawl)
     wholes = sorted({slice_.whole.target for slice_ in slices if slice_.target})
     if not wholes:
-        return f"cc-pipeline harvest --crawl {crawl}"
+        return f"cc-pipeline index harvest --crawl {crawl}"
     with suppress(CcPipelineError):
         texts = definitions.definitions(lake, wholes)
         wholes = [texts.get(slug, slug) for slug in wholes]

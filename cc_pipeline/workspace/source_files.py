@@ -54,5 +54,5 @@ def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict
     }
     unknown = [slug for slug in slugs or () if slug not in found]
     if unknown:
-        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
+        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline files add FILE")
     return found

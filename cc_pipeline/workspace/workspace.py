@@ -76,8 +76,8 @@ class Workspace:
     def lake(self) -> Lake:
         """The tables. First use claims home and lake for their source and brings them to the layout of this version.
 
-        Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline migrate`` does that), and for a home
-        or lake that a newer version made; ``UserInputError`` for one of another source.
+        Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline doctor --migrate`` does that), and
+        for a home or lake that a newer version made; ``UserInputError`` for one of another source.
         """
         self.claim()
         self.migrate()

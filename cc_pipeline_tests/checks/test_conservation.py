@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
+from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import held_back_verdict
-from cc_pipeline.checks.scope import CheckResult, Scope
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
@@ -53,13 +53,9 @@ def looks() -> list[Scope]:
     return [Scope(), Scope([MINE, Slice(NEW, OTHER)])]
 
 
-def verdict(workspace: Workspace, look: Scope, name: str = "ledger_balances") -> CheckResult:
-    return conservation_verdict(workspace, name, look)
-
-
 def broken(workspace: Workspace, wrong: tuple[str, ...] = (KEY,), severity: str = "error") -> None:
     for look in looks():
-        found = verdict(workspace, look)
+        found = conservation_verdict(workspace, look)
         assert (found.severity, found.wrong) == (severity, wrong), found
         assert all(key in found.message for key in wrong)
     [said] = [one for one in examine(workspace.settings) if one.topic == "balance"]
@@ -81,10 +77,9 @@ def published(workspace: Workspace, query: str) -> list[tuple[Any, ...]]:
 
 def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace) -> None:
     for look in looks():
-        found = verdict(home, look)
+        found = conservation_verdict(home, look)
         assert found.passed, found
-        assert verdict(home, look, PAGES_CHECK).passed
-    found = verdict(home, Scope())
+    found = conservation_verdict(home, Scope())
     assert (found.figures["partitions"], found.figures["only located"]) == (6, 1)
     assert found.figures["records"] == found.figures["pages"] == home.lake.row_count("records")
     assert "1 partitions are only located" in found.message
@@ -94,8 +89,6 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
 def test_a_row_less_in_any_table_is_an_error(home: Workspace, table: str) -> None:
     home.lake.commit(table, without_the_first(rows_of(home, table)), [MINE.where], {})
     broken(home)
-    of_pages = verdict(home, Scope(), PAGES_CHECK)
-    assert of_pages.passed is (table != "page_metadata")
 
 
 @pytest.mark.parametrize("table", PER_CAPTURE)
@@ -117,10 +110,10 @@ def test_partitions_without_any_rows_in_a_table_fail(home: Workspace, tables: tu
         for path in later:
             path.unlink()
     again = workspace_of(home.settings.source, home.settings.home)
-    found = verdict(again, Scope())
+    found = conservation_verdict(again, Scope())
     assert found.severity == "error"
     assert KEY in found.wrong
-    assert verdict(again, Scope([MINE])).wrong == (KEY,)
+    assert conservation_verdict(again, Scope([MINE])).wrong == (KEY,)
 
 
 def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -> None:
@@ -128,7 +121,7 @@ def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -
     made_from = "ab" * 32
     LOCATE.commit(home.lake, {MINE: made_from[:15]}, {"captures": fewer})
     empty_slices(home.lake, "lookups", [MINE])
-    found = verdict(home, Scope())
+    found = conservation_verdict(home, Scope())
     assert (found.severity, found.wrong) == ("warn", (KEY,)), found
 
 
@@ -141,7 +134,7 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     home.lake.commit(table, pa.concat_tables([rows, rows]), [MINE.where], {})
     assert repeating(home.lake, table) == {MINE}
     assert repeating_slices(home) == {MINE: (table,)}
-    assert "twice" in verdict(home, Scope()).message
+    assert "twice" in conservation_verdict(home, Scope()).message
     broken(home)
     publish(home)
     found = held_back_verdict(home)
@@ -159,7 +152,7 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     assert published(home, "SELECT count(*) FROM captures") == shown
     home.lake.commit(table, rows, [MINE.where], {})
     assert repeating_slices(home) == {}
-    assert verdict(home, Scope()).passed
+    assert conservation_verdict(home, Scope()).passed
     publish(home)
     assert held_back_verdict(home).passed
 
@@ -209,7 +202,7 @@ def test_a_note_that_is_there_twice_counts_once(home: Workspace, table: str) -> 
 
 def test_pages_that_are_gone_with_their_parse_are_an_error_only_where_they_were_parsed(home: Workspace) -> None:
     PARSE.empty(home.lake, [MINE])
-    assert verdict(home, Scope()).passed, "it is as if it was never parsed"
+    assert conservation_verdict(home, Scope()).passed, "it is as if it was never parsed"
     extract(home, SITE)
     home.lake.commit("page_metadata", _lose(rows_of(home, "page_metadata")), [MINE.where], {})
     broken(home)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -14,7 +13,7 @@ import pytest
 
 from cc_pipeline.checks import outputs, page_tables
 from cc_pipeline.checks import tables as inputs
-from cc_pipeline.checks.conservation import PAGES_CHECK, conservation_verdict
+from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.tables import locators_verdict, stored_verdict
 from cc_pipeline.extraction.fetch_counts import Shortfall
@@ -85,14 +84,9 @@ def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...]
 
 def test_a_sound_home_is_sound(home: Workspace) -> None:
     for look in looks():
-        verdicts = (stored_verdict, locators_verdict, page_tables.one_run_verdict, page_tables.texts_verdict)
-        for verdict in (partial(conservation_verdict, name="ledger_balances"), *verdicts):
+        for verdict in (conservation_verdict, stored_verdict, locators_verdict, page_tables.texts_verdict):
             found = verdict(home, scope=look)
             assert found.passed, found
-        for table in ("page_text", "page_links", "feed_items"):
-            found = page_tables.places_verdict(home, table, look)
-            assert found.passed, found
-            assert found.figures["rows"]
 
 
 def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
@@ -107,7 +101,7 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
 
 def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
     replaced(home, "captures", without_the_first(rows_of(home, "captures")))
-    found = broken(conservation_verdict(home, "ledger_balances", Scope()))
+    found = broken(conservation_verdict(home, Scope()))
     assert f"in 1 partitions ({KEY})" in found.message
     # what a look-up would find is no longer what is held
     broken(locators_verdict(home, Scope()))
@@ -150,8 +144,8 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
 def test_a_page_that_went_is_missed(home: Workspace) -> None:
     replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
     for look in looks():
-        broken(conservation_verdict(home, PAGES_CHECK, look))
-    assert conservation_verdict(home, PAGES_CHECK, Scope([Slice(NEW, OTHER)])).passed
+        broken(conservation_verdict(home, look))
+    assert conservation_verdict(home, Scope([Slice(NEW, OTHER)])).passed
 
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
@@ -163,27 +157,7 @@ def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Worksp
     note["made_from"] = home.lake.digest("records", FETCH.digest_name(MINE))
     home.lake.commit("fetches", pa.Table.from_pylist([note], home.lake.specs["fetches"].schema), [MINE.where], {})
     LOCATE.commit(home.lake, {MINE: "abc"}, {"captures": rows_of(home, "captures")})
-    for name in ("ledger_balances", PAGES_CHECK):
-        found = broken(conservation_verdict(home, name, Scope()), "warn")
-        assert "the next run" in found.message
-
-
-def test_rows_of_no_page_are_named(home: Workspace) -> None:
-    for table in ("page_text", "page_links", "feed_items"):
-        rows = rows_of(home, table)
-        assert rows.num_rows
-        place = rows.schema.get_field_index("warc_record_offset")
-        moved = pc.add(rows["warc_record_offset"], 1)
-        replaced(home, table, rows.set_column(place, rows.schema.field(place), moved))
-        for look in looks():
-            found = broken(page_tables.places_verdict(home, table, look))
-            assert found.figures["rows without a page"] == rows.num_rows
-
-
-def test_tables_of_two_runs_are_named(home: Workspace) -> None:
-    home.lake.commit_digests("page_text", {PARSE.digest_name(MINE): "abc"})
-    for look in looks():
-        broken(page_tables.one_run_verdict(home, look), "warn")
+    assert "the next run" in broken(conservation_verdict(home, Scope()), "warn").message
 
 
 def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
@@ -357,7 +331,7 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
 
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
-    assert conservation_verdict(home, PAGES_CHECK, Scope()).passed
+    assert conservation_verdict(home, Scope()).passed
 
 
 def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:
@@ -365,23 +339,13 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     register(home, [file])
     own = Slice(NEW, file.slug)
 
-    def verdict(table: str) -> str:
-        found = {
-            whole_files_checks.files_read_verdict(home, table, look).severity
-            for look in (Scope(), Scope([Slice("", file.slug)]))
-        }
-        assert len(found) == 1
-        return found.pop()
-
-    assert {verdict(table) for table in PAGE_TABLES} == {"ok"}
     rows: dict[str, pa.Table] = {table: home.lake.specs[table].schema.empty_table() for table in READ_FILES.tables}
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
-    assert verdict("page_metadata") == "warn", "a file without any page is odd"
-    assert verdict("page_links") == "ok"
-    assert whole_files_checks.faults_verdict(home, Scope()).passed
+    for look in (Scope(), Scope([Slice("", file.slug)])):
+        empty = whole_files_checks.faults_verdict(home, look)
+        assert (empty.severity, "gave no page" in empty.message) == ("warn", True), "a file without any page is odd"
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
     assert whole_files_checks.faults_verdict(home, Scope()).severity == "warn"
     assert file.slug in whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)])).message
-    assert verdict("page_links") == "error", "its tables come from two readings"

@@ -24,14 +24,14 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
     query = (
         "SELECT crawl, sum(rows)::BIGINT AS rows FROM row_groups WHERE subset = 'warc' GROUP BY crawl ORDER BY crawl"
     )
-    said = cli("catalog", "query", query, "--format", "jsonl", "--home", world.home)
+    said = cli("sql", "--catalog", query, "--format", "jsonl", "--home", world.home)
     assert [json.loads(line) for line in said.out.splitlines()] == [
         {"crawl": crawl, "rows": len(world.truth.of(crawl, subset="warc"))} for crawl in (OLD, NEW)
     ]
-    said = cli("catalog", "query", "DROP TABLE row_groups", "--home", world.home)
+    said = cli("sql", "--catalog", "DROP TABLE row_groups", "--home", world.home)
     assert said.status == 1
     assert "read-only" in said.err
-    assert cli("catalog", "query", "SELEKT 1", "--home", world.home).status == 1
+    assert cli("sql", "--catalog", "SELEKT 1", "--home", world.home).status == 1
 
 
 def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
@@ -45,7 +45,7 @@ def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> 
     for command in (("coverage",), ("query", "SELECT 1")):
         said = cli("catalog", *command, "--home", tmp_path)
         assert said.status == 1
-        assert "cc-pipeline harvest" in said.err
+        assert "cc-pipeline index harvest" in said.err
 
 
 def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, 
 
 def test_athena_sql_is_plain_text_that_can_be_piped(cli: Cli) -> None:
     said = cli(
-        "catalog", "sql", "--crawls", f"{OLD},CC-MAIN-2018-09", "--crawl", "CC-MAIN-2018-13", "--subset", "robotstxt"
+        "catalog", "athena", "--crawls", f"{OLD},CC-MAIN-2018-09", "--crawl", "CC-MAIN-2018-13", "--subset", "robotstxt"
     )
     assert said.status == 0
     assert all(f"'{crawl}'" in said.out for crawl in (OLD, "CC-MAIN-2018-09", "CC-MAIN-2018-13"))
     assert "subset = 'robotstxt'" in said.out
     assert "\x1b" not in said.out
-    assert cli("catalog", "sql").out.count("'CC-MAIN-") == 13
-    assert cli("catalog", "sql", "--column", "x; DROP").status == 1
+    assert cli("catalog", "athena").out.count("'CC-MAIN-") == 13
+    assert cli("catalog", "athena", "--column", "x; DROP").status == 1
 
 
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(

@@ -40,7 +40,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
 ) -> None:
     bucket, home = certified
     out, place = tmp_path / "site.json", tmp_path / "place"
-    said = cli("certificate", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
+    said = cli("delivery", "certify", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
     assert said.status == 0, said
     truth = world.truth.of(NEW, subset="warc", domain=SITE)
     document = of(out)
@@ -53,8 +53,8 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
         (one.warc_filename, one.warc_record_offset) for one in truth
     }
     assert "Complete" in (tmp_path / "site.html").read_text("utf-8")
-    assert cli("copy", SITE, "-c", NEW, "--to", place, "--home", home, "--source", bucket).status == 0
-    verify = ("certificate", "--out", out, "--verify", place)
+    assert cli("delivery", "copy", SITE, "-c", NEW, "--to", place, "--home", home, "--source", bucket).status == 0
+    verify = ("delivery", "verify", place, "--certificate", out)
     assert cli(*verify).status == 0
     # one flipped byte of a record
     [part] = place.rglob("*.warc.gz")
@@ -72,7 +72,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     changed = of(out)
     changed["captures"]["sha256"] = sha256_of(tmp_path / "forged.captures.parquet")
     forged.write_text(json.dumps(changed), "utf-8")
-    said = cli("certificate", "--out", forged, "--verify", place)
+    said = cli("delivery", "verify", place, "--certificate", forged)
     assert said.status == 1
     for named in ("changed after it was written", "lists", "not in the delivery"):
         assert named in said.told
@@ -91,15 +91,15 @@ def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     replace_file(site_file, site_file.read_bytes()[:-3] + b"XXX")
     home = tmp_path / "home"
     words = ("--home", home, "--source", root)
-    cli("harvest", "-c", NEW, *words)
-    said = cli("certificate", SITE, "-c", NEW, "--out", tmp_path / "holes.json", *words)
+    cli("index", "harvest", "-c", NEW, *words)
+    said = cli("delivery", "certify", SITE, "-c", NEW, "--out", tmp_path / "holes.json", *words)
     assert said.status == 3, said
     [crawl] = of(tmp_path / "holes.json")["crawls"]
     assert any("parquet has holes: 1 of 2 index files" in one for one in crawl["findings"])
     assert crawl["only"]["zipnum"] > 0 == crawl["only"]["parquet"]
     assert crawl["outcomes"] == {"not asked": crawl["indexes"]["zipnum"]["captures"]}
     (root / f"cc-index/collections/{NEW}/indexes/cluster.idx").unlink()
-    said = cli("certificate", SITE, "-c", NEW, "--out", tmp_path / "one.json", *words)
+    said = cli("delivery", "certify", SITE, "-c", NEW, "--out", tmp_path / "one.json", *words)
     assert said.status == 3
     [crawl] = of(tmp_path / "one.json")["crawls"]
     assert any(one.startswith("zipnum was not asked") for one in crawl["findings"])
@@ -113,7 +113,7 @@ def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], 
     gone = rows.slice(0, 1).to_pylist()[0]
     workspace.lake.commit("records", rows.slice(1), [{"crawl": NEW, "target": gone["target"]}], {"test": "1"})
     out = tmp_path / "gone.json"
-    said = cli("certificate", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
+    said = cli("delivery", "certify", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
     assert said.status == 3
     [crawl] = of(out)["crawls"]
     assert crawl["findings"] == ["1 captures are not asked"]
@@ -123,6 +123,6 @@ def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "cc_pipeline certificate", "version": 1}'])
 def test_a_file_that_is_no_certificate_is_refused(text: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text, "utf-8")
-    said = cli("certificate", "--out", tmp_path / "x.json", "--verify", tmp_path)
+    said = cli("delivery", "verify", tmp_path, "--certificate", tmp_path / "x.json")
     assert said.status == 1
     assert "Traceback" not in said.err

@@ -1,4 +1,4 @@
-"""``copy`` as a person sees it: status 0 means that everything planned is there, and ``--verify`` proves it."""
+"""``copy`` as a person sees it: status 0 means that everything planned is there, and ``delivery verify`` proves it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     victim, lost = Counter(capture.warc_filename for capture in truth).most_common()[-1]
     aside = tmp_path / "aside"
     (bucket / victim).rename(aside)
-    words = ("copy", "example.com", "-c", NEW, "--to", place, "--part-mb", "1", "--home", home)
+    words = ("delivery", "copy", "example.com", "-c", NEW, "--to", place, "--part-mb", "1", "--home", home)
     said = cli(*words, "--source", bucket)
     assert said.status == 3, said
     assert f"lacks {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
@@ -58,11 +58,11 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert manifest(place)["counts"] == {
         "planned": len(truth), "delivered": len(truth) - lost, "missing": lost, "quarantined": 0, "left_out": 0,
     }  # fmt: skip
-    assert cli("copy", "--verify", place).status == 3
-    assert cli("copy", "--verify", place, "--allow-missing").status == 0
+    assert cli("delivery", "verify", place).status == 3
+    assert cli("delivery", "verify", place, "--allow-missing").status == 0
     part = next(iter(sorted(place.rglob("*.warc.gz"))))
     part.write_bytes(b"1234567")
-    said = cli("copy", "--verify", place)
+    said = cli("delivery", "verify", place)
     assert said.status == 1
     assert part.name in said.err
     assert cli(*words, "--allow-missing").status == 0
@@ -74,7 +74,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     found = responses(place)
     assert len(found) == len(truth)
     assert set(found.values()) == {1}
-    said = cli("copy", "--verify", place)
+    said = cli("delivery", "verify", place)
     assert said.status == 0
     assert "everything is as the manifests say" in said.err
     assert said.out.splitlines()[-1].split()[:4] == [NEW, "example.com", str(len(truth)), "0"]
@@ -83,36 +83,33 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_delivery_in_a_bucket(cli: Cli, world: World, endpoint: str, tmp_path: Path) -> None:
     to = ("s3://delivered/some/prefix", "--endpoint", endpoint)
-    said = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    said = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
     assert said.status == 0, said.err
     client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
     keys = [one["Key"] for one in client.list_objects_v2(Bucket="delivered")["Contents"]]
     assert all(key.startswith(f"some/prefix/{NEW}/") for key in keys)
-    again = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    again = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
     assert again.out.splitlines()[-1].split()[4] == "0"
-    assert cli("copy", "--verify", *to, "--allow-missing").status == 0
+    assert cli("delivery", "verify", *to, "--allow-missing").status == 0
     # as long as before, and not the same
     (part,) = [key for key in keys if key.endswith(".warc.gz")]
     data = client.get_object(Bucket="delivered", Key=part)["Body"].read()
     client.put_object(Bucket="delivered", Key=part, Body=bytes(len(data)))
-    assert cli("copy", "--verify", *to, "--allow-missing").status == 1
-    healed = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    assert cli("delivery", "verify", *to, "--allow-missing").status == 1
+    healed = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
     assert healed.status == 0, healed.err
     assert client.get_object(Bucket="delivered", Key=part)["Body"].read() == data
     # a bucket that is not there is an error
     nobodys = ("s3://nobodys", "--endpoint", endpoint)
-    assert cli("copy", "example.com", "-c", NEW, "--home", world.home, "--to", *nobodys).status == 1
-    assert cli("copy", "--verify", *nobodys).status == 1
+    assert cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--to", *nobodys).status == 1
+    assert cli("delivery", "verify", *nobodys).status == 1
 
 
-def test_verify_is_asked_for_alone(cli: Cli, tmp_path: Path) -> None:
-    said = cli("copy", "example.com", "--verify", tmp_path)
-    assert said.status == 1
-    assert "it takes no TARGET" in said.err
-    said = cli("copy", "--verify", tmp_path)
+def test_a_place_without_a_delivery_is_refused(cli: Cli, tmp_path: Path) -> None:
+    said = cli("delivery", "verify", tmp_path)
     assert said.status == 1
     assert "no delivery" in said.err
-    assert cli("copy", "--verify", "https://example.com/x").status == 1
+    assert cli("delivery", "verify", "https://example.com/x").status == 1
 
 
 def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
@@ -122,7 +119,7 @@ def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
         yield
         raise RunFailed("fetch_domain", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
 
-    words = ("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
+    words = ("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
     assert cli(*words, tmp_path / "before").status == 0
     monkeypatch.setattr(Launcher, "fetch", fetch)
     said = cli(*words, tmp_path / "mine")

@@ -80,20 +80,20 @@ def whole_path(cli: Cli, source: str, home: Path, copied: Path, monkeypatch: pyt
     place = source.rpartition("@")[2].partition("?")[0].rpartition("//")[2]
     said = ""
     for expected, words in (
-        (0, ["init"]),
+        (0, ["automation", "init"]),
         (0, ["crawls"]),
-        (0, ["harvest", "-c", NEW]),
+        (0, ["index", "harvest", "-c", NEW]),
         (0, ["run", "-c", NEW, "example.com"]),
         (0, ["sql", "SELECT * FROM publication", "--format", "jsonl"]),
         (0, ["sql", "SELECT * FROM ledger LIMIT 3", "--format", "csv"]),
         (0, ["plan", "example.com", "-c", NEW]),
-        (0, ["copy", "example.com", "-c", NEW, "--to", str(copied)]),
+        (0, ["delivery", "copy", "example.com", "-c", NEW, "--to", str(copied)]),
         (0, ["doctor"]),
         (1, ["run", "-c", "CC-MAIN-1999-01", "example.com"]),
-        (1, ["add-source", f"{source}/nowhere.warc.wet.gz", "--kind", "wet"]),
-        (1, ["copy", "example.com", "-c", NEW, "--to", source]),
+        (1, ["files", "add", f"{source}/nowhere.warc.wet.gz", "--kind", "wet"]),
+        (1, ["delivery", "copy", "example.com", "-c", NEW, "--to", source]),
         (1, ["crawls", "--source", source.replace(place, "127.0.0.1:1"), "--home", str(home.parent / "none")]),
-        (1, ["harvest", "-c", NEW, "--source", source.replace(place, "127.0.0.1:1")]),
+        (1, ["index", "harvest", "-c", NEW, "--source", source.replace(place, "127.0.0.1:1")]),
         (1, ["crawls", "--source", source.replace(place, f"{place}0000")]),
         (1, ["crawls", "--source", source.replace("http://", "ftp://")]),
         (1, ["crawls", "--source", source.replace("http://", "s3://")]),
@@ -115,12 +115,12 @@ def test_a_password_is_sent_and_written_nowhere(
         # a run whose step fails: the event log has what was said
         footers = [path.relative_to(bucket).as_posix() for path in bucket.rglob(f"crawl={OLD}/**/*.parquet")]
         server.set_rules([Rule("redirect", key, times=None, to=f"{source}/{key}?token={TOKEN}") for key in footers])
-        failed = cli("harvest", "-c", OLD)
+        failed = cli("index", "harvest", "-c", OLD)
         assert footers
         assert failed.status == 1
         said += failed.out + failed.err
         monkeypatch.setenv("CC_PIPELINE_SOURCE", source.replace("s3cret", "s3cret-wrong"))
-        refused = cli("harvest", "-c", OLD)
+        refused = cli("index", "harvest", "-c", OLD)
         # waiting makes no credentials good
         assert refused.status == 1
         assert "credentials" in refused.told
@@ -165,7 +165,7 @@ def test_a_home_goes_on_with_credentials_of_the_environment(
     with FaultServer(bucket, manners=GUARDED) as server:
         source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
         assert cli("crawls", "--source", source).status == 0
-        assert cli("harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
+        assert cli("index", "harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
         alone = cli("crawls")
         monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", USER)
         monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)

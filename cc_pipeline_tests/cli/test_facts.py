@@ -46,20 +46,20 @@ def matching(told: tuple[Path, KeyedTruth], least: int) -> set[str]:
 
 
 def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) -> None:
-    said = cli("facts", "example.org", "-c", NEW, "--format", "jsonl", "--home", home)
+    said = cli("facts", "show", "example.org", "-c", NEW, "--format", "jsonl", "--home", home)
     assert said.status == 0, said.err
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows and all(row["fetch_200"] == truth[row["surt_host_name"]]["fetch_200"] for row in rows if
                         row["surt_host_name"] in truth)  # fmt: skip
     assert "requests" in said.told
-    again = cli("facts", "example.org", "-c", NEW, "--home", home)
+    again = cli("facts", "show", "example.org", "-c", NEW, "--home", home)
     assert "no request" in again.err
-    only = cli("facts", "example.org", "-c", NEW, "--where", "fetch_200 > 100", "--columns", "host", "--format", "csv",
-               "--home", home)  # fmt: skip
+    only = cli("facts", "show", "example.org", "-c", NEW, "--where", "fetch_200 > 100", "--columns", "host",
+               "--format", "csv", "--home", home)  # fmt: skip
     hosts = {row["host"] for row in rows if (row["fetch_200"] or 0) > 100}
     assert set(only.out.split()[1:]) == hosts
-    kept = cli("facts", "example.org", "-c", NEW, "--dataset", "host-index", "--keep", "--home", home)
+    kept = cli("facts", "show", "example.org", "-c", NEW, "--dataset", "host-index", "--keep", "--home", home)
     assert kept.status == 0, kept.err
     query = "SELECT count(*), sum(fetch_200), any_value(facts_from) FROM host_facts"
     shown = cli("sql", query, "--csv", "--home", home)
@@ -67,7 +67,7 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
     pages = sum(row["fetch_200"] or 0 for row in of_index)
     assert shown.out.splitlines()[1].split(",")[:2] == [str(len(of_index)), str(pages)]
     assert "host-index" in shown.out
-    priced = cli("facts", "example.org", "-c", NEW, "--price", "--format", "csv", "--home", home)
+    priced = cli("facts", "show", "example.org", "-c", NEW, "--price", "--format", "csv", "--home", home)
     assert (priced.status, "host-index" in priced.out) == (0, True), priced.err
 
 
@@ -94,7 +94,7 @@ def test_a_source_without_facts_is_no_reason_not_to_count(cli: Cli, used: Path) 
     for command in ("plan", "check"):
         said = cli(command, "example.org", "-c", NEW, "--facts", "--home", used)
         assert (said.status, "cannot be told: the path list" in said.told) == (0, True), said.err
-    assert cli("facts", "example.org", "-c", NEW, "--home", used).status == 1
+    assert cli("facts", "show", "example.org", "-c", NEW, "--home", used).status == 1
 
 
 @pytest.mark.process
@@ -115,7 +115,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     rows = cli("sql", "SELECT DISTINCT warc_filename, warc_record_offset FROM page_metadata", "--csv", "--home", home)
     assert len(rows.out.splitlines()) - 1 == len(mine)
     assert cli("run", "-c", NEW, "example.org", "--home", home).status == 0
-    said = cli("facts", "example.org", "-c", NEW, "--captures", "--columns", "url,fetch_time,gneissweb_science",
+    said = cli("facts", "show", "example.org", "-c", NEW, "--captures", "--columns", "url,fetch_time,gneissweb_science",
                "--format", "jsonl", "--home", home)  # fmt: skip
     assert said.status == 0, said.err
     scores = {row["url_surtkey"]: row["gneissweb_science"] for row in told[1].rows["gneissweb-urls", NEW]}
@@ -125,7 +125,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     keys = {capture.url: capture.url_surtkey for capture in of_site}
     assert any(row["gneissweb_science"] is not None for row in shown)
     assert all(row["gneissweb_science"] in (None, scores.get(keys[row["url"]])) for row in shown)
-    said = cli("facts", "example.com", "-c", NEW, "--captures", "--home", home)
+    said = cli("facts", "show", "example.com", "-c", NEW, "--captures", "--home", home)
     assert (said.status, "are not located" in said.told) == (1, True)
     said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
     assert said.status == 0, said.err
@@ -151,19 +151,19 @@ def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path:
     file = tmp_path / "join_scores.yaml"
     file.write_text("table:\n  source: {url: list.csv}\nright_columns: [score]\n"
                     "join_columns: {left: url_host_name, right: host}\n")  # fmt: skip
-    assert cli("datasets", "add", file, "--home", home).status == 0
-    said = cli("datasets", "list", "--format", "csv", "--home", home)
+    assert cli("facts", "add", file, "--home", home).status == 0
+    said = cli("facts", "datasets", "--format", "csv", "--home", home)
     assert {line.split(",")[0] for line in said.out.splitlines()[1:]} >= {"host-index", "degrees", "scores"}
-    said = cli("facts", "example.org", "-c", NEW, "--dataset", "host-index", "--dataset", "scores", "--columns",
+    said = cli("facts", "show", "example.org", "-c", NEW, "--dataset", "host-index", "--dataset", "scores", "--columns",
                "host,score", "--home", home)  # fmt: skip
     assert said.status == 0, said.err
-    assert cli("datasets", "remove", "scores", "--home", home).status == 0
-    assert "scores" not in cli("datasets", "list", "--format", "csv", "--home", home).out
+    assert cli("facts", "remove", "scores", "--home", home).status == 0
+    assert "scores" not in cli("facts", "datasets", "--format", "csv", "--home", home).out
     action = tmp_path / "action.yaml"
     action.write_text(
         "sql: SELECT {columns} FROM joined WHERE {where}\ncolumns: '*'\nwhere: fetch_200 > 1\nlimits: 5\n"
     )
-    said = cli("facts", "example.org", "-c", NEW, "--action", action, "--home", home)
+    said = cli("facts", "show", "example.org", "-c", NEW, "--action", action, "--home", home)
     assert (said.status, "field limits must be" in said.told) == (1, True), said.err
 
 
@@ -175,23 +175,27 @@ def test_values_of_several_crawls_stand_under_their_columns(cli: Cli, home: Path
     file = tmp_path / "own.yaml"
     files = ", ".join(f"crawl={crawl}/part.parquet" for crawl in columns)
     file.write_text(f"name: own\nwhere: {{root: {tmp_path}, files: [{files}]}}\nkey: {{column: k, form: surt_host}}\n")
-    assert cli("datasets", "add", file, "--home", home).status == 0
-    said = cli("facts", "example.org", "-c", NEW, "-c", OLD, "--dataset", "own", "--format", "jsonl", "--home", home)
+    assert cli("facts", "add", file, "--home", home).status == 0
+    said = cli(
+        "facts", "show", "example.org", "-c", NEW, "-c", OLD, "--dataset", "own", "--format", "jsonl", "--home", home
+    )
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [(row["a"], row["b"], row["c"]) for row in rows] == [(1, 2, None), (None, 3, 4)], said.err
 
 
 def test_what_is_not_here_is_said_and_what_was_meant(cli: Cli, home: Path) -> None:
-    said = cli("ranks", "--home", home)
+    said = cli("facts", "ranks", "--home", home)
     assert (said.status, said.out, "no ranks were read into this home" in said.told) == (0, "", True)
-    said = cli("facts", "nobody.example", "-c", NEW, "--format", "jsonl", "--home", home)
+    said = cli("facts", "show", "nobody.example", "-c", NEW, "--format", "jsonl", "--home", home)
     assert (said.status, said.out, "no host of nobody.example is known to host-index, degrees" in said.told) == (
         0, "", True,
     )  # fmt: skip
-    said = cli("facts", "example.org", "-c", NEW, "--where", "fetch_200 > 100000", "--format", "csv", "--home", home)
+    said = cli(
+        "facts", "show", "example.org", "-c", NEW, "--where", "fetch_200 > 100000", "--format", "csv", "--home", home
+    )
     assert (said.status, len(said.out.splitlines()), "hosts matches" in said.told) == (0, 1, True)
     for arguments in (["--dataset", "host-indx"], ["--captures", "--dataset", "host-indx"]):
-        said = cli("facts", "example.org", "-c", NEW, *arguments, "--home", home)
+        said = cli("facts", "show", "example.org", "-c", NEW, *arguments, "--home", home)
         assert (said.status, "did you mean host-index? there is no dataset host-indx" in said.told) == (1, True)
-    said = cli("facts", "example.org", "-c", NEW, "--columns", "host,fetch200", "--home", home)
+    said = cli("facts", "show", "example.org", "-c", NEW, "--columns", "host,fetch200", "--home", home)
     assert (said.status, said.out, "did you mean fetch_200" in said.told) == (1, "", True)

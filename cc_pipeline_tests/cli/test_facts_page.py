@@ -32,7 +32,7 @@ def test_the_examples_of_the_page_work(cli: Cli, world: World, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CC_PIPELINE_SOURCE", str(root))
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    assert cli("harvest", "-c", NEW).status == 0
+    assert cli("index", "harvest", "-c", NEW).status == 0
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "cc-pipeline"

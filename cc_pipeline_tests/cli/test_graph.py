@@ -52,13 +52,13 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
 
     def advised() -> bool:
         said = cli("plan", "example.com", "-c", OLD, "--via", "parquet", "--home", world.home)
-        told = f"no key statistics, so they may match and are read. Repair them once: cc-pipeline repair --crawl {OLD}"
+        told = f"so they may match and are read. Repair them once: cc-pipeline index repair --crawl {OLD}"
         return told in said.err
 
     before = look()
     assert sum(bare()) > 0
     assert advised()
-    said = cli("repair", "-c", OLD, "--home", world.home)
+    said = cli("index", "repair", "-c", OLD, "--home", world.home)
     assert said.status == 0, said.err
     assert sum(bare()) == 0
     assert not advised()
@@ -67,7 +67,18 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
 
 def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: World, tmp_path: Path) -> None:
     place = tmp_path / "mine"
-    arguments = ("copy", "example.com", "host:www.example.com", "-c", ARC, "--to", place, "--home", world.home)
+    arguments = (
+        "delivery",
+        "copy",
+        "example.com",
+        "host:www.example.com",
+        "-c",
+        ARC,
+        "--to",
+        place,
+        "--home",
+        world.home,
+    )
     said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
     assert said.status == 0, said.err
     truth = world.truth.of(ARC, domain="example.com")
@@ -93,42 +104,40 @@ def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: Worl
 
 
 def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
-    said = cli("url-index", "build", "-c", NEW, "--home", world.home)
+    said = cli("index", "build", "--btree", "-c", NEW, "--home", world.home)
     assert said.status == 0, said.err
     truth = world.truth.of(NEW, subset="warc", domain="example.com")
-    said = cli(
-        "url-index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home
-    )
+    said = cli("index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home)
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == {
         (c.warc_filename, c.warc_record_offset) for c in truth
     }
-    assert "no faults found" in cli("url-index", "verify", "-c", NEW, "--home", world.home).err
+    assert "no faults found" in cli("index", "verify", "-c", NEW, "--home", world.home).err
     tree = world.home / "url-index" / NEW / "url-index.pbtree"
     sound = tree.read_bytes()
     tree.write_bytes(sound.replace(b"com.example", b"zom.example", 1))
-    said = cli("url-index", "verify", "-c", NEW, "--home", world.home)
+    said = cli("index", "verify", "-c", NEW, "--home", world.home)
     tree.write_bytes(sound)
     assert said.status == 1
-    assert f"cc-pipeline url-index build --crawl {NEW}" in said.err
+    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.err
 
 
 def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:
     home = ("--source", world.bucket, "--home", tmp_path / "home")
-    said = cli("url-index", "build", "-c", ARC, *home)
+    said = cli("index", "build", "--btree", "-c", ARC, *home)
     assert said.status == 1
     assert "--arcs" in said.err
     files = sorted({c.warc_filename for c in world.truth.of(ARC)})
     listed = tmp_path / "arcs.txt"
     listed.write_text("\n".join(files))
-    said = cli("url-index", "build", "-c", ARC, "--arcs", listed, *home)
+    said = cli("index", "build", "--btree", "-c", ARC, "--arcs", listed, *home)
     assert said.status == 0, said.err
     assert f"{len(files)} ARC files listed" in said.err
     assert str(len(world.truth.of(ARC))) in said.out.splitlines()[-1].split()
 
 
 def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:
-    said = cli("harvest", "-c", OLD, "--subset", "robotstxt", "--home", world.home)
+    said = cli("index", "harvest", "-c", OLD, "--subset", "robotstxt", "--home", world.home)
     assert said.status == 0, said.err
     rows = [line.split() for line in said.out.splitlines() if line.startswith(OLD)]
     assert {row[1] for row in rows} == {"warc", "robotstxt"}

@@ -42,7 +42,7 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
 ) -> None:
     place = ("--source", server.url, "--home", tmp_path / "home")
     server.set_rules([HOLE, NO_ZIPNUM])
-    said = cli("harvest", "-c", NEW, *place)
+    said = cli("index", "harvest", "-c", NEW, *place)
     assert said.status == 3
     assert f"1 of 2 index files of {NEW} warc could not be read: " in said.err
     assert "--allow-gaps" in said.err
@@ -63,9 +63,9 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
 ) -> None:
     truth = bucket[1].of(NEW, subset="warc", domain=SITE)
     place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
-    copied = ("copy", SITE, "--to", tmp_path / "mine", *place)
+    copied = ("delivery", "copy", SITE, "--to", tmp_path / "mine", *place)
     server.set_rules([HOLE, NO_ZIPNUM])
-    assert cli("harvest", "--allow-gaps", *place).status == 0
+    assert cli("index", "harvest", "--allow-gaps", *place).status == 0
     for command in ("lookup", "check", "plan"):
         assert cli(command, SITE, *place).status == 3
         assert cli(command, SITE, "--allow-gaps", *place).status == 0
@@ -91,7 +91,7 @@ def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path)
     others = len([capture for capture in mine if capture.subset != "warc"])
     told = f"note: {others} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    assert told in cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
+    assert told in cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
     said = cli("check", SITE, "-c", NEW, "--home", home)
     assert told in said.err
     assert "add --subset warc --subset crawldiagnostics" in said.told

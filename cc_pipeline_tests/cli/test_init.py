@@ -38,7 +38,7 @@ def test_a_team_gets_a_folder_without_secrets(cli: Cli, tmp_path: Path, monkeypa
         monkeypatch.setenv(name, "hunter2")
     monkeypatch.setenv("CC_PIPELINE_SOURCE", "https://me:hunter2@crawls.example/?token=hunter2")
     folder = tmp_path / "team"
-    said = cli("init", "--team", folder, *PLACES)
+    said = cli("automation", "init", "--team", folder, *PLACES)
     assert said.status == 0, said.err
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"dagster.yaml", "workspace.yaml", ".env", "compose.yaml", "Dockerfile"}
@@ -62,17 +62,17 @@ def test_a_team_gets_a_folder_without_secrets(cli: Cli, tmp_path: Path, monkeypa
 
 
 def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
-    cli("init", "--team", tmp_path, *PLACES)
+    cli("automation", "init", "--team", tmp_path, *PLACES)
     (tmp_path / ".env").write_text("PGPASSWORD=mine\n", "utf-8")
     (tmp_path / "compose.yaml").unlink()
-    said = cli("init", "--team", tmp_path, *PLACES)
+    said = cli("automation", "init", "--team", tmp_path, *PLACES)
     assert said.out.split() == ["wrote", str(tmp_path / "compose.yaml")]
     assert (tmp_path / ".env").read_text("utf-8") == "PGPASSWORD=mine\n"
-    assert "every file is there already" in cli("init", "--team", tmp_path, *PLACES).out
+    assert "every file is there already" in cli("automation", "init", "--team", tmp_path, *PLACES).out
 
 
 def test_the_services_agree_with_each_other(cli: Cli, tmp_path: Path) -> None:
-    cli("init", "--team", tmp_path, *PLACES, "--endpoint", "http://s3.example:9000")
+    cli("automation", "init", "--team", tmp_path, *PLACES, "--endpoint", "http://s3.example:9000")
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text("utf-8"))["services"]
     assert set(services) == {"postgres", "code", "webserver", "daemon"}
     ours = [services[name] for name in ("code", "webserver", "daemon")]
@@ -89,7 +89,7 @@ def test_the_image_is_of_the_locked_set_and_nothing_of_ours_runs_as_root(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    cli("init", "--team", tmp_path, *PLACES)
+    cli("automation", "init", "--team", tmp_path, *PLACES)
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text("utf-8"))["services"]
     users = {services[name]["user"] for name in ("code", "webserver", "daemon")}
     lines = (tmp_path / "Dockerfile").read_text("utf-8").splitlines()
@@ -107,7 +107,7 @@ def test_the_image_is_of_the_locked_set_and_nothing_of_ours_runs_as_root(
 
 
 def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_path: Path) -> None:
-    said = cli("init", "--team", tmp_path, *PLACES, "--hosts", "one.internal, two.internal:4001,three")
+    said = cli("automation", "init", "--team", tmp_path, *PLACES, "--hosts", "one.internal, two.internal:4001,three")
     assert said.status == 0, said.err
     instance = yaml.safe_load((tmp_path / "dagster/dagster.yaml").read_text("utf-8"))
     servers = instance["run_launcher"]["config"]["hosts"]
@@ -135,7 +135,7 @@ def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_pat
     ],
 )
 def test_a_mistake_writes_nothing(cli: Cli, tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
-    said = cli("init", tmp_path / "team", *flags)
+    said = cli("automation", "init", tmp_path / "team", *flags)
     assert said.status == 1
     assert why in said.err
     assert "hunter2" not in said.err
@@ -147,7 +147,7 @@ def test_an_instance_that_cannot_be_opened_is_named(
 ) -> None:
     for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD"):
         monkeypatch.delenv(name, raising=False)
-    cli("init", "--team", tmp_path, *PLACES)
+    cli("automation", "init", "--team", tmp_path, *PLACES)
     # the crawl is looked for before Dagster is asked for anything
     run = ("run", "--home", tmp_path, "--source", bucket[0], "-c", "newest", "example.com")
     said = cli(*run)

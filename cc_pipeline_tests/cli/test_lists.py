@@ -12,6 +12,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python.meaning import found_before, lines_meant, read_targets
 from cc_pipeline.settings import Settings, load_settings
@@ -84,14 +85,16 @@ def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
         read_targets(["othersite.dde"], settings)
 
 
-@pytest.mark.parametrize("command", [("lookup",), ("check",), ("plan",), ("copy", "--to", "x"), ("domains", "add")])
+@pytest.mark.parametrize(
+    "command", [("lookup",), ("check",), ("plan",), ("delivery", "copy", "--to", "x"), ("targets", "add")]
+)
 def test_every_command_takes_lists_and_a_typo_leaves_nothing(
     cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     home = tmp_path / "home"
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexample.og\n", "utf-8")
-    crawl = () if command == ("domains", "add") else ("-c", NEW, "--source", world.bucket)
+    crawl = () if command == ("targets", "add") else ("-c", NEW, "--source", world.bucket)
     said = cli(*command, f"@{file}", *crawl, "--home", home)
     assert said.status == 1
     assert "line 2: example.og" in " ".join(said.err.split())
@@ -102,7 +105,8 @@ def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Pa
     home = shutil.copytree(world.untouched, tmp_path / "home")
     for command in ("lookup", "check"):
         said = cli(command, "exmaple.com", "-c", NEW, "--home", home)
-        assert said.status == 0
+        assert said.status == 1
+        assert f"error: no capture of exmaple.com in {NEW}" in said.told
         assert "exmaple.com has no captures; did you mean example.com?" in said.told
         assert "mean" not in cli(command, "example.com", "-c", NEW, "--home", home).err
 
@@ -111,7 +115,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     home = shutil.copytree(world.untouched, tmp_path / "home")
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexmaple.com\nset:duo = example.org, nothing-here.org, no-such.net\n", "utf-8")
-    assert cli("domains", "add", "host:www.example.com", "--home", home).status == 0
+    assert cli("targets", "add", "host:www.example.com", "--home", home).status == 0
     asked = ("run", "-c", NEW, f"@{file}", "--watched", "--source", world.bucket, "--home", home)
     first = cli(*asked)
     assert first.status == 0
@@ -135,12 +139,12 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
 
 def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    assert cli("domains", "add", "exmaple.net", "--home", home).status == 0
+    assert cli("targets", "add", "exmaple.net", "--home", home).status == 0
     named = ["exmaple.com", "exmaple.net", "example.com"]
     said = cli("run", "-c", NEW, "-c", OLD, *named, "--strict", "--home", home)
     assert (said.status, said.told.partition("error: ")[2]) == (
         1,
-        "--strict: found in none of the crawls: exmaple.com; exmaple.net",
+        "found in none of the crawls: exmaple.com; exmaple.net",
     )
     assert "so not kept: exmaple.com\n" in said.out
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
@@ -151,6 +155,8 @@ def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: W
         assert instance.has_dynamic_partition("target", "exmaple.net")
     assert "exmaple.net" in (home / "domains.txt").read_text()
     assert cli("run", "-c", NEW, "example.com", "--strict", "--home", home).status == 0
+    nothing = cli("run", "-c", NEW, "exmaple.net", "--home", home)
+    assert (nothing.status, nothing.told) == (1, "error: found in none of the crawls: exmaple.net")
 
 
 def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None:
@@ -164,7 +170,7 @@ def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: 
     assert cli("run", "-c", NEW, "--home", tmp_path / "home").status == 2
     said = cli("run", "-c", NEW, "--watched", "--source", world.bucket, "--home", tmp_path / "home")
     assert said.status == 1
-    assert "domains add" in said.err
+    assert "targets add" in said.err
 
 
 def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -174,12 +180,26 @@ def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) 
     only_old = f"url:{old.url}"
     place = ("--source", world.bucket, "--home", home)
     named = [only_old, "exmaple.com"]
-    said = cli("run", "-c", "2018..2024", *named, *place, "--strict")
-    assert (said.status, said.told.partition("error: ")[2]) == (1, "--strict: found in none of the crawls: exmaple.com")
+    said = cli("run", "-c", "2018..2024", *named, *place)
+    assert said.status == 0, said.err
     assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; 2 were not harvested" in said.told
-    rows = [line.split("\u2502")[0].strip() for line in said.out.splitlines() if line.startswith("CC-MAIN")]
-    assert rows == [NEW, NEW, OLD, OLD], "the newest first, each with its own report"
-    assert said.out.count("so not kept: exmaple.com\n") == said.out.count("so not kept") == 1
+    [first, second, published_once, title, _, _, found, absent, *_] = said.out.splitlines()
+    assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
+    assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 captures, 1 new, ")
+    assert published_once.split()[0] == "cc.duckdb"
+    assert title.strip() == "what this run found"
+    assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]
+    assert absent == "note: absent: 1 target, found in no crawl; 1 of them new, so not kept: exmaple.com"
+    with open_instance(load_settings({}, home=str(home))) as instance:
+        made = instance.fetch_materializations(OURS.key("warehouse"), limit=9).records
+    assert len(made) == 2, "at once where there was none, and at the end"
+    again = cli("run", "-c", "2018..2024", *named, *place, "--details", "--strict")
+    assert (again.status, again.told.partition("error: ")[2]) == (1, "found in none of the crawls: exmaple.com")
+    rows = [[cell.strip() for cell in line.split("\u2502")] for line in again.out.splitlines() if "\u2502" in line]
+    assert [row[:3] for row in rows if row[0] in (NEW, OLD)] == [
+        [NEW, only_old, "same"], [NEW, "exmaple.com", "new"], [OLD, only_old, "same"], [OLD, "exmaple.com", "new"],
+    ]  # fmt: skip
+    assert again.out.count("      pages ") == 2
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         asked = "SELECT crawl, count(*) FROM ledger GROUP BY ALL"
         here = [c for c in world.truth.of(OLD, subset="warc") if c.url_surtkey == old.url_surtkey]

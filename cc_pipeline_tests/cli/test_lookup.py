@@ -125,7 +125,7 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     place = ("--source", world.bucket, "--home", tmp_path)
     said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", *place)
     assert said.status == 1
-    assert f"cc-pipeline harvest --crawl {NEW}" in said.err
+    assert f"cc-pipeline index harvest --crawl {NEW}" in said.err
     # ZipNum needs no harvest
     said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
     assert len(said.out.splitlines()) == len(world.truth.of(NEW, subset="warc", domain="example.com"))
@@ -230,6 +230,6 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
 
 
 def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None:
-    said = cli("url-index", "search", "example.com", "-c", "2018..2024", "--home", world.home)
+    said = cli("index", "search", "example.com", "-c", "2018..2024", "--home", world.home)
     assert said.status == 1
     assert "takes one crawl, not 2" in said.err

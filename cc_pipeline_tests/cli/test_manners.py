@@ -38,9 +38,11 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
     assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
 
 
-NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "certificate", "replay", "repair", "doctor", "report",
-                  "catalog coverage", "catalog export", "catalog import", "catalog query", "catalog sql",
-                  "url-index build", "url-index search", "url-index verify")  # fmt: skip
+NEEDS_EXAMPLES = ("plan", "lookup", "check", "replay", "doctor", "report", "delivery copy", "delivery certify",
+                  "delivery verify",
+                  "catalog coverage", "catalog export", "catalog import", "catalog athena",
+                  "index harvest", "index build", "index repair", "index search",
+                  "index verify")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", NEEDS_EXAMPLES)
@@ -62,9 +64,9 @@ BAD_INPUT = {
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
     "an unknown conversion": ("copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
     "a place that cannot be written to": ("copy", "example.com", "-c", NEW, "--to", "https://example.com/x"),
-    "ARC files of a WARC crawl": ("url-index", "build", "-c", NEW, "--arcs", "list.txt"),
-    "a list that is not there": ("url-index", "build", "-c", ARC, "--arcs", "no/list.txt"),
-    "nothing to verify": ("url-index", "verify", "-c", ARC),
+    "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
+    "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
+    "nothing to verify": ("index", "verify", "-c", ARC),
     "a report of what nobody looked for": ("report", "nobody.example"),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
@@ -83,8 +85,10 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
 
 @pytest.mark.parametrize(
     "arguments",
-    [("lookup",), ("lookup", "example.com"), ("copy", "example.com", "-c", NEW), ("nonsense",), ("catalog", "nonsense"),
-     ("lookup", "x.com", "-c", NEW, "--limit", "many"), ("copy", "x.com", "-c", NEW, "--to", "x", "--parallel", "0")],
+    [("lookup",), ("lookup", "example.com"), ("delivery", "copy", "example.com", "-c", NEW), ("nonsense",),
+     ("catalog", "nonsense"),
+     ("lookup", "x.com", "-c", NEW, "--limit", "many"),
+     ("delivery", "copy", "x.com", "-c", NEW, "--to", "x", "--parallel", "0")],
     ids=" ".join,
 )  # fmt: skip
 def test_wrong_usage_is_status_2(cli: Cli, arguments: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""``migrate``: what it says, what it asks, and what it leaves alone."""
+"""``doctor --migrate``: what it says, what it asks, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_home_of_this_layout_needs_no_migration_and_a_folder_that_is_no_home_i
     cli: Cli, bucket: Bucket, tmp_path: Path
 ) -> None:
     workspace_of(bucket[0], tmp_path / "home").claim()
-    assert f"needs no migration (layout {LAYOUT})" in cli("migrate", "--home", tmp_path / "home").shown
-    refused = cli("migrate", "--home", tmp_path / "none")
+    assert f"needs no migration (layout {LAYOUT})" in cli("doctor", "--migrate", "--home", tmp_path / "home").shown
+    refused = cli("doctor", "--migrate", "--home", tmp_path / "none")
     assert refused.status == 1
     assert "no home yet" in refused.err
 
@@ -43,9 +43,9 @@ def test_a_made_up_step_is_priced_and_asked_for(
     monkeypatch.setattr(Migration, "price", lambda *_: 5)
     monkeypatch.setattr(tables, "MIGRATIONS", (step,))
     monkeypatch.setattr("typer.confirm", lambda _: False)
-    refused = cli("migrate", "--home", home)
+    refused = cli("doctor", "--migrate", "--home", home)
     assert (refused.status, ran, layout_of(home)) == (1, [], LAYOUT - 1)
     assert "rewrites 5 bytes" in refused.out
-    assert cli("migrate", "--home", home, "--yes").status == 0
+    assert cli("doctor", "--migrate", "--home", home, "--yes").status == 0
     assert (ran, layout_of(home)) == ([1], LAYOUT)
     assert pending(home, (step,)) == []

@@ -62,7 +62,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert refused.status == 1 and "1 archive files" in refused.told and "2 of 3 are done" in refused.told
     lacking = run("--allow-gaps")
     assert lacking.status == 0 and truth.files[2] in lacking.out + lacking.err, lacking.err
-    built = cli("build-index", "-c", MONTH, "--yes")
+    built = cli("index", "build", "-c", MONTH, "--yes")
     assert (built.status, damage in built.err) == (0, True), built.err
     assert run().status == 0
     wanted = truth.of(DOMAIN)
@@ -101,7 +101,7 @@ def test_at_a_terminal_the_price_is_a_question(
             return answer
 
         monkeypatch.setattr("typer.confirm", confirm)
-        said = cli("build-index", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
+        said = cli("index", "build", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
         assert len(asked) == 1 and "1 archive files have to be read whole" in asked[0]
         assert (said.status == 0) == answer, said.err
         assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
@@ -109,9 +109,9 @@ def test_at_a_terminal_the_price_is_a_question(
 
 def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     for words, told in (
-        (("build-index", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline harvest"),
+        (("index", "build", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline index harvest"),
         (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
-        (("run", "-c", "LOCAL-press", DOMAIN), "add-source FILE --kind warc --crawl LOCAL-press"),
+        (("run", "-c", "LOCAL-press", DOMAIN), "files add FILE --kind warc --crawl LOCAL-press"),
     ):
         said = cli(*words, "--source", bucket, "--home", tmp_path / "home")
         assert said.status == 1 and told in said.told
@@ -121,7 +121,7 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path
     truth = write_news(tmp_path / "mine", SPEC)
     files = [tmp_path / "mine" / file for file in truth.files]
     place = ("--source", bucket, "--home", tmp_path / "home")
-    said = cli("add-source", *files, "--kind", "warc", "--crawl", "press", *place)
+    said = cli("files", "add", *files, "--kind", "warc", "--crawl", "press", *place)
     assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-press" in said.shown, said.err
     said = cli("run", "-c", "local-press", DOMAIN, *place)
     assert said.status == 0, said.err
@@ -141,9 +141,9 @@ def test_a_file_of_which_nothing_could_be_read_is_a_failure_that_says_why(
     whole.write_bytes(gzip.compress(gzip.decompress(good.read_bytes())))
     place = ("--source", bucket, "--home", tmp_path / "home")
     for file, reason in ((page, "no WARC version line"), (whole, "only files compressed by record")):
-        said = cli("add-source", file, "--kind", "warc", "--crawl", file.name.partition(".")[0], *place)
+        said = cli("files", "add", file, "--kind", "warc", "--crawl", file.name.partition(".")[0], *place)
         assert said.status == 1, said.err
         assert reason in said.told and "cc-pipeline run" not in said.shown
-    said = cli("add-source", page, good, "--kind", "warc", "--crawl", "some", *place)
+    said = cli("files", "add", page, good, "--kind", "warc", "--crawl", "some", *place)
     assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-some" in said.shown, said.err
     assert "no WARC version line" in said.shown + said.told

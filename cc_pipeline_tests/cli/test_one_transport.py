@@ -77,6 +77,6 @@ def test_a_command_leaves_the_environment_as_it_was(cli: Cli, world: World) -> N
     before = dict(os.environ)
     to = world.home.parent / "copied with a flag"
     flags = ("--parallel", 2, "--via", "parquet", "--allow-missing", "--home", world.home)
-    said = cli("copy", "example.com", "-c", NEW, "--to", to, *flags)
+    said = cli("delivery", "copy", "example.com", "-c", NEW, "--to", to, *flags)
     assert said.status == 0, said.err
     assert dict(os.environ) == before | {"COLUMNS": "200"}

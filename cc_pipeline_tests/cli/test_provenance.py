@@ -134,8 +134,8 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
         cli("export", site, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", *wide),
         cli("export", site, "-c", ARC, "--format", "sequencefile", "--out", out / "files", *wide),
-        cli("certificate", site, "-c", NEW, "--out", out / "proof.json", "--home", rich),
-        cli("copy", site, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
+        cli("delivery", "certify", site, "-c", NEW, "--out", out / "proof.json", "--home", rich),
+        cli("delivery", "copy", site, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
     ]
     # not all that both indexes list was fetched, which a certificate says
     assert [one.status for one in said] == [0] * 8 + [3, 0], said

@@ -1,4 +1,4 @@
-"""``cc-pipeline ranks``: the price before, the question, what it says afterwards."""
+"""``cc-pipeline facts ranks``: the price before, the question, what it says afterwards."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def test_ranks_are_read_after_a_yes_to_their_price(cli: Cli, tmp_path: Path, mon
     place = ("--source", bucket, "--home", home)
     with monkeypatch.context() as patched:
         patched.setattr("typer.confirm", lambda _: False)
-        refused = cli("ranks", RELEASE, *place)
+        refused = cli("facts", "ranks", RELEASE, *place)
     assert refused.status == 1
     assert " B to read in 1 requests" in refused.err
-    assert cli("ranks", *place).out == ""
-    said = cli("ranks", RELEASE, "--yes", *place)
+    assert cli("facts", "ranks", *place).out == ""
+    said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert said.status == 1
     assert "1 lines that say no rank of a host, beside 3: 'what'" in said.err
     write_graph(bucket, GraphSpec(parse_release(RELEASE), ("example.com", "www.example.com", "a.org")))
-    said = cli("ranks", RELEASE, "--yes", *place)
+    said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert (said.status, said.out.startswith(f"{RELEASE} host: 2 hosts of 3 nodes, converted 20")) == (0, True)
-    again = cli("ranks", RELEASE, *place)
+    again = cli("facts", "ranks", RELEASE, *place)
     assert (again.status, again.out, again.err) == (0, said.out, "")
-    assert cli("ranks", RELEASE, "--level", "domain", "--yes", *place).status == 0
-    assert len(cli("ranks", *place).out.splitlines()) == 2
-    assert "no release" in cli("ranks", "2026", *place).err
-    assert "host or domain" in cli("ranks", RELEASE, "--level", "page", *place).err
+    assert cli("facts", "ranks", RELEASE, "--level", "domain", "--yes", *place).status == 0
+    assert len(cli("facts", "ranks", *place).out.splitlines()) == 2
+    assert "no release" in cli("facts", "ranks", "2026", *place).err
+    assert "host or domain" in cli("facts", "ranks", RELEASE, "--level", "page", *place).err

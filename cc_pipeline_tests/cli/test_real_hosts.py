@@ -66,7 +66,7 @@ def test_two_homes_at_once_send_what_one_may(tmp_path: Path) -> None:
     bucket = tmp_path / "bucket"
     generate(bucket, MiniCrawlSpec(pages=90, sites=4, crawls=(CrawlSpec(NEW, segments=1, parts=30, row_group_rows=5),)))
     with common_crawl_lab(bucket, tmp_path / "lab", manners) as lab:
-        words = [COMMAND, "harvest", "-c", NEW]
+        words = [COMMAND, "index", "harvest", "-c", NEW]
         homes = [lab.start(words, environment_of(tmp_path / name)) for name in ("one", "other")]
         said = [home.communicate() for home in homes]
         hits = lab.hits(DATA)

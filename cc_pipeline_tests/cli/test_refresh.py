@@ -20,7 +20,7 @@ def test_index_files_that_were_published_anew_are_harvested_again(
     bucket = copy_of(world.bucket, tmp_path / "bucket")
     monkeypatch.setenv("CC_PIPELINE_SOURCE", str(bucket))
     home = tmp_path / "home"
-    assert cli("harvest", "-c", NEW, "--home", home).status == 0
+    assert cli("index", "harvest", "-c", NEW, "--home", home).status == 0
     asked = ("lookup", "example.org", "-c", NEW, "--format", "csv", "--home", home)
     before = cli(*asked)
     for path in [path for path in bucket.rglob("*.parquet") if NEW in str(path)]:
@@ -29,9 +29,9 @@ def test_index_files_that_were_published_anew_are_harvested_again(
         path.unlink()
         pq.write_table(table, path, compression="zstd", row_group_size=rows)
     said = cli(*asked)
-    assert (said.status, f"cc-pipeline harvest --crawl {NEW} --refresh" in said.told) == (1, True), said.err
-    assert cli("harvest", "-c", NEW, "--home", home).status == 0, "which asks nothing of files that it has"
+    assert (said.status, f"cc-pipeline index harvest --crawl {NEW} --refresh" in said.told) == (1, True), said.err
+    assert cli("index", "harvest", "-c", NEW, "--home", home).status == 0, "which asks nothing of files that it has"
     assert cli(*asked).status == 1
-    assert cli("harvest", "-c", NEW, "--refresh", "--home", home).status == 0
+    assert cli("index", "harvest", "-c", NEW, "--refresh", "--home", home).status == 0
     after = cli(*asked)
     assert (after.status, after.out) == (0, before.out), after.err

@@ -59,7 +59,7 @@ def plan_of(said: Said) -> str:
 
 def purge(cli: Cli, target: str, home: Path, *words: str) -> Said:
     """Purges as a script does: what a dry run showed."""
-    remove = ("domains", "remove", target, "--purge")
+    remove = ("targets", "remove", target, "--purge")
     return cli(*remove, *words, "--plan", plan_of(cli(*remove, "--dry-run", "--home", home)), "--home", home)
 
 
@@ -68,22 +68,22 @@ def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
 
 
 def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
-    early = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    early = cli("targets", "remove", "example.com", "--verify", "--home", home)
     assert (early.status, "nothing was purged here" in early.err) == (1, True)
-    said = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
+    said = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert said.status == 0, said.err
     assert "that no other target holds: 1 files go" in said.out or "written again" in said.out
     assert "stays: deliveries" in said.out
     assert "example.com" in (home / "domains.txt").read_text()
-    refused = cli("domains", "remove", "example.com", "--purge", "--home", home)
+    refused = cli("targets", "remove", "example.com", "--purge", "--home", home)
     assert refused.status == 1
     assert "--yes" in refused.err
     plan = plan_of(said)
     for wrong in (("--yes",), ("--plan", "0" * len(plan)), ("--yes", "--plan", "")):
-        refused = cli("domains", "remove", "example.com", "--purge", "--now", *wrong, "--home", home)
+        refused = cli("targets", "remove", "example.com", "--purge", "--now", *wrong, "--home", home)
         assert (refused.status, "nothing was changed" in refused.told) == (1, True)
     assert "example.com" in (home / "domains.txt").read_text()
-    done = cli("domains", "remove", "example.com", "--purge", "--now", "--plan", plan, "--home", home)
+    done = cli("targets", "remove", "example.com", "--purge", "--now", "--plan", plan, "--home", home)
     assert done.status == 0, done.err
     assert "open it anew" in " ".join(done.out.split())
     assert "purged: example.com; its rows and bytes are deleted" in done.out
@@ -96,14 +96,14 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert domains == [("example.org",)]
     looked = cli("doctor", "--verify", "--all", "--home", home)
     assert looked.status == 0, looked.out
-    again = cli("domains", "remove", "example.com", "--purge", "--plan", plan, "--home", home)
+    again = cli("targets", "remove", "example.com", "--purge", "--plan", plan, "--home", home)
     assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
-    looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    looked = cli("targets", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "LEFT" in looked.out, "nothing is left" in looked.out) == (0, False, True), looked.err
-    strange = cli("domains", "remove", "example.net", "--verify", "--home", home)
+    strange = cli("targets", "remove", "example.net", "--verify", "--home", home)
     assert (strange.status, "no target here is called" in strange.err) == (1, True), "green only where it looked"
     assert cli("run", "-c", NEW, "example.com", "--home", home).status == 0
-    looked = cli("domains", "remove", "example.com", "--verify", "--home", home)
+    looked = cli("targets", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "rows in page_text" in looked.out) == (1, True)
 
 
@@ -161,7 +161,7 @@ def test_a_target_that_is_purged_and_added_again_is_made_again(
 def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     home: Path, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
-    done = cli("domains", "remove", "exmaple.com", "example.org", "--home", home)
+    done = cli("targets", "remove", "exmaple.com", "example.org", "--home", home)
     assert done.status == 0, done.err
     assert "removed whole: exmaple.com found nothing" in done.out
     assert "removed from the watch list: example.org; what was extracted stays" in done.out
@@ -176,19 +176,19 @@ def test_a_set_is_removed_by_whatever_name_it_has(home: Path, cli: Cli) -> None:
     listed = (home / "domains.txt").read_text()
     for text in ("set-press", "press", "set:press", "set:press = example.net"):
         (home / "domains.txt").write_text(listed)
-        done = cli("domains", "remove", text, "--home", home)
+        done = cli("targets", "remove", text, "--home", home)
         assert done.status == 0, done.err
         assert "set:press" not in (home / "domains.txt").read_text()
 
 
 def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> None:
-    said = cli("domains", "remove", "example.cmo", "--home", home)
+    said = cli("targets", "remove", "example.cmo", "--home", home)
     assert said.status == 1
     assert "Did you mean example.com" in said.err
     unused = tmp_path / "unused"
-    assert cli("domains", "add", "example.com", "--home", unused).status == 0
-    assert "Did you mean example.com?" in cli("domains", "remove", "exampl.com", "--home", unused).err
-    assert cli("domains", "remove", "example.com", "--home", unused).status == 0
+    assert cli("targets", "add", "example.com", "--home", unused).status == 0
+    assert "Did you mean example.com?" in cli("targets", "remove", "exampl.com", "--home", unused).err
+    assert cli("targets", "remove", "example.com", "--home", unused).status == 0
 
 
 def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
@@ -232,7 +232,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     assert cli("run", "-c", OLD, "example.com", "--home", home).status == 0
     assert not execute(dry_run=False, plan=plan).success
     assert is_here()
-    shown = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
+    shown = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert execute(dry_run=False, plan=plan_of(shown)).success
     assert not is_here()
 
@@ -240,7 +240,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
 def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
     home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove = ("domains", "remove", "example.com", "--purge")
+    remove = ("targets", "remove", "example.com", "--purge")
     plan = plan_of(cli(*remove, "--dry-run", "--home", home))
 
     def killed(*_: object) -> None:
@@ -256,15 +256,15 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     instance.add_dynamic_partitions("target", ["no such thing", "typed.example"])
     instance.add_dynamic_partitions("crawl", ["CC-MAIN-1999-01"])
-    refused = cli("domains", "clean", "--home", home)
+    refused = cli("automation", "clean", "--home", home)
     assert (refused.status, "--yes" in refused.err) == (1, True)
     assert "no such thing" in refused.out
-    done = cli("domains", "clean", "--yes", "--home", home)
+    done = cli("automation", "clean", "--yes", "--home", home)
     assert done.status == 0, done.err
     assert sorted(instance.get_dynamic_partitions("target")) == ["example.com", "example.org", "exmaple.com"]
     assert "CC-MAIN-1999-01" not in instance.get_dynamic_partitions("crawl")
     assert NEW in instance.get_dynamic_partitions("crawl")
-    assert "every partition key means something" in cli("domains", "clean", "--home", home).out
+    assert "every partition key means something" in cli("automation", "clean", "--home", home).out
 
 
 def test_the_cap_holds_where_targets_are_added(
@@ -272,9 +272,9 @@ def test_the_cap_holds_where_targets_are_added(
 ) -> None:
     crawls = len(instance.get_dynamic_partitions("crawl"))
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 4)
-    assert cli("domains", "add", "example.com", "--home", home).status == 0, "it is there already"
-    assert cli("domains", "add", "one.org", "--home", home).status == 1, "with the set of the list there are five"
-    said = cli("domains", "add", "two.org", "--home", home)
+    assert cli("targets", "add", "example.com", "--home", home).status == 0, "it is there already"
+    assert cli("targets", "add", "one.org", "--home", home).status == 1, "with the set of the list there are five"
+    said = cli("targets", "add", "two.org", "--home", home)
     assert "put domains that belong together into a set" in said.err
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
     # the cap comes before anything that is asked of each target

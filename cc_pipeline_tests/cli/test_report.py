@@ -42,7 +42,7 @@ def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> 
 
 
 def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    asked = ("changes", "example.com", "--from", OLD, "--to", NEW, "--home", rich)
+    asked = ("report", "example.com", "--format", "text", "--from", OLD, "--to", NEW, "--home", rich)
     said = cli(*asked)
     assert (said.status, said.err) == (0, "")
     assert said.out.startswith(f"example.com from {OLD} to {NEW}\n\n== example.com\n")
@@ -52,9 +52,9 @@ def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path
 
 
 def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    said = cli("changes", "example.com", "--from", NEW, "--to", OLD, "--home", rich)
+    said = cli("report", "example.com", "--format", "text", "--from", NEW, "--to", OLD, "--home", rich)
     assert said.status == 1 and f"write --from {OLD} --to {NEW}" in " ".join(said.err.split())
-    said = cli("changes", "set:x", "--from", OLD, "--to", NEW, "--home", tmp_path / "new")
+    said = cli("report", "set:x", "--format", "text", "--from", OLD, "--to", NEW, "--home", tmp_path / "new")
     assert said.status == 1
     hint = f"cc-pipeline run 'set:x = example.com, example.org' --crawl {OLD} --crawl {NEW}"
     assert hint in " ".join(said.err.split())

@@ -106,7 +106,7 @@ def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: 
 
 def test_a_harvest_that_changes_nothing_draws_nothing(world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.home, tmp_path / "home")
-    loaded = loaded_by(tmp_path, "harvest", "-c", NEW, "--source", world.bucket, "--home", home)
+    loaded = loaded_by(tmp_path, "index", "harvest", "-c", NEW, "--source", world.bucket, "--home", home)
     assert "matplotlib" not in loaded
     # the picture of the first run is shown again
     drawn, shown = pictures(world.home), pictures(home)

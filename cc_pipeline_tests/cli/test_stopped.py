@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import main
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.minicrawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, split_source
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -105,9 +105,9 @@ def assert_nothing_under_way(home: Path) -> None:
     [
         (("crawls",), signal.SIGINT),
         (("doctor",), signal.SIGTERM),
-        (("harvest", "-c", NEW), signal.SIGTERM),
+        (("index", "harvest", "-c", NEW), signal.SIGTERM),
         (("lookup", "example.com", "-c", NEW), signal.SIGINT),
-        (("copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
+        (("delivery", "copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
     ],
 )
 def test_every_command_stops_with_a_sentence(

@@ -24,8 +24,8 @@ import dagster as dg
 import yaml
 
 from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED, flight
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML
-from cc_pipeline.defs.internals import instance_in, origin_of
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, instance_in
+from cc_pipeline.defs.internals import origin_of
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import tried_in, workers_of
 from cc_pipeline.minicrawl.generate import ensure

@@ -9,15 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.hostfacts.datasets import ready_made
-from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import add_dataset
-from cc_pipeline.hostfacts.verdicts import annotation_verdict, host_facts_verdict
-from cc_pipeline.lake.slice import FACTS, Slice
+from cc_pipeline.hostfacts.verdicts import annotation_verdict
 from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of
@@ -67,7 +63,6 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
     assert dict(rows["org,example"]["other_facts"]) == {"score": "1"}
     assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in host_facts.specs for dep in spec.deps}
-    assert host_facts_verdict(workspace, Scope()).passed
     verdict = annotation_verdict(workspace, "scores")
     assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
     assert annotation_verdict(workspace, "nobody").severity == "warn"
@@ -107,16 +102,3 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
     verdict = annotation_verdict(workspace, "own")
     assert (verdict.severity, verdict.figures) == ("warn", {"files": 4, "unread": 1})
     assert looked_at() == here and here[2] != newest[2]
-
-
-def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(told[0], tmp_path)
-    workspace.register_targets([parse_target("example.org")])
-    fill_facts(workspace, NEW, ["example.org"], [ready_made()["host-index"]])
-    slice_ = Slice(NEW, "example.org")
-    rows = workspace.lake.read("host_facts", slice_.where)
-    place = rows.schema.get_field_index("surt_host_name")
-    wrong = rows.set_column(place, rows.schema.field(place), [["com,other"] * rows.num_rows])
-    FACTS.commit(workspace.lake, {slice_: "0" * 15}, {"host_facts": wrong})
-    found = host_facts_verdict(workspace, Scope())
-    assert (found.severity, "com,other" in found.message, found.wrong) == ("error", True, (f"{NEW}|example.org",))

@@ -13,7 +13,8 @@ from dagster._core.scheduler.instigation import InstigatorStatus, TickData, Tick
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from cc_pipeline.defs.automation.schedules import hands_off, standings, turn
-from cc_pipeline.defs.internals import LOCATION, instance_in
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import LEFT_TAG
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"

@@ -23,7 +23,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import forget, needed_runs
-from cc_pipeline.defs.internals import instance_in, last_evaluation, recorded_versions
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.internals import last_evaluation, recorded_versions
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings
@@ -287,12 +288,12 @@ def test_a_command_keeps_a_home_small_where_no_schedule_does(
 ) -> None:
     left = iter([False, True])
     monkeypatch.setattr(launch, "is_trimmed", lambda _: next(left))
-    status, _, said = cc_pipeline(monkeypatch, capsys, "upkeep", "--home", str(settings.home))
+    status, _, said = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(settings.home))
     assert (status, "upkeep" in said) == (0, True), said
     with opened(settings) as instance:
         newest = [run.job_name for run in instance.get_runs(limit=3)]
         assert newest == ["trim_history", "trim_history", "upkeep"]
         assert history.is_trimmed(instance)
     empty = settings.home / "none"
-    status, said, _ = cc_pipeline(monkeypatch, capsys, "upkeep", "--home", str(empty))
+    status, said, _ = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(empty))
     assert (status, "no home yet" in said, empty.exists()) == (0, True, False)

@@ -9,16 +9,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import sqlalchemy
-from alembic.script import ScriptDirectory
 from dagster._core.launcher.base import RunLauncher
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import (
     allow_lists_of_partitions,
     end_run,
-    instance_in,
     last_evaluation,
     plan_partition,
     recorded_by,
@@ -125,7 +124,7 @@ def test_an_instance_opens_from_its_folder_and_the_environment_stays(
     instance = instance_in(tmp_path)
     try:
         assert instance.is_persistent
-        assert Path(instance.root_directory) == tmp_path, f"InstanceRef.from_dir: {_MOVED}"
+        assert Path(instance.root_directory) == tmp_path, f"DagsterInstance.from_config: {_MOVED}"
     finally:
         instance.dispose()
 
@@ -140,34 +139,24 @@ def talking() -> None:
     say()
 
 
-def test_a_command_opens_its_databases_once_and_copies_no_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    first = instance_in(tmp_path)
-    talking.execute_in_process(instance=first)
-    made: list[sqlalchemy.Engine] = []
-    read: list[object] = []
-    initialise = sqlalchemy.Engine.__init__
-
-    def counted(engine: sqlalchemy.Engine, *given: object, **named: object) -> None:
-        made.append(engine)
-        initialise(engine, *given, **named)
-
-    monkeypatch.setattr(sqlalchemy.Engine, "__init__", counted)
-    load = ScriptDirectory._load_revisions
-    monkeypatch.setattr(ScriptDirectory, "_load_revisions", lambda self: read.append(self) or load(self))
+def test_a_command_keeps_the_logs_of_its_files_and_copies_no_output(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    instance = instance_in(home)
     try:
-        run = talking.execute_in_process(instance=first)
-        assert len(made) == 1, f"create_engine: one new file, of the run, and {len(made)} engines: {_MOVED}"
-        assert read == [], f"ScriptDirectory.from_config: {_MOVED}"
-        (pragma,) = made[0].connect().execute(sqlalchemy.text("PRAGMA synchronous")).one()
-        assert pragma == 1, f"the connect event: {_MOVED}"
+        run = talking.execute_in_process(instance=instance)
+        for name in ("runs.db", "runs/index.db", f"runs/{run.run_id}.db"):
+            assert (home / "history" / f"{name}-wal").is_file(), f"{name}: its log was ended: {_MOVED}"
+        asked = sqlalchemy.create_engine(f"sqlite:///{home / 'history/runs.db'}")
+        assert asked.connect().execute(sqlalchemy.text("PRAGMA synchronous")).scalar() == 1
+        strangers = sqlalchemy.create_engine(f"sqlite:///{other}")
+        assert strangers.connect().execute(sqlalchemy.text("PRAGMA synchronous")).scalar() == 2
         kinds = {event.event_type_value for event in run.all_events}
         assert "LOGS_CAPTURED" in kinds
-        assert not list((tmp_path / "storage").rglob("*.out")), f"compute_logs: {_MOVED}"
+        assert not list((home / "storage").rglob("*.out")), f"compute_logs: {_MOVED}"
     finally:
-        first.dispose()
+        instance.dispose()
 
 
 def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
@@ -179,7 +168,7 @@ def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
     instance = instance_in(tmp_path)
     try:
         talking.execute_in_process(instance=instance)
-        assert list((tmp_path / "output").rglob("*.out")), f"compute_logs_data: {_MOVED}"
+        assert list((tmp_path / "output").rglob("*.out")), f"compute_logs: {_MOVED}"
     finally:
         instance.dispose()
 

@@ -28,10 +28,10 @@ from cc_pipeline.defs.instance import (
     PROCESS_TAG,
     SERVER_TAG,
     end_runs_of_dead_processes,
+    instance_in,
     partitions_under_way,
     silent_servers,
 )
-from cc_pipeline.defs.internals import instance_in
 from cc_pipeline.defs.notes import note
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process

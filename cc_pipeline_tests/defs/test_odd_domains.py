@@ -107,7 +107,7 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
     urls = [capture.url for capture in truth.of(NEW, subset="warc")]
-    status, out, _ = run("domains", "add", *MEANT)
+    status, out, _ = run("targets", "add", *MEANT)
     assert status == 0
     for text, hosts in MEANT.items():
         slug = parse_target(text).slug
@@ -125,7 +125,7 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("domains", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
+        for arguments in (("targets", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
             status, _, err = run(*arguments)
             assert status == 1
             assert split_source(err)[1].startswith("error: ")
@@ -138,7 +138,7 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
 KEYS_REFUSED: dict[str, str] = {
     "münchen-example.de": "its key is 'xn--mnchen-example-gsb.de'",
     "../x": "not a host name",
-    "host:www.example.org": "domains add host:www.example.org",
+    "host:www.example.org": "targets add host:www.example.org",
     "new\nline.com": "control character",
 }
 
@@ -184,7 +184,7 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     settings = settings_of(folder / "bucket", folder / "home")
     workspace = workspace_of(folder / "bucket", folder / "home")
     harvest(workspace)
-    assert f"(partition key {target.slug})" in run("domains", "add", text)[1]
+    assert f"(partition key {target.slug})" in run("targets", "add", text)[1]
     workspace.register_targets([target])  # as the sensor does that makes the partition
     result = execute(instance, settings, "extract_domain", key=f"{NEW}|{target.slug}")
     assert result.success, failure_of(result)

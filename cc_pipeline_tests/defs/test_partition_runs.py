@@ -140,7 +140,7 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     assert wrong.keys() == {"none_left_failed"}
     assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["none_left_failed"]
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
-    assert scopes["ledger_balances"] == scopes["rows_of_pages"] == "4 partitions, of this run"
+    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions, of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))
     assert {one.run_id for one in shown.values()} == {result.run_id}
     assert {one.status.value for key, one in shown.items() if key.name not in wrong} == {"SUCCEEDED"}
@@ -226,7 +226,7 @@ def test_jobs_over_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.D
         ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
         ({KEYS_TAG: "{}"}, "names no partition"),
         ({}, "the run names no partition; choose some in the UI"),
-        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline domains add"),
+        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline targets add"),
         ({KEYS_TAG: '{"CC-MAIN-1999-01": ["example.com"]}'}, "'CC-MAIN-1999-01' is no crawl .* cc-pipeline crawls"),
     ],
 )

@@ -21,8 +21,7 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import Flight, flight
-from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.notes import note
 from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags

@@ -72,7 +72,7 @@ def test_an_exported_partition_and_a_damaged_file_are_read_in_a_home_of_their_ow
     files = files_of(workspace, "metadata-*")
     assert [path.name for path in files] == [f"metadata-{number:05d}" for number in range(3)]
     arguments = ["--kind", "sequencefile", "--home", str(tmp_path), "--source", workspace.settings.source]
-    done = CliRunner().invoke(app, ["add-source", *map(str, files), damaged_file(tmp_path), *arguments])
+    done = CliRunner().invoke(app, ["files", "add", *map(str, files), damaged_file(tmp_path), *arguments])
     assert done.exit_code == 0, done.output
     assert "source_faults" in done.output
     [(texts, faults)] = query(tmp_path, "SELECT (SELECT count(*) FROM page_text), (SELECT count(*) FROM source_faults)")

@@ -70,7 +70,18 @@ class State:
 def state(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
     folder = tmp_path_factory.mktemp("team") / "folder"
     with postgres_server() as postgres, weed_server(folder.parent / "weed", "lake", "logs") as s3:
-        init = ["init", "--team", folder, "--lake", "s3://lake/cc", "--logs", "s3://logs/cc", "--endpoint", s3.endpoint]
+        init = [
+            "automation",
+            "init",
+            "--team",
+            folder,
+            "--lake",
+            "s3://lake/cc",
+            "--logs",
+            "s3://logs/cc",
+            "--endpoint",
+            s3.endpoint,
+        ]
         subprocess.run(
             [BIN / "cc-pipeline", *init], check=True, capture_output=True, env=environment(bucket[0], folder)
         )
@@ -236,7 +247,7 @@ import json, os, sys
 from pathlib import Path
 import dagster as dg
 from cc_pipeline.defs.instance import SERVER_TAG
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.instance import instance_in
 @dg.job
 def lost(): pass
 server = json.dumps({"host": "127.0.0.1", "port": int(os.environ["CC_PIPELINE_CODE_PORT"])})
@@ -248,7 +259,7 @@ with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
 
 @pytest.mark.smoke
 def test_a_run_of_the_command_line_is_recorded_in_postgresql(state: State) -> None:
-    run(state, "cc-pipeline", "harvest", "-c", NEW)
+    run(state, "cc-pipeline", "index", "harvest", "-c", NEW)
     with psycopg2.connect(**login(state.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'harvest_crawl'")
         [(count,)] = cursor.fetchall()

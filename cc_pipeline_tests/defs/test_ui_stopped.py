@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.defs.instance import instance_in
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,

@@ -20,8 +20,9 @@ import pytest
 import yaml
 
 from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
+from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
-from cc_pipeline.defs.internals import instance_in, open_backfills
+from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
 from cc_pipeline.defs.placement import OURS

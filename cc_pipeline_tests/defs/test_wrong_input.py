@@ -81,9 +81,9 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucke
         assert re.search(said, err), err
 
 
-def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Path) -> None:
-    status, out, _ = run("run", "-c", "newest", "no-such-site.org")
-    assert status == 0
+def test_a_domain_without_captures_is_an_empty_result_and_ends_with_status_1(run, home: Path) -> None:
+    status, out, err = run("run", "-c", "newest", "no-such-site.org")
+    assert (status, "error: found in none of the crawls: no-such-site.org" in err) == (1, True)
     assert "note: found in no crawl of this run, so not kept: no-such-site.org" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
@@ -177,7 +177,7 @@ def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> N
     at = tmp_path / "home"
     shutil.copytree(home, at)
     with full(_RUNS, "") as met:
-        status, _, err = run("harvest", "-c", NEW, at=at)
+        status, _, err = run("index", "harvest", "-c", NEW, at=at)
     assert met
     assert status == 1
     assert "what to do: Free some space" in err

@@ -55,12 +55,12 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     assert run("warc") == pages > 0
     before, where = published(home), ("--home", home)
     for words in (
-        ("copy", SITE, "-c", OLD, "--subset", "robotstxt", "--to", tmp_path / "to", *where),
+        ("delivery", "copy", SITE, "-c", OLD, "--subset", "robotstxt", "--to", tmp_path / "to", *where),
         ("export", SITE, "-c", OLD, "--out", tmp_path / "out.duckdb", *where),
         ("dataset", SITE, "--out", tmp_path / "texts", *where),
         ("get", f"https://{SITE}/robots.txt", "-c", OLD, "--subset", "robotstxt", "--out", tmp_path / "one", *where),
-        ("domains", "add", SITE, *where),
-        ("domains", "remove", SITE, *where),
+        ("targets", "add", SITE, *where),
+        ("targets", "remove", SITE, *where),
     ):
         said = cli(*words)
         assert said.status == 0 or words[0] in ("get", "dataset"), (words, said)

@@ -82,7 +82,7 @@ def test_a_query_of_places_is_killed_and_goes_on(half_old: Bucket, tmp_path: Pat
     # one of its files never answers: the run is killed there
     stall = Rule("stall", key="*/warc/*-00003.warc.gz", times=None)
     with FaultServer(bucket, rules=(stall,)) as server:
-        added = start(home, server.url, "add-captures", str(rows))
+        added = start(home, server.url, "files", "captures", str(rows))
         out, err = added.communicate(timeout=PATIENCE_SECONDS)
         assert (added.returncode, f"{count + 2:,} captures in 2 crawls" in out) == (3, True), (out, err)
         assert f"row {count + 3}" in err and "-1 is negative" in err and f"row {count + 4}" in err, err
@@ -118,7 +118,7 @@ def test_a_query_of_places_is_killed_and_goes_on(half_old: Bucket, tmp_path: Pat
         with asked.open("a") as file:
             file.write(json.dumps({"url": "https://nowhere.example/", "date": "2024-05-20T00:00:00Z"}) + "\n")
         subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-        added = start(home, server.url, "add-captures", str(asked), "--harvest", *subsets)
+        added = start(home, server.url, "files", "captures", str(asked), "--harvest", *subsets)
         _, err = added.communicate(timeout=PATIENCE_SECONDS)
         assert (added.returncode, err.count(": row "), f"row {count + 1}: " in err) == (3, 1, True), err
         given = workspace.lake.read("given_captures").to_pylist()

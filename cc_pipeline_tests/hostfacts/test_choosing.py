@@ -146,7 +146,7 @@ def test_ranks_that_were_converted_are_asked_too(tmp_path: Path) -> None:
     write_graph(tmp_path / "bucket", GraphSpec(release, tuple(plain_hosts(spec, crawl))))
     workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
     assert usual(known_for(workspace, crawl)) == ["host-index", "degrees"]
-    with pytest.raises(UserInputError, match="cc-pipeline ranks"):
+    with pytest.raises(UserInputError, match="cc-pipeline facts ranks"):
         hosts_only(known_for(workspace, crawl), ["host-ranks"])
     for level in LEVELS:
         convert_ranks(workspace, release, level, price_ranks(workspace, release, level))

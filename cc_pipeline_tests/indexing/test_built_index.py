@@ -221,7 +221,7 @@ def test_a_look_up_before_it_is_whole_says_which_files_are_missing(
     [gaps] = refused_gaps(workspace, [MONTH])
     assert (gaps.unread, gaps.expected) == (1, 3) and news[1].files[2] in gaps.named
     target = parse_target("hafenbote-example.de")
-    with pytest.raises(IndexIncomplete, match="build-index --crawl CC-NEWS-2026-05"):
+    with pytest.raises(IndexIncomplete, match="index build --crawl CC-NEWS-2026-05"):
         captures_of(workspace, MONTH, [target])
     allowing = workspace_of(news[0], tmp_path, max_index_gaps=0.5)
     found = captures_of(allowing, MONTH, [target])

@@ -207,7 +207,7 @@ def test_a_file_with_another_digest_or_of_another_source_is_refused(
     # a folder gives its files other ETags
     with pytest.raises(EnvironmentFault, match="another ETag") as refused:
         import_catalog(workspace_of(bucket[0], tmp_path / "other"), exported[0])
-    assert f"cc-pipeline harvest --crawl {NEW}" in refused.value.advice
+    assert f"cc-pipeline index harvest --crawl {NEW}" in refused.value.advice
     with pytest.raises(EnvironmentFault, match="to export"):
         export_catalog(workspace, NEW, tmp_path / "none.parquet")
 

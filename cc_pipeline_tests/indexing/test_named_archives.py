@@ -178,7 +178,7 @@ def test_what_names_no_collection(named: str) -> None:
 def test_a_price_above_what_a_fetch_may_cost_wants_a_yes(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path, max_bytes=1_000)
     register_archives(workspace, [news[1].files[0]], PRESS)
-    with pytest.raises(UserInputError, match="build-index --crawl LOCAL-press --yes"):
+    with pytest.raises(UserInputError, match="index build --crawl LOCAL-press --yes"):
         build_index(workspace, PRESS)
     assert build_index(workspace, PRESS, agreed=True).written == 1
     assert workspace.lake.read("source_files", Slice(PRESS).where).num_rows == 1

@@ -91,7 +91,7 @@ def test_it_runs_once(home: Path) -> None:
 def test_what_rewrites_is_asked_for_with_its_price(home: Path) -> None:
     lake = new_lake(home)
     assert RENAMING.price(lake) == sum(Path(file).stat().st_size for file in lake.pin("things").files)
-    with pytest.raises(EnvironmentFault, match=r"(?s)rewrites .* GB.*cc-pipeline migrate"):
+    with pytest.raises(EnvironmentFault, match=r"(?s)rewrites .* GB.*cc-pipeline doctor --migrate"):
         migrate(home, lake, [RENAMING])
     assert layout_of(home) == 1
 
@@ -198,7 +198,7 @@ def test_columns_added_by_two_processes_at_once_are_added_once(tmp_path: Path) -
 def test_a_column_of_another_type_is_refused(home: Path) -> None:
     retyped = pa.schema([OLD.field("crawl"), pa.field("n", pa.string()), OLD.field("name")])
     lake = Lake(str(home / "lake"), [spec(retyped)])
-    with pytest.raises(EnvironmentFault, match=r"(?s)has n in another type.*cc-pipeline migrate"):
+    with pytest.raises(EnvironmentFault, match=r"(?s)has n in another type.*cc-pipeline doctor --migrate"):
         lake.commit("things", retyped.empty_table(), [{"crawl": "a"}], {})
 
 

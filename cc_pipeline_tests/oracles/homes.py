@@ -70,9 +70,9 @@ def make_large(folder: Path) -> Path:
             writer.append(key, value)
     domains = truth.domains()
     _run_targets(folder, bucket, domains, "--with-policies")
-    _run(folder, "ranks", _RELEASE, "--yes", source=bucket)
-    _run(folder, "facts", *domains[:5], "--crawl", NEW, "--keep", "--format", "csv", source=bucket)
-    _run(folder, "add-source", "metadata-00000", "--kind", "sequencefile", source=bucket)
+    _run(folder, "facts", "ranks", _RELEASE, "--yes", source=bucket)
+    _run(folder, "facts", "show", *domains[:5], "--crawl", NEW, "--keep", "--format", "csv", source=bucket)
+    _run(folder, "files", "add", "metadata-00000", "--kind", "sequencefile", source=bucket)
     return bucket
 
 

@@ -233,7 +233,7 @@ def test_what_cannot_be_a_source_is_refused(workspace: Workspace, named: str, ki
 
 
 def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
-    with pytest.raises(UserInputError, match="add-source"):
+    with pytest.raises(UserInputError, match="files add"):
         read_sources(workspace, ["wat_nothing"])
 
 

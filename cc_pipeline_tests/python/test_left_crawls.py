@@ -33,6 +33,7 @@ def run(
 
     monkeypatch.setattr(materializing, "_meant", lambda *_: (tuple(CRAWLS), True))
     monkeypatch.setattr(materializing, "_part", part)
+    monkeypatch.setattr(materializing, "_publish", lambda _: None)
     troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")])
     return asked, lasts, troubles
 

@@ -58,7 +58,7 @@ def tidy(workspace: Workspace) -> None:
 
 
 def purge_target(workspace: Workspace) -> int:
-    """Purges one target, as ``domains remove --purge`` does."""
+    """Purges one target, as ``targets remove --purge`` does."""
     purge(workspace, plan_purge(workspace, GOES, GOES))
     return 1
 

@@ -1,4 +1,4 @@
-"""``automation``: the sensors and schedules that keep a home up to date by themselves."""
+"""``automation``: the sensors and schedules that keep a home up to date by themselves, and what Dagster needs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.settings import init
+from cc_pipeline.cli.commands.targets import clean_home
 from cc_pipeline.cli.output import console, progress_bars, show_table, warn
 from cc_pipeline.home import read_note
 from cc_pipeline.python.running import all_runs, step
@@ -16,7 +18,8 @@ from cc_pipeline.settings import Settings, load_settings
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Sensors and schedules: new crawls go to watched targets by themselves, within bounds (docs/dagster.md).",
+    help="Dagster: sensors and schedules, so that new crawls go to watched targets by themselves; upkeep; and the "
+    "files that its programs read (docs/dagster.md).",
 )
 _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Have them parsed again, or leave them.")]
 
@@ -94,6 +97,7 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
 
 
+@app.command()
 def upkeep(home: options.Home = None) -> None:
     """Keep a home small: what the schedules weekly_upkeep and history do, for a home where nothing runs by itself.
 
@@ -108,6 +112,18 @@ def upkeep(home: options.Home = None) -> None:
         return
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
         step("upkeep", lambda: all_runs(launcher.keep_up()))
+
+
+@app.command()
+def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
+    """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
+
+    Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
+    """
+    clean_home(load_settings(home=home), yes=yes)
+
+
+app.command("init")(init)
 
 
 def _is_home(settings: Settings) -> bool:

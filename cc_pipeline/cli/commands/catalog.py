@@ -26,7 +26,7 @@ _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "r
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
+    help="The row-group catalog: see what it covers, hand it on, or print a query for Athena.",
 )
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
@@ -39,7 +39,7 @@ def _opened(settings: Settings) -> Catalog:
     catalog = open_catalog(open_lake(settings))
     if not catalog.crawls():
         raise EnvironmentFault(
-            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
         )
     return catalog
 
@@ -61,7 +61,7 @@ def coverage(
 ) -> None:
     """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
 
-    It also shows how many row groups have no statistics; `cc-pipeline repair` computes them.
+    It also shows how many row groups have no statistics; `cc-pipeline index repair` computes them.
 
     [bold]Examples[/]
 
@@ -73,28 +73,14 @@ def coverage(
     show_coverage(load_settings(home=home), crawl, checked_format(output))
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(help="One SQL query.")], output: _Format = "table", home: options.Home = None
-) -> None:
-    """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
-
-    It reads the files of all crawls.
-
-    [bold]Examples[/]
-
-      cc-pipeline catalog query "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
-
-      cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
-    """
+def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
+    """Answers queries on the files of all crawls, read-only."""
     from cc_pipeline.cli.sql_results import answer
     from cc_pipeline.lake.reading import explained
 
-    settings = load_settings(home=home)
-    checked_format(output)
     with explained(settings.home), _opened(settings) as catalog:
         _refuse_orders(sql)
-        answer(catalog.connection(), sql, output)
+        answer(catalog.connection(), sql, output, out)
 
 
 def _refuse_orders(sql: str) -> None:
@@ -145,7 +131,8 @@ def import_(
     file: Annotated[str, typer.Argument(help="A file of `catalog export`, or its https:// or s3:// address.")],
     sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
     believe_repaired: Annotated[
-        bool, typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `repair`).")
+        bool,
+        typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `index repair`)."),
     ] = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -154,7 +141,7 @@ def import_(
 
     It asks the source for the path list and 20 footers, drawn anew each time, and refuses a catalog that says anything
     else. Subsets that this home harvested stay as they are. What was imported is named by its sha256 in
-    `catalog coverage` and `plan`; `cc-pipeline harvest` replaces it by a harvest of your own.
+    `catalog coverage` and `plan`; `cc-pipeline index harvest` replaces it by a harvest of your own.
 
     [bold]Examples[/]
 
@@ -176,14 +163,14 @@ def import_(
         if done.unread:
             notice(
                 f"{done.unread:,} of its {done.files:,} files were not harvested where it was made: look-ups lack "
-                f"their captures, and say so. To harvest them here: cc-pipeline harvest --crawl {done.crawl}"
+                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {done.crawl}"
             )
     else:
         notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
     if done.unbounded:
         notice(
             f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "
-            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline repair --crawl "
+            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline index repair --crawl "
             f"{done.crawl}"
         )
     notice(f"{done.requests:,} requests, {done.bytes / 1e6:,.1f} MB")
@@ -209,8 +196,8 @@ def _fetched(settings: Settings, address: str, folder: Path) -> Path:
     return Path(address)
 
 
-@app.command("sql")
-def sql_(
+@app.command("athena")
+def athena(
     crawls: Annotated[
         list[str] | None,
         typer.Option(
@@ -229,14 +216,14 @@ def sql_(
     """Print a query for Athena (or Trino) that computes the key bounds of every index file.
 
     This command only prints the query. You can run it if you have Athena over Common Crawl's table. It scans the
-    whole column, and Athena bills by the byte. `cc-pipeline repair` needs no account and costs nothing, and it
+    whole column, and Athena bills by the byte. `cc-pipeline index repair` needs no account and costs nothing, and it
     computes bounds by row group instead of by file.
 
     [bold]Examples[/]
 
-      cc-pipeline catalog sql > bounds.sql
+      cc-pipeline catalog athena > bounds.sql
 
-      cc-pipeline catalog sql --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
+      cc-pipeline catalog athena --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
     """
 
     named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]

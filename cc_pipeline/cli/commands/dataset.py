@@ -1,5 +1,5 @@
-"""``export``, ``dataset``, ``report`` and ``changes``: what leaves the home in files: tables and records; main texts by
-published rules, with a datasheet; the page about a target; and what changed, in words."""
+"""``export``, ``dataset`` and ``report``: what leaves the home in files: tables and records; main texts by
+published rules, with a datasheet; the page about a target, or what changed, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cc_pipeline.cli.output import console, guarding, notice, show_export, whole
 from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.python import handing
-from cc_pipeline.settings import load_settings
+from cc_pipeline.python.meaning import checked_format
+from cc_pipeline.settings import Settings, load_settings
 
 
 def dataset(
@@ -97,12 +98,19 @@ def report(
         str | None, typer.Option("--from", help="With --to: the earlier crawl of what changed (default: the last two).")
     ] = None,
     after: Annotated[str | None, typer.Option("--to", help="With --from: the later crawl.")] = None,
+    output: Annotated[
+        str, typer.Option("--format", help="html, or text: only what changed from --from to --to, in words.")
+    ] = "html",
     home: options.Home = None,
 ) -> None:
     """Write a page about a target: one HTML file with everything in it, from what was published last.
 
     Captures over time, what changed, languages, link neighbours, feeds, what is missing and why. The file needs nothing
     beside it and no network, and prints.
+
+    With --format text it says what changed between two crawls: pages that are new, gone, moved (the same payload or
+    main text at another URL) or changed, with the dates of their captures and titles; of changed ones the paragraphs
+    that differ. That goes to standard output, or to --out.
 
     [bold]Examples[/]
 
@@ -113,41 +121,29 @@ def report(
       cc-pipeline report set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
 
       cc-pipeline report @sites.txt          (a page for each line)
+
+      cc-pipeline report example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --format text
     """
+    checked_format(output, ("html", "text"))
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
     between = (before, after) if before is not None and after is not None else None
+    if output == "text":
+        if between is None or len(targets) != 1:
+            raise UserInputError("--format text compares two crawls of one target: name it, --from and --to")
+        _changes(load_settings(home=home), targets[0], *between, out)
+        return
     for path in handing.reports(load_settings(home=home), targets, out, between):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
 
 
-def changes(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A target that was run; of a set its name is enough.")
-    ],
-    before: Annotated[str, typer.Option("--from", help="The id of the earlier crawl.")],
-    after: Annotated[str, typer.Option("--to", help="The id of the later crawl.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write (default: standard output).")
-    ] = None,
-    home: options.Home = None,
-) -> None:
-    """Say what changed between two crawls of a target, in words, from what was published last.
-
-    Pages that are new, gone, moved (the same payload or main text at another URL) or changed, with the dates of their
-    captures and titles; of changed ones the paragraphs that differ. No request is sent.
-
-    [bold]Examples[/]
-
-      cc-pipeline changes example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22
-
-      cc-pipeline changes set:press --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --out press.txt
-    """
+def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None) -> None:
+    """Writes what changed between two crawls of a target, in words, from what was published last."""
     from cc_pipeline.publish.changes import in_words
 
-    slug, settings = slug_meant(target), load_settings(home=home)
+    slug = slug_meant(target)
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
         raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
     if not settings.published_path.exists():

@@ -1,4 +1,4 @@
-"""``doctor``, ``migrate`` and ``ui``: the state of this home, and the UI on it."""
+"""``doctor`` and ``ui``: the state of this home, and the UI on it."""
 
 from __future__ import annotations
 
@@ -72,6 +72,10 @@ def doctor(
     answers: Annotated[
         Path | None, typer.Option("--answers", metavar="FILE", help="With --live: write all answers, as JSON.")
     ] = None,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Only bring a home of an older version to the layout of this one.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --migrate: rewrite tables without asking first.")] = False,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
@@ -79,6 +83,9 @@ def doctor(
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
 
     --live sends at most 60 requests, one a second, and says of each assumption whether it held.
+
+    The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
+    shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
 
     [bold]Examples[/]
 
@@ -91,6 +98,8 @@ def doctor(
       cc-pipeline doctor --verify --repair
 
       cc-pipeline doctor --live
+
+      cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.health import budget_findings, examine
     from cc_pipeline.engines.spark.readiness import engine_findings
@@ -107,8 +116,13 @@ def doctor(
         raise UserInputError("--answers says where what --live was answered goes; give both")
     if live and (verify or repair):
         raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
+    if migrate and (live or verify or repair):
+        raise UserInputError("--migrate goes without --live, --verify and --repair")
     if live:
         look(settings, answers)
+        return
+    if migrate:
+        migrate_home(settings, yes=yes)
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     findings = [*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)]
@@ -121,28 +135,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-def migrate(
-    home: options.Home = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Rewrite tables without asking first.")] = False,
-) -> None:
-    """Bring a home that an older version made to the layout of this version.
-
-    The next run does migrations that rewrite nothing by itself. Only this command does migrations that rewrite tables.
-    It first shows how many bytes it will rewrite. As many bytes must be free on the disk, because the old files stay
-    until upkeep deletes them. If a migration was stopped, this command goes on where it stopped.
-
-    [bold]Examples[/]
-
-      cc-pipeline migrate
-
-      cc-pipeline migrate --home ~/commoncrawl --yes
-    """
+def migrate_home(settings: Settings, *, yes: bool) -> None:
+    """Brings the home to this version's layout, where a migration was stopped from there on."""
     from cc_pipeline.home import LAYOUT, read_note
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.workspace.tables import MIGRATIONS
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
-    settings = load_settings(home=home)
     if read_note(settings.home) is None:
         raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
     with open_workspace(settings) as workspace:

@@ -1,4 +1,4 @@
-"""``facts``, ``datasets`` and ``ranks``: what data keyed by host says of sites, and which such data a home knows."""
+"""``facts``: what data keyed by host says of sites, and which such data a home knows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from cc_pipeline.hostfacts.ranks import Ranks, RanksPrice
     from cc_pipeline.python.asking import Question
 
-app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/facts.md).",
+)
 #: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
 _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
           "webgraph_outdegree")  # fmt: skip
 
 
+@app.command("show")
 def facts(
     targets: options.Targets,
     crawl: options.Crawls,
@@ -72,13 +77,13 @@ def facts(
 
     [bold]Examples[/]
 
-      cc-pipeline facts example.com -c CC-MAIN-2025-18
+      cc-pipeline facts show example.com -c CC-MAIN-2025-18
 
-      cc-pipeline facts suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
+      cc-pipeline facts show suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
 
-      cc-pipeline facts example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
+      cc-pipeline facts show example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
 
-      cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
+      cc-pipeline facts show example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
     from cc_pipeline.hostfacts.choosing import facts_of, known_for
     from cc_pipeline.hostfacts.dataset_question import refuse_gaps
@@ -249,7 +254,7 @@ def _price(question: Question, asked: dict[str, list[Known]], output: str) -> No
     write_rows("what it would cost", columns, rows, output)
 
 
-@app.command("list")
+@app.command("datasets")
 def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
           home: options.Home = None) -> None:  # fmt: skip
     """List the datasets that this home knows: those that come with the program, and those that were added."""
@@ -278,9 +283,9 @@ def add(
 
     [bold]Examples[/]
 
-      cc-pipeline datasets add tranco.yaml
+      cc-pipeline facts add tranco.yaml
 
-      cc-pipeline datasets add join_spam.yaml --name spam
+      cc-pipeline facts add join_spam.yaml --name spam
     """
     from cc_pipeline.hostfacts.known import add_dataset
 
@@ -299,6 +304,7 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
     notice(f"{name} is forgotten")
 
 
+@app.command()
 def ranks(
     release: Annotated[
         str | None,
@@ -317,11 +323,11 @@ def ranks(
 
     [bold]Examples[/]
 
-      cc-pipeline ranks cc-main-2026-may-jun-jul
+      cc-pipeline facts ranks cc-main-2026-may-jun-jul
 
-      cc-pipeline ranks cc-main-2025-26-nov-dec-jan --level domain --yes
+      cc-pipeline facts ranks cc-main-2025-26-nov-dec-jan --level domain --yes
 
-      cc-pipeline ranks
+      cc-pipeline facts ranks
     """
     from cc_pipeline.hostfacts.rank_text import LEVELS, parse_release
     from cc_pipeline.hostfacts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
@@ -341,7 +347,7 @@ def ranks(
                 _show(one)
             if not here_now:
                 notice(
-                    "no ranks were read into this home. To read those of a release: cc-pipeline ranks RELEASE "
+                    "no ranks were read into this home. To read those of a release: cc-pipeline facts ranks RELEASE "
                     "(https://commoncrawl.org/web-graphs lists them)"
                 )
             return

@@ -1,4 +1,4 @@
-"""``harvest`` and ``repair``: footers and key bounds of the crawls a person names."""
+"""``index harvest`` and ``index repair``: footers and key bounds of the crawls a person names."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def harvest(
 
     [bold]Examples[/]
 
-      cc-pipeline harvest --crawl CC-MAIN-2024-22
+      cc-pipeline index harvest --crawl CC-MAIN-2024-22
 
-      cc-pipeline harvest -c newest -c CC-MAIN-2018-05
+      cc-pipeline index harvest -c newest -c CC-MAIN-2018-05
 
-      cc-pipeline harvest -c CC-MAIN-2024-22 --subset robotstxt
+      cc-pipeline index harvest -c CC-MAIN-2024-22 --subset robotstxt
 
-      cc-pipeline harvest -c all
+      cc-pipeline index harvest -c all
 
-      cc-pipeline harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
+      cc-pipeline index harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
     from cc_pipeline.indexing.catalog import catalog_gaps
     from cc_pipeline.workspace.workspace import open_workspace
@@ -108,7 +108,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
     [bold]Examples[/]
 
-      cc-pipeline repair --crawl CC-MAIN-2018-05
+      cc-pipeline index repair --crawl CC-MAIN-2018-05
 
       cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
     """

@@ -13,6 +13,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, warn, write_rows
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.python.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
 from cc_pipeline.python.meaning import checked_format
@@ -127,6 +128,17 @@ def lookup(
         if not any(target.where for target in question.targets):
             _say_what_may_be_meant(question, found)
     refuse_failed(question, failed)
+    _refuse_unfound(question, found)
+
+
+def _refuse_unfound(question: Question, found: Collection[str]) -> None:
+    """Raises ``UserInputError`` where no target has a capture in any of the crawls that were asked. Where an index may
+    lack files, nobody knows that."""
+    if not found and question.targets and question.crawls and not question.settings.max_index_gaps:
+        one, *others = question.targets
+        more = f" and {len(others):,} more" if others else ""
+        where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
+        raise UserInputError(f"no capture of {one.definition}{more} in {where}")
 
 
 def _scan(
@@ -144,7 +156,6 @@ def _scan(
 ) -> None:
     """All captures of crawls that a condition means, into a file."""
     from cc_pipeline.cli.capture_output import capture_writer
-    from cc_pipeline.errors import UserInputError
     from cc_pipeline.python.asking import asked_in
     from cc_pipeline.python.scanning import forget_parts, scan
     from cc_pipeline.settings import load_settings
@@ -223,8 +234,10 @@ def check(
             return
         for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
             warn(note)
-        _say_what_may_be_meant(question, {slug for of in counts.values() for slug, count in of.items() if count})
+        counted = {slug for of in counts.values() for slug, count in of.items() if count}
+        _say_what_may_be_meant(question, counted)
         refuse_failed(question, failed)
+        _refuse_unfound(question, counted)
 
 
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:

@@ -158,7 +158,7 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
     notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
     told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
-    return [*notes, *([f"{told}: cc-pipeline repair --crawl {crawl}"] if unbounded else [])]
+    return [*notes, *([f"{told}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
 def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:

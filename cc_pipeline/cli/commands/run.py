@@ -14,8 +14,8 @@ from cc_pipeline import lacks_compiled, progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import coloured, console, notice, progress_bars, write_rows
-from cc_pipeline.cli.run_report import named_shortly, note, say_totals, say_what_was_done
+from cc_pipeline.cli.output import Spoken, coloured, console, notice, progress_bars, write_rows
+from cc_pipeline.cli.run_report import named_shortly, note, say_crawl, say_summary, say_totals, say_what_was_done
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
@@ -24,6 +24,7 @@ from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, materialize, run_targets
 from cc_pipeline.python.running import all_runs, resolve_crawls, step
+from cc_pipeline.python.voice import told_to
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -52,17 +53,21 @@ def run(
     yes: options.Yes = False,
     accept_losses: options.AcceptLosses = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 where a target was found in none of the crawls.")
+        bool, typer.Option("--strict", help="End with status 1 where any target was found in none of the crawls.")
     ] = False,
     policies: Annotated[
         bool, typer.Option("--with-policies", help="Then get and read the robots.txt captures of the targets' hosts.")
+    ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Of many crawls: every step, pair and note, not the summary alone.")
     ] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
-    A source that refuses is waited for: Ctrl-C keeps everything. New targets that were found in no crawl are not kept.
+    A source that refuses is waited for: Ctrl-C keeps everything. New targets that were found in no crawl are not kept;
+    where none was found in any, it ends with status 1. Of many crawls there is a line each, then a table of totals.
 
     [bold]Examples[/]
 
@@ -111,22 +116,32 @@ def run(
         _refuse_unknown(settings, accept_losses)
     done: dict[Slice, Done] = {}
 
+    parts: list[Part] = []
+
     def say(part: Part) -> None:
+        done.update(part.done)
+        if part.turn[1] > 1 or parts:
+            parts.append(part)
+            say_crawl(part)
+            return
         say_what_was_done(part.settings, part.done, part.targets, part.forgotten, is_held_back=part.is_held_back)
         for each in part.notes:
             note(each)
-        done.update(part.done)
 
     narrowed = None if where is None else partial(_chosen, settings, targets=meant, where=where)
-    troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
-    if policies:
-        troubles += _read_policies(settings, done, meant, say, yes=yes)
+    with told_to(Spoken(details=details)):
+        troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
+        if policies:
+            troubles += _read_policies(settings, done, meant, say, yes=yes)
+    if parts:
+        say_summary(parts, details=details)
     if totals:
         say_totals(settings)
     for trouble in troubles:
         raise trouble
-    if strict:
-        _refuse_unfound(meant, done)
+    # where an index may lack files, nobody knows that a target is in none
+    if strict or not settings.max_index_gaps:
+        _refuse_unfound(meant, done, strict=strict)
 
 
 def _tell_a_new_home(settings: Settings) -> None:
@@ -165,13 +180,14 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
         raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
 
 
-def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done]) -> None:
+def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, strict: bool) -> None:
+    """Raises ``UserInputError`` where no target was found in any of the crawls; with ``strict`` where any was not."""
     found = {at.target for at, one in done.items() if one.after.captures}
     asked = {at.target for at in done}
     unfound = [named_shortly(target) for target in targets if target.slug in asked - found]
-    if unfound:
+    if unfound and (strict or not found):
         more = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
-        raise UserInputError(f"--strict: found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more}")
+        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more}")
 
 
 def _chosen(
@@ -208,7 +224,7 @@ def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple
     named = meaning.read_targets(texts, settings)
     listed = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not listed and not named:
-        raise UserInputError("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+        raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
     return tuple({target.slug: target for target in (*listed, *named)}.values())
 
 

@@ -117,13 +117,13 @@ def init(
 
     [bold]Examples[/]
 
-      cc-pipeline init
+      cc-pipeline automation init
 
-      cc-pipeline init --team /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
+      cc-pipeline automation init --team /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
 
-      cc-pipeline init --team . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
+      cc-pipeline automation init --team . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
 
-      cc-pipeline init --team . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
+      cc-pipeline automation init --team . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
     """
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
     if team:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.commands.catalog import query_catalog
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
@@ -53,8 +54,12 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
+    catalog: Annotated[
+        bool,
+        typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, column_chunks, coverage."),
+    ] = False,
 ) -> None:
-    """Query cc.duckdb, read-only: statements that end with ;, or a prompt.
+    """Query cc.duckdb, or the index catalog, read-only: statements that end with ;, or a prompt.
 
     Every result shows. On a terminal cells are cut to fit; in a pipe and in the other formats they are whole.
 
@@ -67,6 +72,8 @@ def sql(
       cc-pipeline sql "FROM page_metadata" --out pages.parquet
 
       cc-pipeline sql @questions.sql
+
+      cc-pipeline sql --catalog "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
     """
     from cc_pipeline.cli.sql_results import answer, chosen_format
     from cc_pipeline.lake.reading import explained, open_answers
@@ -76,6 +83,11 @@ def sql(
     if query is None and not sys.stdin.isatty():
         query = "-"
     text = None if query is None else meaning.text_meant(query)
+    if catalog:
+        if text is None:
+            raise UserInputError("--catalog takes a query: there is no prompt of the catalog")
+        query_catalog(settings, text, chosen, out)
+        return
     with open_answers(settings) as connection:
         if text is None:
             from cc_pipeline.cli.prompt import converse

@@ -1,15 +1,16 @@
-"""``build-index`` and ``url-index``: an index of a crawl that nobody publishes one of, and B-trees over a crawl's
+"""``index``: footers of published indexes, an index of a crawl that nobody publishes one of, and B-trees over a crawl's
 URLs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.commands import harvest
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
@@ -34,33 +35,61 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+    help="Indexes of crawls: footers of published ones, indexes and B-trees that are built here.",
 )
+app.command("harvest")(harvest.harvest)
 _Crawl = Annotated[str, typer.Option("--crawl", "-c", help="A crawl id; 'newest' works.")]
 
 
+@app.command("build")
 def build_index(
     crawl: Annotated[
-        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of add-source; may be repeated.")
+        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
     most: Annotated[
         int | None, typer.Option("--most", min=1, help="Archive files to read now; the next call goes on.")
     ] = None,
+    btree: Annotated[
+        bool, typer.Option("--btree", help="Of one crawl: a B-tree over its URLs, in the format of 2012.")
+    ] = False,
+    arcs: Annotated[
+        str | None,
+        typer.Option(
+            "--arcs",
+            help="With --btree, for crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The "
+            "home keeps it.",
+        ),
+    ] = None,
+    subset: options.Subsets = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Build the index of a month of CC-NEWS, which has none: reads each of its WARC files once, some 350 GB a month.
+
+    --btree builds a B-tree in the home instead. It reads four columns of the whole columnar index (tens of gigabytes
+    of a real crawl), or all ARC files, and replaces an older B-tree of the crawl when the new one is complete.
 
     The price is told first. Files that are indexed already are not read again, so a stopped build goes on where it
     stopped, and a month that grew costs its new files. The index lies in the lake: homes that share it share the index.
 
     [bold]Examples[/]
 
-      cc-pipeline build-index --crawl CC-NEWS-2026-05
+      cc-pipeline index build --crawl CC-NEWS-2026-05
 
-      cc-pipeline build-index --crawl CC-NEWS-2026-05 --most 10 --yes
+      cc-pipeline index build --crawl CC-NEWS-2026-05 --most 10 --yes
+
+      cc-pipeline index build --btree --crawl CC-MAIN-2024-22
+
+      cc-pipeline index build --btree --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
+    if btree:
+        if most is not None:
+            raise UserInputError("--most is for an index of CC-NEWS; a B-tree is built whole")
+        _build_btree(crawl, arcs, subset, source, home)
+        return
+    if arcs is not None or subset:
+        raise UserInputError("--arcs and --subset are for --btree")
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
@@ -71,7 +100,7 @@ def build_index(
         chosen = resolve_crawls(workspace, crawl)
         published = [one for one in chosen if not index_is_built(one)]
         if published:
-            raise UserInputError(f"{published[0]} has an index: cc-pipeline harvest --crawl {published[0]}")
+            raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
         to_build = agreed_builds(workspace, chosen, yes, most)
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, most, aside=False)
@@ -82,36 +111,18 @@ def build_index(
     show_coverage(settings, chosen)
 
 
-@app.command()
-def build(
-    crawl: _Crawl,
-    arcs: Annotated[
-        str | None,
-        typer.Option(
-            "--arcs",
-            help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The home keeps it.",
-        ),
-    ] = None,
-    subset: options.Subsets = None,
-    source: options.Source = None,
-    home: options.Home = None,
+app.command("repair")(harvest.repair)
+
+
+def _build_btree(
+    crawl: Sequence[str], arcs: str | None, subset: Sequence[str] | None, source: str | None, home: str | None
 ) -> None:
-    """Build the URL index of a crawl in the home, from its columnar index or from its ARC files.
-
-    The command materializes the asset url_index. It reads four columns of the whole columnar index (tens of gigabytes
-    of a real crawl), or all ARC files. It replaces an older index of the crawl when the new one is complete.
-
-    [bold]Examples[/]
-
-      cc-pipeline url-index build --crawl CC-MAIN-2024-22
-
-      cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
-    """
+    """Builds the URL index of a crawl in the home, from its columnar index or from its ARC files."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.indexing.url_index import keep_arc_list
 
-    with open_question([], [crawl], source=source, home=home, subset=subset) as question:
+    with open_question([], crawl, source=source, home=home, subset=subset) as question:
         workspace, name = question.workspace, _single(question)
         if arcs is not None:
             if name not in ARC_CRAWLS:
@@ -139,9 +150,9 @@ def search(
 
     [bold]Examples[/]
 
-      cc-pipeline url-index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
+      cc-pipeline index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
 
-      cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
+      cc-pipeline index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
     from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.indexing.url_index import archive_names
@@ -176,7 +187,7 @@ def verify(
 
     [bold]Examples[/]
 
-      cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
+      cc-pipeline index verify --crawl CC-MAIN-2024-22 --sample 100
     """
     from cc_pipeline.indexing.url_index import check_records, check_tree
 
@@ -191,7 +202,7 @@ def verify(
             notice(str(fault))
         raise EnvironmentFault(
             f"the URL index of {name} has {len(wrong):,} faults",
-            f"Build it again: cc-pipeline url-index build --crawl {name}",
+            f"Build it again: cc-pipeline index build --btree --crawl {name}",
         )
     notice("no faults found")
 
@@ -211,7 +222,7 @@ def _describe(settings: Settings, crawl: str) -> None:
     if about is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
-            f"Build it: cc-pipeline url-index build --crawl {crawl}",
+            f"Build it: cc-pipeline index build --btree --crawl {crawl}",
         )
     subsets = ", ".join(about.subsets)
     row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))

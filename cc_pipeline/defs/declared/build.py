@@ -110,7 +110,7 @@ def resource(at: Placement) -> dg.ResourceDefinition:
 
 def _added(at: Placement) -> dict[str, Any]:
     """The datasets that a person added to the home. A file that is wrong must not take all assets along: the check of
-    its asset, and ``cc-pipeline datasets list``, say what is wrong."""
+    its asset, and ``cc-pipeline facts datasets``, say what is wrong."""
     try:
         settings = at.load_settings()
         if not settings.datasets_path.is_dir():

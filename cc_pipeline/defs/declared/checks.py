@@ -60,26 +60,6 @@ def _of_index(name: str, description: str) -> Check:
     return Check("row_groups", name, description, verdict, "crawl", ("row_groups",), ("HARVEST",))
 
 
-def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Check:
-    return Check(asset, name, description, verdict, "partition", _PAGES, ("PARSE",))
-
-
-def _rows_of_pages(table: str) -> Check:
-    text, places = "Every row is about a page that is in page_metadata.", later("checks.page_tables.places_verdict")
-    return _of_pages(table, "rows_of_pages", text, lambda of, scope: places(of, table, scope))
-
-
-def _conserved(name: str) -> Verdict:
-    call = later("checks.conservation.conservation_verdict")
-    return lambda workspace, scope: call(workspace, name, scope)
-
-
-def _of_files(asset: str, table: str) -> Check:
-    read = later(f"{_FILES}.files_read_verdict")
-    text = "Each file's tables come from one reading, and the file gave rows."
-    return Check(asset, "files_of_one_reading", text, lambda of, scope: read(of, table, scope), "file")
-
-
 def _of_exports(asset: str) -> Check:
     call = later(f"{_FILES}.exports_verdict")
 
@@ -117,7 +97,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             "A path list names each file once, in its crawl, and as many as the catalog was made of.",
             later("checks.tables.manifest_verdict"),
             "crawl",
-            ("index_manifest", "coverage"),
+            ("index_manifest", "row_groups"),
             ("LIST", "HARVEST"),
         ),
         Check(
@@ -126,7 +106,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             "The home has a footer of each listed index file of the wanted subsets.",
             later("checks.tables.footers_verdict"),
             "crawl",
-            ("index_manifest", "coverage"),
+            ("index_manifest", "row_groups"),
             ("LIST", "HARVEST"),
         ),
         _of_index("coverage", "All index files of the harvested subsets were read."),
@@ -156,7 +136,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             "records",
             "ledger_balances",
             "In every partition: captures = records = planned, each once, and pages = records where they were parsed.",
-            _conserved("ledger_balances"),
+            later("checks.conservation.conservation_verdict"),
             "partition",
             (*_COUNTED, "lookups", "fetches"),
             ("LOCATE", "FETCH", "PARSE"),
@@ -179,43 +159,26 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
     ),
     "page_checks": (
         Check(
-            "page_metadata",
-            "a_page_per_record",
-            "The same, where pages were parsed: every partition that was has a page for each record.",
-            _conserved("a_page_per_record"),
-            "partition",
-            _COUNTED,
-            ("LOCATE", "FETCH", "PARSE"),
-        ),
-        Check(
             "page_metadata", "none_left_failed", "No partition failed, of whoever's run, and was not made since.", None
         ),
-        _of_pages(
-            "page_metadata",
-            "tables_of_one_run",
-            "The four tables of a partition come from one run.",
-            later("checks.page_tables.one_run_verdict"),
-        ),
-        _of_pages(
+        Check(
             "page_text",
             "texts_are_there",
             "Each HTML page has its text, and most of a partition's have a main text.",
             later("checks.page_tables.texts_verdict"),
+            "partition",
+            _PAGES,
+            ("PARSE",),
         ),
-        *map(_rows_of_pages, ("page_text", "page_links", "feed_items")),
     ),
     "source_checks": (
         Check(
             "source_faults",
             "files_are_readable",
-            "Every stretch of every file could be read.",
+            "Every stretch of every file could be read, and gave pages.",
             later(f"{_FILES}.faults_verdict"),
             "file",
         ),
-        _of_files("source_metadata", "page_metadata"),
-        _of_files("source_text", "page_text"),
-        _of_files("source_links", "page_links"),
-        _of_files("source_feed_items", "feed_items"),
     ),
     "url_index_checks": (
         Check(
@@ -258,26 +221,6 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             _whole("checks.outputs.pages_about_targets_verdict"),
         ),
     ),
-    "fact_checks": (
-        Check(
-            "host_facts",
-            "hosts_of_their_targets",
-            "Every partition has each of its hosts once, and no other's.",
-            later("hostfacts.verdicts.host_facts_verdict"),
-            "partition",
-            ("host_facts",),
-            ("FACTS",),
-        ),
-        Check(
-            "site_policies",
-            "each_capture_once",
-            "Every partition has each robots.txt capture once.",
-            later("policies.verdicts.site_policies_verdict"),
-            "partition",
-            ("site_policies",),
-            ("POLICIES",),
-        ),
-    ),
 }
 
 
@@ -299,7 +242,8 @@ def checks(at: Placement, added: Iterable[str]) -> list[dg.AssetChecksDefinition
         found: dg.AssetCheckResult = later("defs.checks.looks.left_failed_result")(context.instance, at)
         return found
 
-    groups = {**GROUPS, "fact_checks": (*GROUPS["fact_checks"], *map(_of_annotation, added))}
+    annotations = tuple(map(_of_annotation, added))
+    groups = {**GROUPS, "annotation_checks": annotations} if annotations else GROUPS
     return [partitions_left_failed, *(_step(at, name, group) for name, group in groups.items())]
 
 

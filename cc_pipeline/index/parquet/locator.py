@@ -284,7 +284,7 @@ class ParquetLocator:
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
                         "It was published anew, or this home lacks its footer. Harvest it again: "
-                        f"cc-pipeline harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
+                        f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # what was asked for did come, and another place may have it as it should be
                 if isinstance(fault, RangeFault) or not self._doubt(fault.source):

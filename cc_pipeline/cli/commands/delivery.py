@@ -1,4 +1,4 @@
-"""``copy``: delivers records to a bucket or folder of the user's own, and verifies it; ``certificate``: proof of it."""
+"""``delivery``: delivers records to a bucket or folder of the user's own, verifies it, and certifies it."""
 
 from __future__ import annotations
 
@@ -25,24 +25,22 @@ if TYPE_CHECKING:
     from cc_pipeline.delivery.verifying import VerifyReport
     from cc_pipeline.transport.client import Transport
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Records as WARC files at a place of your own, verified, with a certificate (docs/delivery.md).",
+)
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
 #: What is wrong with a delivery and captures that are not in it: so many are named on the screen.
 _MOST_NAMED = 20
 
 
+@app.command()
 def copy(
-    targets: options.MaybeTargets = None,
-    crawl: options.MaybeCrawls = None,
-    to: Annotated[str | None, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")] = None,
-    verify: Annotated[
-        str | None,
-        typer.Option(
-            "--verify",
-            metavar="PLACE",
-            help="Copy nothing: check the deliveries in PLACE against their manifests, reading every byte.",
-        ),
-    ] = None,
+    targets: options.Targets,
+    crawl: options.Crawls,
+    to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
     ] = False,
@@ -76,27 +74,14 @@ def copy(
     command at any time: run again, it fetches only records that the lake lacks, replaces files that are not what the
     manifest says, and sends only records that the destination lacks. S3 credentials come from the usual AWS chain.
 
-    It ends with status 3 while planned captures are not there. [bold]--verify[/] checks a destination by itself: status
-    1 when something is not what a manifest says, 3 when captures are not there.
+    It ends with status 3 while planned captures are not there. `cc-pipeline delivery verify` checks a destination.
 
     [bold]Examples[/]
 
-      cc-pipeline copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+      cc-pipeline delivery copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
 
-      cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
-
-      cc-pipeline copy --verify s3://my-bucket/common_crawl
+      cc-pipeline delivery copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
     """
-    if verify is not None:
-        _refuse_beside_verify(
-            {"TARGET": targets, "--crawl": crawl, "--to": to, "--convert": convert, "--via": via, "--subset": subset}
-        )
-        _verify(verify, endpoint, home, parallel or _UPLOADS, allow_missing)
-        return
-    for name, value in (("argument 'TARGET…'", targets), ("option '--crawl' / '-c'", crawl), ("option '--to'", to)):
-        if not value:
-            raise typer.BadParameter(f"Missing {name}.")
-    assert targets and crawl and to
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = own_place(to)
@@ -125,12 +110,6 @@ def copy(
         notes += blocked(question.workspace).said(question.targets)
     _tell(destination, reports, notes)
     _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
-
-
-def _refuse_beside_verify(given: Mapping[str, object]) -> None:
-    if any(given.values()):
-        names = ", ".join(name for name, value in given.items() if value)
-        raise UserInputError(f"--verify reads what is in its PLACE; it takes no {names}")
 
 
 def _each_crawl(
@@ -263,6 +242,41 @@ def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | Non
         )
 
 
+@app.command()
+def verify(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Hold this certificate (.json) against the delivery instead.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+    ] = False,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, max=256, help="Files to read at the same time.")
+    ] = _UPLOADS,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+    ] = None,
+    home: options.Home = None,
+) -> None:
+    """Check the deliveries in a place against their manifests, or against a certificate, reading every byte.
+
+    Ends with status 1 when something is not what a manifest or the certificate says, 3 when captures are not there. A
+    certificate is held against a delivery byte by byte: each capture that it calls fetched is looked for. It says what
+    it proves, and what not.
+
+    [bold]Examples[/]
+
+      cc-pipeline delivery verify s3://my-bucket/common_crawl
+
+      cc-pipeline delivery verify ./example --certificate example.json
+    """
+    if certificate is not None:
+        _verify_certificate(certificate, place, endpoint, home)
+        return
+    _verify(place, endpoint, home, parallel, allow_missing)
+
+
 def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
     from cc_pipeline.delivery.verifying import verify_place
@@ -326,16 +340,13 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     notice("everything is as the manifests say")
 
 
-def certificate(
+@app.command("certify")
+def certify_(
+    targets: options.Targets,
+    crawl: options.Crawls,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
     ],
-    targets: options.MaybeTargets = None,
-    crawl: options.MaybeCrawls = None,
-    verify: Annotated[
-        str | None, typer.Option("--verify", help="A delivery of copy: hold the certificate against it.")
-    ] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="S3 endpoint of the delivery.")] = None,
     subset: options.Subsets = None,
     source: options.Source = None,
     home: options.Home = None,
@@ -344,22 +355,12 @@ def certificate(
 
     Both indexes are asked, whatever was asked before. The certificate counts captures that only one of them lists, and
     those fetched, missing, quarantined or never asked for; it names holes. It ends with status 3 where something is not
-    complete. --verify reads a delivery instead: each byte is compared, and each capture that the certificate calls
-    fetched is looked for. It says what it proves, and what not.
+    complete. `cc-pipeline delivery verify --certificate` holds it against a delivery.
 
     [bold]Examples[/]
 
-      cc-pipeline certificate example.com -c CC-MAIN-2024-22 --out example.json
-
-      cc-pipeline certificate --out example.json --verify ./example
+      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out example.json
     """
-    if verify is not None:
-        if targets or crawl:
-            raise UserInputError("--verify reads a certificate and a delivery; it takes no targets and no --crawl")
-        _verify_certificate(out, verify, endpoint, home)
-        return
-    if not targets or not crawl:
-        raise UserInputError("name targets and --crawl; or --verify a delivery")
     if out.suffix != ".json":
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:

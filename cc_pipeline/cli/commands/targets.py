@@ -1,4 +1,4 @@
-"""``domains``: the watch list, and taking away what a home has of a target."""
+"""``targets``: the watch list, and taking away what a home has of a target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = 50
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
+    help="The watch list (domains.txt in the home), the sites that nobody may fetch, and taking targets away.",
 )
 #: Characters of a definition in the list; a set's may have thousands.
 _MOST_SHOWN = 120
@@ -79,7 +79,7 @@ def remove_targets(
                 continue
             gone = watch_list.remove(settings.watch_list_path, [slug])
             said = f"removed from the watch list: {plan.definition}" if gone else f"not on the watch list: {slug}"
-            _say(f"{said}; what was extracted stays. To delete that: cc-pipeline domains remove {slug} --purge")
+            _say(f"{said}; what was extracted stays. To delete that: cc-pipeline targets remove {slug} --purge")
 
 
 def verify_purges(settings: Settings, texts: Sequence[str], listed: Collection[str]) -> None:
@@ -194,7 +194,7 @@ def _show(plan: PurgePlan) -> None:
 
 def _say_done(report: PurgeReport) -> None:
     slug = report.plan.slug
-    _say(f"its receipt lies in the lake; to look for what is left: cc-pipeline domains remove {slug} --verify")
+    _say(f"its receipt lies in the lake; to look for what is left: cc-pipeline targets remove {slug} --verify")
     if report.gone_after is None:
         _say(f"purged: {slug}; its rows and bytes are deleted, but for the copies named above")
         return
@@ -202,7 +202,7 @@ def _say_done(report: PurgeReport) -> None:
     _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {when}")
     if report.waiting:
         _say(f"{report.waiting:,} stored files wait for that")
-    _say(f"without schedules, run then: cc-pipeline domains remove {slug} --purge")
+    _say(f"without schedules, run then: cc-pipeline targets remove {slug} --purge")
     if report.held:
         _say(
             f"fetches that are running in {', '.join(report.held)} still count on some files; upkeep sees to those too"
@@ -224,11 +224,11 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
     [bold]Examples[/]
 
-      cc-pipeline domains add example.com münchen.de
+      cc-pipeline targets add example.com münchen.de
 
-      cc-pipeline domains add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
+      cc-pipeline targets add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
 
-      cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
+      cc-pipeline targets add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
     """
     settings = load_settings(home=home)
     parsed = meaning.read_targets(targets, settings, settings.watch_list_path.parent)
@@ -276,17 +276,17 @@ def remove(
 
     [bold]Examples[/]
 
-      cc-pipeline domains remove example.com
+      cc-pipeline targets remove example.com
 
-      cc-pipeline domains remove set:press --purge --dry-run
+      cc-pipeline targets remove set:press --purge --dry-run
 
-      cc-pipeline domains remove example.com --purge
+      cc-pipeline targets remove example.com --purge
 
-      cc-pipeline domains remove example.com --purge --plan DIGEST       (without a question: what --dry-run said)
+      cc-pipeline targets remove example.com --purge --plan DIGEST       (without a question: what --dry-run said)
 
-      cc-pipeline domains remove example.com --verify       (after a purge, from any home of the lake)
+      cc-pipeline targets remove example.com --verify       (after a purge, from any home of the lake)
 
-      cc-pipeline domains remove example.com --subset robotstxt
+      cc-pipeline targets remove example.com --subset robotstxt
     """
     if verify and (purge or subset is not None):
         raise UserInputError("--verify looks and changes nothing: give it without --purge and --subset")
@@ -325,14 +325,14 @@ def block(
     """Have nobody fetch these sites: no run, copy, get, set or schedule of any home on this lake. Without a site it
     shows what is blocked.
 
-    What is here of them stays where the target itself has it (domains remove SITE --purge deletes that). Other targets
+    What is here of them stays where the target itself has it (targets remove SITE --purge deletes that). Other targets
     that hold captures of them, such as sets, lose these with their next run.
 
     [bold]Examples[/]
 
-      cc-pipeline domains block example.com --why "their letter of May"
+      cc-pipeline targets block example.com --why "their letter of May"
 
-      cc-pipeline domains block
+      cc-pipeline targets block
     """
     from cc_pipeline.extraction import blocked
     from cc_pipeline.workspace.workspace import open_workspace
@@ -361,23 +361,13 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
         _say(f"no longer blocked: {target.definition}")
 
 
-@app.command()
-def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
-    """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
-
-    Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
-    """
-
-    clean_home(load_settings(home=home), yes=yes)
-
-
 @app.command("list")
 def list_(home: options.Home = None) -> None:
     """Show the watch list with its partition keys."""
     settings = load_settings(home=home)
     found = watch_list.read(settings.watch_list_path)
     if not found:
-        console.print("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+        console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
         return
     show_table(
         str(settings.watch_list_path),

@@ -1,4 +1,4 @@
-"""``add-captures`` and ``add-source``: captures that a person names one by one, and files that are read whole."""
+"""``files``: captures that a person names one by one, and files that are read whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
     from cc_pipeline.workspace.workspace import Workspace
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Files of your own: lists of captures, archive files that become a crawl, and files that are read whole.",
+)
 
+
+@app.command("captures")
 def add_captures(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV, JSON or CDXJ lines; - is standard input.")],
     name: Annotated[str | None, typer.Option("--name", help="The name of the captures (default: the file's).")] = None,
@@ -49,13 +56,13 @@ def add_captures(
 
     [bold]Examples[/]
 
-      cc-pipeline add-captures rows.parquet
+      cc-pipeline files captures rows.parquet
 
-      cc-pipeline add-captures athena.csv --name swiss-pdf
+      cc-pipeline files captures athena.csv --name swiss-pdf
 
-      cdxt --cc --from 2024 iter 'example.com/*' --jsonl | cc-pipeline add-captures - --name example
+      cdxt --cc --from 2024 iter 'example.com/*' --jsonl | cc-pipeline files captures - --name example
 
-      cc-pipeline add-captures mine.csv --column warc_filename=path --column warc_record_offset=start
+      cc-pipeline files captures mine.csv --column warc_filename=path --column warc_record_offset=start
 
       cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
@@ -88,6 +95,7 @@ def add_captures(
         )
 
 
+@app.command("add")
 def add_source(
     files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source; of kind warc addresses too.")],
     kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).")],
@@ -113,13 +121,13 @@ def add_source(
 
     [bold]Examples[/]
 
-      cc-pipeline add-source metadata-00000 textData-00000 --kind sequencefile
+      cc-pipeline files add metadata-00000 textData-00000 --kind sequencefile
 
-      cc-pipeline add-source crawl-data/CC-MAIN-2024-22/segments/…/wat/….warc.wat.gz --kind wat
+      cc-pipeline files add crawl-data/CC-MAIN-2024-22/segments/…/wat/….warc.wat.gz --kind wat
 
-      cc-pipeline add-source texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
+      cc-pipeline files add texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
 
-      cc-pipeline add-source *.warc.gz https://example.org/more.warc.gz --kind warc --crawl press
+      cc-pipeline files add *.warc.gz https://example.org/more.warc.gz --kind warc --crawl press
 
       cc-pipeline run example.com --crawl LOCAL-press      (the pages of a site in them)
     """

@@ -1,0 +1,50 @@
+"""Keeps Dagster's SQLite files open between two statements of a process.
+
+Dagster opens a file for each statement. Whenever the last connection of a file is closed, SQLite ends its write-ahead
+log with a flush of the disk, which is thrice for each event. A connection of our own, which only looks, keeps the log.
+
+The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut. The last events may be
+lost then, and none when a process is killed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine, event
+
+#: Files that are kept: a command has two of its own and one for each run.
+_MOST: Final = 16
+_folders: Final[set[Path]] = set()
+_kept: Final[dict[str, sqlite3.Connection]] = {}
+_lock: Final = threading.Lock()
+
+
+def keep_open(folder: Path) -> None:
+    """Keeps the SQLite files below ``folder`` that SQLAlchemy opens from now on. For processes that execute runs: those
+    of a UI live for days, and are left as Dagster means them."""
+    if not _folders:
+        event.listen(Engine, "connect", _opened)
+    _folders.add(folder.resolve())
+
+
+def _opened(connection: object, _: object) -> None:
+    if not isinstance(connection, sqlite3.Connection):
+        return
+    file = connection.execute("PRAGMA database_list").fetchone()[2]
+    if not file or _folders.isdisjoint(Path(file).parents):
+        return
+    connection.execute("PRAGMA synchronous=NORMAL")
+    with _lock:
+        # Dagster sets the mode of a new file after its first connection
+        if file in _kept or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            return
+        if len(_kept) >= _MOST:
+            _kept.pop(next(iter(_kept))).close()
+        kept = sqlite3.connect(file, check_same_thread=False)
+        # the log is open after the first look
+        kept.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _kept[file] = kept
