@@ -34,12 +34,12 @@ _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
 _TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-CASES = ("start", "run", "idle", "many", "lookup", "check", "plan", "errors")
+CASES = ("start", "run", "idle", "many", "lookup", "plan")
 #: Captures of the partition that is run.
 _CAPTURES = 4
 _REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
-_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4,
+_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "plan": 0.8,
           "import": 0.15, "help": 0.6, "definitions": 0.5}  # fmt: skip
 #: What is begun, and what of it is taken off.
 _STARTS = {
@@ -81,13 +81,13 @@ class Bench:
             yield shutil.copytree(home, Path(folder) / "home")
 
 
-def processor(command: Sequence[str], status: int = 0) -> float:
-    """Seconds of processor time of a process and those it waited for. Raises ``SystemExit`` for another status."""
+def processor(command: Sequence[str]) -> float:
+    """Seconds of processor time of a process and those it waited for. Raises ``SystemExit`` where it fails."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=said, stderr=said, cwd=_ROOT, env=_environment())
         _, ended, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(ended)
-        if process.returncode != status:
+        if process.returncode:
             said.seek(0)
             raise SystemExit(f"{command[3:]} ended with {process.returncode}\n{said.read().decode()[-3_000:]}")
     return used.ru_utime + used.ru_stime
@@ -178,24 +178,6 @@ def _asked(name: str) -> Callable[[Bench], None]:
     return bench_asked
 
 
-def bench_errors(bench: Bench) -> None:
-    """A mistake in each kind of value."""
-    home = bench.folder / "home"
-    newest, few = CRAWLS[0], bench.few
-    for name, status, words in (
-        ("crawl", 1, ("run", "-c", "CC-MAIN-20XX-99", few)),
-        ("target", 1, ("run", "-c", newest, "tld:not/one")),
-        ("via", 1, ("run", "-c", newest, few, "--via", "nonsense")),
-        ("engine", 1, ("run", "-c", newest, few, "--engine", "nonsense")),
-        ("option", 2, ("run", "-c", newest, few, "--nonsense")),
-        ("lookup_crawl", 1, ("lookup", few, "-c", "CC-MAIN-20XX-99")),
-        ("plan_target", 1, ("plan", "tld:not/one", "-c", newest)),
-    ):
-        command = bench.arguments(*words, home=home)
-        times = [processor([*_COMMAND, *command], status) for _ in range(bench.repeats)]
-        _say(bench, f"error_{name}", times, goal=_GOALS["error"])
-
-
 def _say(
     bench: Bench, name: str, times: Sequence[float], *, less: float = 0.0, goal: float | None = None, note: str = ""
 ) -> None:
@@ -239,7 +221,7 @@ def main() -> None:
         bench.dagster = report.figure(
             "import_dagster", median(times), unit="s", higher_is_better=False, note=spread(times)
         ).ours
-        steps = {"start": bench_start, "run": bench_run, "idle": bench_idle, "many": bench_many, "errors": bench_errors}
+        steps = {"start": bench_start, "run": bench_run, "idle": bench_idle, "many": bench_many}
         for name in given.cases or sized(("start", "lookup", "plan"), CASES):
             (steps.get(name) or _asked(name))(bench)
     report.write()

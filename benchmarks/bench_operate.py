@@ -12,14 +12,12 @@ that are there.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,8 +34,7 @@ from cc_pipeline.defs.automation.history import forget
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import KEYS_TAG, KIND_TAG, by_crawl, partition_key, range_tags
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.partitions import KIND_TAG, OPS, config_of, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
@@ -111,18 +108,17 @@ class Bench:
         """All partitions."""
         return [partition_key(crawl, slug) for crawl in self.crawls for slug in self.slugs]
 
-    def run(self, settings: Settings, all_tags: Sequence[dict[str, str]]) -> tuple[float, float]:
-        """Processor and wall seconds of runs of the job with these tags, one after the other."""
+    def run(self, settings: Settings, asked: Sequence[dict[str, Any]]) -> tuple[float, float]:
+        """Processor and wall seconds of runs that are asked for so, one after the other."""
         with open_workspace(settings) as workspace:
             instance = open_instance(settings)
-            job = everything().resolve_job_def("extract_domain")
+            defs = everything()
 
             def act() -> None:
-                for tags in all_tags:
-                    result = job.execute_in_process(
-                        instance=instance, tags=tags, resources={"workspace": workspace}, run_config=_QUIET
-                    )
-                    assert result.success
+                for one in asked:
+                    job = defs.resolve_job_def("extract_targets" if "run_config" in one else "extract_domain")
+                    given = {"run_config": _QUIET, "resources": {"workspace": workspace}, **one}
+                    assert job.execute_in_process(instance=instance, **given).success
 
             try:
                 return cost(act)
@@ -148,19 +144,23 @@ def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
     each = 1_000 / (partitions * len(EXTRACTED))
     keys = bench.keys()
     lists = [
-        {KEYS_TAG: json.dumps(by_crawl(keys[at : at + most])), KIND_TAG: "backfill"}
+        {
+            "run_config": _QUIET | config_of(OPS["extract_targets"], keys[at : at + most]),
+            "tags": {KIND_TAG: "backfill"},
+        }
         for at in range(0, partitions, most)
     ]
+    several = [bench.slugs[at : at + most] for at in range(0, len(bench.slugs), most)]
     ranges = [
-        range_tags(partition_key(crawl, bench.slugs[at]), partition_key(crawl, bench.slugs[at : at + most][-1]))
+        {"tags": range_tags(partition_key(crawl, some[0]), partition_key(crawl, some[-1]))}
         for crawl in crawls
-        for at in range(0, len(bench.slugs), most)
+        for some in several
     ]
     used_home = bench.home("list")
-    for name, tags, goal in (("list", lists, _LIST_GOAL), ("range", ranges, _RANGE_GOAL))[: sized(1, 2)]:
+    for name, asked, goal in (("list", lists, _LIST_GOAL), ("range", ranges, _RANGE_GOAL))[: sized(1, 2)]:
         settings = used_home if name == "list" else bench.home(name)
-        processor, wall = bench.run(settings, tags)
-        note = f"{partitions} partitions, {len(tags)} runs, {wall:.0f} s of wall time"
+        processor, wall = bench.run(settings, asked)
+        note = f"{partitions} partitions, {len(asked)} runs, {wall:.0f} s of wall time"
         report.figure(
             f"{name}_overhead", (processor - bare) * each, goal=goal, unit="ms", higher_is_better=False,
             note="processor time for each asset and partition beyond the functions alone",
@@ -246,7 +246,6 @@ def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
         _record(instance, crawls, domains, sizes.made)
         with open_workspace(settings) as workspace:
             _ask(report, instance, workspace)
-        _ask_dagster(report, instance)
     finally:
         instance.dispose()
 
@@ -316,18 +315,6 @@ def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> 
             f"{name}_p95", percentile(seconds, 0.95), goal=_QUESTION_GOAL_SECONDS, unit="s", higher_is_better=False,
             note=f"wall time, p95 of {_ASKED}; fastest {min(seconds):.3f}",
         )  # fmt: skip
-
-
-def _ask_dagster(report: Report, instance: dg.DagsterInstance) -> None:
-    """What the UI's own pages ask, as it is."""
-    definition = OURS.pairs
-    _, listed = cost(lambda: definition.get_partition_keys(dynamic_partitions_store=instance))
-    report.figure("dagster_key_list", listed, unit="s", higher_is_better=False, note="all keys, wall time")
-    asset = dg.AssetKey("page_metadata")
-    with suppress(AttributeError):  # Dagster's own, and not public
-        keys = definition.get_partition_keys(dynamic_partitions_store=instance)
-        _, status = cost(lambda: instance.get_status_by_partition(asset, keys, definition))
-        report.figure("dagster_cold_status", status, unit="s", higher_is_better=False, note="one asset, wall time")
 
 
 def main() -> None:

@@ -388,7 +388,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
         yield Finding("bad", "records", str(error))
         return
     if found.figures["planned"]:
-        again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
+        again = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
         level = _LEVELS[found.severity]
         text = f"not here: {found.figures['not here']}; {found.message}"
         yield Finding(level, "records", text, again if found.figures["unsettled"] else "")

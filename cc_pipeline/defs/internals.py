@@ -6,24 +6,19 @@ Ten private modules are imported, each for what the public names cannot do:
 - ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
 - ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
 - ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
-- ``_core.events``: a partition that a run is about to make;
 - ``_grpc.client``: asking a code server of a chosen host;
 - ``_cli.dev``: ``dagster dev`` with another webserver (patched: ``open_ipc_subprocess``). In that one a public function
   is patched, ``create_app_from_workspace_process_context``: webservers take no middleware.
 
-Two more patches are of public classes: ``StepExecutionContext.has_asset_partitions_for_input``, which fails in runs
-without a partition, and ``create_run_for_job`` of one instance, whose runs the UI would not list. Not here: anything
-the public interface can do. ``test_internals`` says which name an upgrade has moved.
+Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,10 +34,6 @@ _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
 #: A value of ``compute_logs`` in ``dagster.yaml`` that Dagster documents.
 NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-#: Metadata with which an output of an asset is no event of it.
-_NO_EVENT = "__source_asset_observation__"
-#: The tag in which Dagster keeps the data version of a record.
-VERSION_TAG = "dagster/data_version"
 #: Above so many partitions all of an asset's are read, which is one simple question.
 ASKED_BY_NAME = 2_000
 
@@ -263,89 +254,13 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
-def without_record(asset: dg.AssetKey) -> dg.MaterializeResult[None]:
-    """The output of ``asset`` whose partitions were recorded one by one.
-
-    An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
-    one without a partition. Without an output, what depends on the step (its checks) is skipped.
-    """
-    return dg.MaterializeResult(asset_key=asset, metadata={_NO_EVENT: True})
-
-
-@cache
-def allow_lists_of_partitions() -> None:
-    """Lets a run without a partition of Dagster's own materialize partitioned assets that depend on partitioned ones.
-
-    Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
-    has partitions, and fails.
-    """
-    context: Any = dg.StepExecutionContext
-    has = context.has_asset_partitions_for_input
-
-    def has_partitions(step: Any, name: str) -> bool:
-        return bool(step.has_partitions and has(step, name))
-
-    context.has_asset_partitions_for_input = has_partitions
-
-
-def plan_partition(context: dg.AssetExecutionContext, asset: dg.AssetKey, key: str) -> None:
-    """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
-
-    Where Dagster knows the partitions of a run, it plans each when the run begins.
-    """
-    events = import_module("dagster._core.events")
-    planned = events.AssetMaterializationPlannedData(asset, partition=key)
-    event = events.DagsterEvent.build_asset_materialization_planned_event(
-        context.job_name, str(context.op_execution_context.op_handle), planned
-    )
-    context.instance.report_dagster_event(event, context.run.run_id)
-
-
-def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: dg.AssetKey) -> set[str]:
-    """Partitions of ``asset`` that any of ``runs`` recorded.
-
-    The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
-    """
-    return {
-        str(event.dagster_event.step_materialization_data.materialization.partition)
-        for run in runs
-        for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if event.dagster_event is not None and event.dagster_event.asset_key == asset
-    }
-
-
-def recorded_versions(instance: dg.DagsterInstance, asset: str, keys: Collection[str]) -> dict[str, str]:
-    """The data versions with which partitions of ``asset`` were recorded last, for those of ``keys`` that have one;
-    others may be among them.
-
-    The public way reads the whole record of each, with its metadata.
-    """
-    storage: Any = instance.event_log_storage
-    found = storage.get_latest_tags_by_partition(
-        dg.AssetKey(asset),
-        dg.DagsterEventType.ASSET_MATERIALIZATION,
-        [VERSION_TAG],
-        asset_partitions=list(keys) if len(keys) <= ASKED_BY_NAME else None,
-    )
-    return {key: tags[VERSION_TAG] for key, tags in found.items()}
-
-
-@contextmanager
-def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
-    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
-
-    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
-    """
-    origins = import_module("dagster._core.remote_origin")
-    loadable = origins.LoadableTargetOrigin(module_name="cc_pipeline.definitions")
-    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, LOCATION)
-    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
-    within: Any = instance
-    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
-    try:
-        yield
-    finally:
-        del within.create_run_for_job
+def assets_behind(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> set[dg.AssetKey]:
+    """The assets of a run that depend on those of its step. The public interface knows the assets of a run only where
+    somebody chose some of a job's."""
+    layer: Any = context.job_def.asset_layer
+    own = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
+    children = {child for key in own for child in layer.get(key).child_keys}
+    return (children & layer.selected_asset_keys) - own
 
 
 def run_webserver(guarded: Callable[[Any], Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.checks.outputs import publication_verdict, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
+from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed
 from cc_pipeline.defs.automation.history import is_trimmed
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
@@ -22,17 +22,25 @@ from cc_pipeline.defs.instance import (
     open_instance,
     partitions_under_way,
 )
-from cc_pipeline.defs.internals import recorded_versions, shown_as_ours
-from cc_pipeline.defs.partitions import PROCESS_TAG, by_crawl, contiguous_ranges, partition_key, range_tags
-from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.internals import LOCATION
+from cc_pipeline.defs.partitions import (
+    OPS,
+    PROCESS_TAG,
+    by_crawl,
+    config_of,
+    contiguous_ranges,
+    partition_key,
+    range_tags,
+)
+from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, said
 from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
-from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import Behind, behind, clear_debris
@@ -41,6 +49,9 @@ from cc_pipeline.workspace.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+#: Tags of each run. The daemon must not launch again what a person runs in a terminal, and the UI lists only runs that
+#: name its code location.
+_TAGS = {"dagster/max_retries": "0", ".dagster/repository": f"__repository__@{LOCATION}"}
 #: Seconds between two looks at runs that are waited for.
 _LOOK_AGAIN_SECONDS = 2.0
 #: Partition keys that one call to Dagster adds.
@@ -172,7 +183,7 @@ class Launcher:
             same = unchanged(self._instance, self._workspace, some, now) if some else ()
             return [key for key in some if key not in same]
 
-        return self._run_keys("extract_domain", keys, left)
+        return self._run_keys("extract_targets", keys, left)
 
     def fill_facts(
         self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
@@ -181,14 +192,13 @@ class Launcher:
         ones). Raises as :meth:`extract` does."""
         self.add_targets(targets, crawls)
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
-        return self._run_keys(
-            "fill_facts", keys, config={"ops": {"host_facts": {"config": {"datasets": list(datasets)}}}}
-        )
+        return self._run_keys("fill_facts_of_targets", keys, datasets=list(datasets))
 
     def read_policies(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes ``site_policies`` of ``targets`` in ``crawls``, whose robots.txt captures are fetched. Raises as
         :meth:`extract` does."""
-        return self._run_keys("read_policies", [partition_key(crawl, one.slug) for crawl in crawls for one in targets])
+        keys = [partition_key(crawl, one.slug) for crawl in crawls for one in targets]
+        return self._run_keys("read_policies_of_targets", keys)
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
@@ -215,11 +225,12 @@ class Launcher:
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures and records of ``targets`` in ``crawl``; raises as ``extract`` does."""
         self.add_targets(targets, [crawl])
-        return self._run_keys("fetch_domain", [partition_key(crawl, target.slug) for target in targets])
+        keys = [partition_key(crawl, target.slug) for target in targets]
+        return self._run_keys("extract_targets", keys, tables=["captures", "records"])
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
         """Materializes the page tables of partitions whose records are there; raises as ``extract`` does."""
-        return self._run_keys("parse_domain", [partition_key(crawl, slug) for slug in slugs])
+        return self._run_keys("extract_targets", [partition_key(crawl, slug) for slug in slugs], tables=[*PAGE_TABLES])
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
         """Notes in the instance that a partition of ``asset`` was written by no run."""
@@ -290,10 +301,10 @@ class Launcher:
         job: str,
         keys: Sequence[str],
         left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
-        config: Mapping[str, object] | None = None,
+        **config: object,
     ) -> Iterator[LaunchedRun]:
-        """Runs over any partitions, of those that are ``left`` to do when their turn comes. That some fail is no reason
-        to keep the others from theirs: it is raised last.
+        """Runs of a job over listed partitions, of those that are ``left`` to do when their turn comes. That some fail
+        is no reason to keep the others from theirs: it is raised last.
 
         Those that another run is making come last, when it has ended: the answer is whole then, nothing is fetched
         twice, and what it made costs a look.
@@ -302,7 +313,7 @@ class Launcher:
         for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
-                yield self._run(job, shown, tags=keys_tags(self._instance, some), config=config)
+                yield self._run(job, shown, config=config_of(OPS[job], some, **config))
             except RunFailed as failed:
                 if not failed.failed:
                     raise
@@ -365,16 +376,14 @@ class Launcher:
         interruption.check()
         definition = self._definitions.resolve_job_def(job)
         try:
-            with shown_as_ours(self._instance, job):
-                result = definition.execute_in_process(
-                    instance=self._instance,
-                    partition_key=partition_key,
-                    # the daemon must not launch again what a person runs in a terminal
-                    tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-                    run_config={**_QUIET, **(config or {})},
-                    resources=self._resources,
-                    raise_on_error=False,
-                )
+            result = definition.execute_in_process(
+                instance=self._instance,
+                partition_key=partition_key,
+                tags={**(tags or {}), PROCESS_TAG: this_process(), **_TAGS},
+                run_config={**_QUIET, **(config or {})},
+                resources=self._resources,
+                raise_on_error=False,
+            )
         finally:
             if interruption.received() is not None:
                 end_runs_of_this_process(self._instance)
@@ -388,8 +397,8 @@ class Launcher:
 def unchanged(
     instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[CrawlPlan] = ()
 ) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × target) that are current in the lake, that Dagster has recorded with
-    the very rows that are there, in all assets, and that did not fail since.
+    """Those of the partitions ``keys`` (crawl × target) that are current in the lake, that Dagster shows as made in all
+    assets, and that did not fail since.
 
     What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
     is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
@@ -397,24 +406,14 @@ def unchanged(
     """
     looked = {look.asked.crawl: look.current for look in looks}
     asked = by_crawl(keys)
-    versions: dict[str, dict[str, str]] = {}
+    same: set[str] = set()
     for done, (crawl, slugs) in enumerate(asked.items()):
         progress.report("look", done, len(asked), crawl)
         found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
-        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
-    if versions:
-        for crawl, slug in left_failed(instance):
-            versions.pop(partition_key(crawl, slug), None)
-    for asset in EXTRACTED if versions else ():
-        here = {key: own.get(asset) for key, own in versions.items()}
-        versions = {key: versions[key] for key in _recorded(instance, asset, here)}
-    return set(versions)
-
-
-def _recorded(instance: dg.DagsterInstance, asset: str, here: dict[str, str | None]) -> Collection[str]:
-    """The keys in ``here`` of which Dagster has a record of ``asset`` whose rows say what is said there; any record
-    where nothing is."""
-    found = recorded_versions(instance, asset, here)
-    silent = {key for key, version in here.items() if version is None}
-    known = {partition_key(*pair) for pair in recorded(instance, asset)} if silent else set()
-    return [key for key, version in here.items() if (key in known if key in silent else found.get(key) == version)]
+        same |= {partition_key(crawl, slug) for slug in slugs if slug in found}
+    if same:
+        same -= {partition_key(*pair) for pair in left_failed(instance)}
+    for asset in EXTRACTED if same else ():
+        shown = instance.get_status_by_partition(dg.AssetKey(asset), sorted(same), OURS.pairs) or {}
+        same = {key for key in same if (status := shown.get(key)) is not None and status.value == "MATERIALIZED"}
+    return same

@@ -23,6 +23,11 @@ _TABLES: Final = sql.MetaData()
 _NOTES: Final = sql.Table(
     "cc_pipeline_notes", _TABLES, sql.Column("name", sql.Text, primary_key=True), sql.Column("said", sql.Text)
 )
+#: One statement, since several processes may keep the same name at once.
+_KEEP: Final = sql.text(
+    "INSERT INTO cc_pipeline_notes (name, said) VALUES (:name, :said) "
+    "ON CONFLICT (name) DO UPDATE SET said = excluded.said"
+)
 #: Names that one statement has.
 _AT_ONCE: Final = 400
 #: Seconds that SQLite waits for another writer.
@@ -33,8 +38,8 @@ def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
     """Keeps texts under names. They replace those of the same names."""
     with _connected(instance) as connection:
         for names in _several(notes):
-            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(names)))
-            connection.execute(_NOTES.insert(), [{"name": name, "said": notes[name]} for name in names])
+            # in one order, so that none waits for another that waits for it
+            connection.execute(_KEEP, [{"name": name, "said": notes[name]} for name in names])
 
 
 def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import TypeAlias
 
 import dagster as dg
 
 from cc_pipeline import progress
+from cc_pipeline.defs.automation.flight import EXTRACTED as LAST_FIRST
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.lineage import in_events
@@ -20,9 +22,9 @@ from cc_pipeline.defs.metadata import (
     figures,
     row_counts,
 )
-from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.recording import Described, PartitionRun
 from cc_pipeline.defs.spark import made_on_spark
 from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing
@@ -33,8 +35,8 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
-#: What a step over partitions yields: a record of each, then an output of each asset, or its checks.
-Yielded = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]
+#: What a step over partitions yields: a record of each, then its checks.
+Yielded: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 
 @contextmanager
@@ -56,20 +58,21 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
         yield
 
 
-def extract_partitions(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
-    """Makes the selected tables of every partition of the run.
+def extract_partitions(
+    context: StepContext, workspace: Workspace, at: Placement, run: PartitionRun, tables: Sequence[str]
+) -> Yielded:
+    """Makes ``tables`` of every partition of the run.
 
     Raises ``dg.Failure`` when partitions failed, after all others were recorded; what is no partition's fault at once.
     """
-    selected = {at.asset(key) for key in context.selected_asset_keys}
-    tables = [table for table in EXTRACTED if table in selected]
-    run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
     described = _Descriptions(workspace, at)
     publishing = PublishWhileRunning(context, workspace, at)
     with logged_progress(context.log), run.trying():
         for made in _made(context, workspace, run, tables):
             key = partition_key(made.crawl, made.slug)
-            yield from run.done(key, {table: described.of(made, table) for table in made.reports})
+            # that by which the others are judged last: a process may be killed between two records
+            ordered = sorted(made.reports, key=LAST_FIRST.index, reverse=True)
+            yield from run.done(key, {table: described.of(made, table) for table in ordered})
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
             publishing.between()
@@ -77,9 +80,7 @@ def extract_partitions(context: dg.AssetExecutionContext, workspace: Workspace, 
     yield from run.end()
 
 
-def _made(
-    context: dg.AssetExecutionContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]
-) -> Iterator[Made]:
+def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]) -> Iterator[Made]:
     """What becomes of each partition, wherever its records are fetched and its pages parsed."""
     wanted = [_pair(key) for key in run.left]
 
@@ -93,9 +94,7 @@ def _made(
     return extract(workspace, wanted, tables, begun=begun)
 
 
-def each_alone(
-    context: dg.AssetExecutionContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]
-) -> Yielded:
+def each_alone(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
     """Calls ``make`` with the key of each partition that is left, and records what it gives. Raises as
     :func:`extract_partitions` does."""
     throttling = Throttling()

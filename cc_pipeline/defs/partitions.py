@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, product
+from typing import Any, Final, TypeAlias
 
 import dagster as dg
+
+#: What a step over partitions has: that of the assets, or of an op over listed partitions.
+StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 
 #: Tags of a run over one partition, and over a range of them (Dagster's names).
 PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-#: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl, or
-#: the name of one (``run_notes``). Such a run has no partition of Dagster's own, which would be one key, or a range:
-#: where it has, that decides, since Dagster shows it.
-KEYS_TAG = "cc_pipeline/partitions"
+#: The op of each job over listed partitions: any of them, of several crawls, in whatever order. Dagster takes one
+#: partition or a range, so the configuration of the op names them; Dagster knows of none that is not made.
+OPS: Final[Mapping[str, str]] = {
+    "extract_targets": "extract_listed",
+    "fill_facts_of_targets": "fill_facts_listed",
+    "read_policies_of_targets": "read_policies_listed",
+}
+#: Where that configuration names them: targets by crawl.
+LISTED: Final = "partitions"
 #: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
 #: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
 KIND_TAG = "cc_pipeline/kind"
@@ -72,6 +81,17 @@ def room_for_crawls(crawls: int, domains: int) -> int:
 def partition_key(crawl: str, domain: str) -> str:
     """The key of one partition."""
     return f"{crawl}|{domain}"
+
+
+def config_of(op: str, keys: Iterable[str], **more: object) -> dict[str, Any]:
+    """The configuration of a run of ``op`` over the partitions ``keys``."""
+    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **more}}}}
+
+
+def listed_keys(asked: Mapping[str, Iterable[str]]) -> list[str]:
+    """The keys of targets by crawl, each once."""
+    keys = [partition_key(crawl, target) for crawl, targets in asked.items() for target in targets]
+    return list(dict.fromkeys(keys))
 
 
 def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:

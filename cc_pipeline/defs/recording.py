@@ -16,10 +16,10 @@ from typing import TypeAlias
 import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
-from cc_pipeline.defs.internals import plan_partition, recorded_by, without_record
-from cc_pipeline.defs.partitions import KEYS_TAG, keys_of_range, range_of
+from cc_pipeline.defs.internals import assets_behind
+from cc_pipeline.defs.partitions import StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_notes import keys_in, note_tried
+from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys
 from cc_pipeline.workspace.workspace import Workspace
@@ -33,7 +33,6 @@ _FREE_SPACE = "Free some space; what is complete is kept and the next run goes o
 _MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
 #: Key of that metadata.
 FAILED = "failed partitions"
-_TOLD = f'{{"CRAWL": ["TARGET", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
 
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
@@ -50,31 +49,21 @@ class FailedPartition:
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     """The keys of the partitions a step is for: those that Dagster planned when it created the run, however that was
-    launched, or those of the run's tag where Dagster knows of none (``crawl|target``).
+    launched.
 
     ``context.partition_keys`` is not asked: in a run of a job's backfill it gives the backfill's first partition.
-    Raises ``UserInputError`` for a tag that cannot be read and for a run without partitions.
+    Raises ``UserInputError`` for a run without partitions.
     """
-    tags, definition = context.run.tags, context.assets_def.partitions_def
-    first, last = range_of(tags)
-    if first:
-        found = keys_of_range(first, last, _keys_by_dimension(context.instance, definition))
-        if not found:
-            raise UserInputError(
-                f"the run is for {first} to {last}, of which a key is no partition any more; choose again"
-            )
-        if KEYS_TAG in tags:
-            context.log.warning(f"the tag {KEYS_TAG} is left aside: Dagster's own tags name partitions of the run")
-        return ["|".join(keys) for keys in found]
-    try:
-        listed = keys_in(context.instance, tags) if isinstance(definition, dg.MultiPartitionsDefinition) else None
-    except ValueError as error:
-        raise UserInputError(f"the run's tag {KEYS_TAG} cannot be read ({error}); write it as {_TOLD}") from error
-    if listed is None:
-        raise UserInputError(f"the run names no partition; choose some in the UI, or name them in its tag: {_TOLD}")
-    if not listed:
-        raise UserInputError(f"the run's tag {KEYS_TAG} names no partition; write it as {_TOLD}")
-    return list(dict.fromkeys(listed))
+    first, last = range_of(context.run.tags)
+    if not first:
+        raise UserInputError(
+            "the run names no partition\nChoose some in the UI. The job extract_targets takes any of them, in its "
+            "configuration"
+        )
+    found = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
+    if not found:
+        raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
+    return ["|".join(keys) for keys in found]
 
 
 def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
@@ -87,35 +76,37 @@ def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDe
 
 
 class PartitionRun:
-    """One step over the partitions ``keys``: which of them are left to do, and what became of each.
+    """One step over the partitions ``keys``: what became of each. It has no outputs, since Dagster would record all
+    partitions of the run with each, so nothing that stands behind it runs; its checks are evaluated here.
 
-    ``keys`` of a tag may be any text: those that are no partitions fail by themselves. A retry of the step, and a run
-    that goes on from one that failed, leaves out what was recorded there; where Dagster planned each partition of the
-    run (a range), these are recorded again, since it would show them as failed otherwise.
+    With ``listed`` a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
+    are the others.
     """
 
     def __init__(
         self,
-        context: dg.AssetExecutionContext,
+        context: StepContext,
         workspace: Workspace,
         at: Placement,
         keys: Sequence[str],
         assets: Iterable[str],
+        *,
+        listed: bool = False,
     ) -> None:
         self._context = context
         self._workspace = workspace
         self._at = at
         self._assets = list(assets)
-        self._listed = not range_of(context.run.tags)[0]
         self._failed: list[FailedPartition] = []
         self._errors: dict[str, Exception] = {}
         self._asked = list(keys)
-        done = self._done_before()
-        self.left = [key for key in keys if key not in done]
-        if len(self.left) < len(keys):
-            context.log.info(f"{len(keys) - len(self.left):,} of {len(keys):,} partitions were recorded before")
-        if self._listed:
+        self.left = list(keys)
+        if listed:
+            if not keys:
+                raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
             self._leave_out_unknown()
+        else:
+            _refuse_assets_behind(context)
 
     @contextmanager
     def trying(self) -> Iterator[None]:
@@ -159,18 +150,16 @@ class PartitionRun:
         self._context.log.error(f"{key} failed: {words}")
         partition, named = _named(key)
         for asset in self._assets if assets is None else assets:
-            if self._listed and "|" in key:
-                plan_partition(self._context, self._at.key(asset), key)
             why = why_failed(self._failed[-1].reason, self._context.run.run_id)
             observed = dg.AssetObservation(self._at.key(asset), partition=partition, metadata=why, tags=named)
             self._context.log_event(observed)
 
-    def end(self) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
-        """The step's outputs. Raises ``dg.Failure`` with the list where partitions failed; the others were checked."""
+    def end(self) -> Iterator[dg.AssetCheckEvaluation]:
+        """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
+        failed = {one.partition for one in self._failed}
+        made = [key for key in self._asked if key not in failed]
+        yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
         if self._failed:
-            failed = {one.partition for one in self._failed}
-            made = [key for key in self._asked if key not in failed]
-            yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
             raise dg.Failure(
                 said(self._failed, len(self._asked)),
                 {
@@ -180,23 +169,6 @@ class PartitionRun:
                     ),
                 },
             )
-        for asset in self._assets:
-            yield without_record(self._at.key(asset))
-
-    def _done_before(self) -> set[str]:
-        """Partitions of which this run, or those that it goes on from, recorded every asset of the step."""
-        run, instance = self._context.run, self._context.instance
-        runs = [run.run_id] if self._context.retry_number else []
-        parent = run.parent_run_id if self._listed else None
-        while parent is not None and parent not in runs:
-            before = instance.get_run_by_id(parent)
-            # whoever repeats a run that was well means all of it
-            if before is None or before.status is dg.DagsterRunStatus.SUCCESS:
-                break
-            runs.append(parent)
-            parent = before.parent_run_id
-        found = [recorded_by(instance, runs, self._at.key(asset)) for asset in self._assets] if runs else []
-        return set.intersection(*found) if found else set()
 
     def _leave_out_unknown(self) -> None:
         crawls = set(self._at.crawl_keys(self._context.instance))
@@ -209,6 +181,16 @@ class PartitionRun:
             what = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
             advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline targets add"
             self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
+
+
+def _refuse_assets_behind(context: StepContext) -> None:
+    """Raises ``UserInputError`` where the run has assets that are made of this step's: Dagster would skip them, and the
+    run would end green."""
+    behind = sorted(key.to_user_string() for key in assets_behind(context))
+    if behind:
+        raise UserInputError(
+            f"the run also has {', '.join(behind)}, which would be skipped\nLaunch them apart, when this step is done"
+        )
 
 
 def said(failed: Sequence[FailedPartition], asked: int) -> str:

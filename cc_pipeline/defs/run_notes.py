@@ -1,67 +1,26 @@
-"""What runs note that no tag holds: their partitions, which of them they tried, their process.
+"""Which partitions a run is for, and what runs note that no tag holds: which of them they tried, their process.
 
-PostgreSQL indexes tags, and refuses a value above some 2,700 bytes (dagster#7875): 200 hosts are longer. So a long list
-stands in a table of ours (``notes.py``) under the begin of its digest, which the tag names.
-
-    tag   cc_pipeline/partitions: 200 partitions, 3f0c9a1b
-    note  cc_pipeline/partitions/3f0c9a1b: {"CRAWL": ["TARGET", …], …}
-    note  cc_pipeline/tried/RUN: the same, of those that the run has in hand, or that failed
-    note  cc_pipeline/worker/RUN: the mark of the process that executes it
+note  cc_pipeline/tried/RUN: {"CRAWL": ["TARGET", …], …}, those that the run has in hand, or that failed
+note  cc_pipeline/worker/RUN: the mark of the process that executes it
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 
 from cc_pipeline.defs.notes import delete_notes, names_of_notes, note, noted
-from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, keys_of_range, partition_key, range_of
+from cc_pipeline.defs.partitions import LISTED, OPS, by_crawl, keys_of_range, listed_keys, range_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.processes import this_process
 
 Pair = tuple[str, str]
 
-#: Bytes of a list that a tag still takes: a person reads some partitions at a glance, and no database minds.
-_SHORT: Final = 500
-_LIST: Final = "cc_pipeline/partitions/"
 _TRIED: Final = "cc_pipeline/tried/"
 _WORKER: Final = "cc_pipeline/worker/"
-_NAMED: Final = re.compile(r"[\d,]+ partitions, ([0-9a-f]{8,64})")
-#: Characters of a list's name, unless another list has it.
-_NAME: Final = 8
-
-
-def keys_tags(instance: dg.DagsterInstance, keys: Iterable[str]) -> dict[str, str]:
-    """The tags of a run over the partitions ``keys`` (``crawl|target``), which it makes in the order of their crawls
-    here. A long list is noted."""
-    asked = by_crawl(keys)
-    text = _text(asked)
-    if len(text.encode()) > _SHORT:
-        text = f"{sum(map(len, asked.values())):,} partitions, {_noted_as(instance, text)}"
-    return {KEYS_TAG: text}
-
-
-def _noted_as(instance: dg.DagsterInstance, text: str) -> str:
-    """A name for a list, as short as can be, under which it is noted: people see it."""
-    whole = hashlib.sha256(text.encode()).hexdigest()
-    short = whole[:_NAME]
-    name = short if noted(instance, [_LIST + short]).get(_LIST + short, text) == text else whole
-    note(instance, {_LIST + name: text})
-    return name
-
-
-def keys_in(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str] | None:
-    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag, or where Dagster's
-    own tags say which partitions the run is for.
-
-    Raises ``ValueError`` for a tag that a person wrote wrongly, and for a list that is not there any more.
-    """
-    return _listed(tags, _lists(instance, [tags]))
 
 
 def run_partitions(
@@ -70,53 +29,48 @@ def run_partitions(
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
     at: Placement = OURS,
 ) -> dict[str, list[Pair]]:
-    """The (crawl, domain) pairs of each run, by its id; none for a run with tags that cannot be read: it made nothing.
+    """The (crawl, target) pairs of each run, by its id; none for a run that names none.
 
-    ``ordered`` are the crawls and domains that ranges go by, if not those of now. One question, however many runs.
+    ``ordered`` are the crawls and targets that ranges go by, if not those of now.
     """
-    tags = {run.run_id: run.tags for run in runs}
-    if not tags:
+    every = list(runs)
+    if not every:
         return {}
-    lists, (crawls, domains) = _lists(instance, tags.values()), ordered or ordered_keys(instance, at)
-    return {run_id: _pairs(own, lists, crawls, domains) for run_id, own in tags.items()}
+    ordered = ordered or ordered_keys(instance, at)
+    return {run.run_id: _pairs(run, ordered, at) for run in every}
+
+
+def listed_partitions(run: dg.DagsterRun, at: Placement = OURS) -> list[str] | None:
+    """The partitions that the configuration of a run names, as far as it can be read; ``None`` for a run of a job that
+    is over none or a range."""
+    config = op_config(run, at)
+    if config is None:
+        return None
+    asked = config.get(LISTED)
+    if not isinstance(asked, dict) or not all(isinstance(targets, list) for targets in asked.values()):
+        return []
+    return listed_keys(asked)
+
+
+def op_config(run: dg.DagsterRun, at: Placement = OURS) -> Mapping[str, Any] | None:
+    """The configuration of the op of a job over listed partitions; ``None`` for a run of any other job."""
+    for job, op in OPS.items():
+        if run.job_name == at.of(job):
+            ops: Any = run.run_config.get("ops", {})
+            return dict(ops.get(at.of(op), {}).get("config", {}))
+    return None
 
 
 def ordered_keys(instance: dg.DagsterInstance, at: Placement = OURS) -> tuple[Sequence[str], Sequence[str]]:
-    """Crawls and domains in the order in which ranges of runs go by."""
+    """Crawls and targets in the order in which ranges of runs go by."""
     return at.crawl_keys(instance), at.target_keys(instance)
 
 
-def _lists(instance: dg.DagsterInstance, every: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
-    """The lists that tags name, by their name."""
-    named = (_NAMED.fullmatch(tags.get(KEYS_TAG, "")) for tags in every)
-    names = {_LIST + one[1] for one in named if one}
-    return noted(instance, names) if names else {}
-
-
-def _listed(tags: Mapping[str, str], lists: Mapping[str, str]) -> list[str] | None:
-    text = tags.get(KEYS_TAG)
-    if text is None or range_of(tags)[0]:
-        return None
-    if named := _NAMED.fullmatch(text):
-        text = lists.get(_LIST + named[1])
-        if text is None:
-            raise ValueError("the list that it names is nowhere")
-    found = json.loads(text)
-    if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
-        raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
-    return [partition_key(crawl, str(domain)) for crawl, domains in found.items() for domain in domains]
-
-
-def _pairs(
-    tags: Mapping[str, str], lists: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]
-) -> list[Pair]:
-    try:
-        listed = _listed(tags, lists)
-    except ValueError:
-        return []
+def _pairs(run: dg.DagsterRun, ordered: tuple[Sequence[str], Sequence[str]], at: Placement) -> list[Pair]:
+    listed = listed_partitions(run, at)
     if listed is not None:
-        return [(crawl, domain) for crawl, _, domain in (key.partition("|") for key in listed)]
-    return [(crawl, domain) for crawl, domain in keys_of_range(*range_of(tags), (crawls, domains))]
+        return [(crawl, target) for crawl, _, target in (key.partition("|") for key in listed)]
+    return [(crawl, target) for crawl, target in keys_of_range(*range_of(run.tags), ordered)]
 
 
 def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:
@@ -125,7 +79,7 @@ def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -
 
 
 def tried_in(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, set[Pair]]:
-    """The (crawl, domain) pairs that runs said they tried, by the id of the run, for those that said so."""
+    """The (crawl, target) pairs that runs said they tried, by the id of the run, for those that said so."""
     notes = noted(instance, [_TRIED + run_id for run_id in runs])
     asked = {name.removeprefix(_TRIED): json.loads(text) for name, text in notes.items()}
     return {run_id: {(crawl, one) for crawl, own in by.items() for one in own} for run_id, by in asked.items()}
@@ -147,23 +101,13 @@ def delete_notes_of(instance: dg.DagsterInstance, run_id: str) -> None:
     delete_notes(instance, [_TRIED + run_id, _WORKER + run_id])
 
 
-def delete_strays(
-    instance: dg.DagsterInstance, seen: Mapping[str, float], before: float, now: float
-) -> dict[str, float]:
-    """Deletes notes of runs that are gone, and lists that no run names any more.
-
-    A list is noted before its run is there. So only those go that are in ``seen`` (names, and when each was first seen
-    without a run) since ``before``; gives the others, to be ``seen`` the next time.
-    """
+def delete_strays(instance: dg.DagsterInstance) -> None:
+    """Deletes notes of runs that are gone."""
     stray = []
     for kind in (_TRIED, _WORKER):
         of_runs = [name.removeprefix(kind) for name in names_of_notes(instance, kind)]
         stray += [kind + run_id for run_id in of_runs if instance.get_run_by_id(run_id) is None]
-    values = {value for _, every in instance.get_run_tags([KEYS_TAG]) for value in every}
-    named = {_LIST + one[1] for one in map(_NAMED.fullmatch, values) if one}
-    unnamed = {name: seen.get(name, now) for name in names_of_notes(instance, _LIST) if name not in named}
-    delete_notes(instance, [*stray, *(name for name, since in unnamed.items() if since <= before)])
-    return {name: since for name, since in unnamed.items() if since > before}
+    delete_notes(instance, stray)
 
 
 def _text(asked: Mapping[str, Sequence[str]]) -> str:

@@ -22,7 +22,7 @@ from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
 
 from cc_pipeline import children, interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
-from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG
+from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG, StepContext
 from cc_pipeline.engines.spark.messages import (
     Facts,
     Failed,
@@ -57,7 +57,7 @@ _Key = tuple[str, str]
 
 
 def made_on_spark(
-    context: dg.AssetExecutionContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
+    context: StepContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
 ) -> Iterator[Made]:
     """As :func:`cc_pipeline.extraction.run.extract`: captures are located in this process, which has the home and its
     catalog; records and pages are made by one job on the cluster of the settings.
@@ -89,9 +89,7 @@ def made_on_spark(
         raise
 
 
-def _later(
-    context: dg.AssetExecutionContext, workspace: Workspace, left: Sequence[_Key], tables: Sequence[str]
-) -> Iterator[Made]:
+def _later(context: StepContext, workspace: Workspace, left: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
     """Records and pages: of those that would stay as they are here, of the others by a job."""
     by_crawl: dict[str, list[str]] = {}
     for crawl, slug in left:
@@ -103,9 +101,7 @@ def _later(
         yield from _by_job(context, workspace, asked, tables)
 
 
-def _by_job(
-    context: dg.AssetExecutionContext, workspace: Workspace, asked: Sequence[_Key], tables: Sequence[str]
-) -> Iterator[Made]:
+def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
     settings = workspace.settings
     missing = dict.fromkeys(asked)
     if set(tables) & set(PAGE_TABLES):
@@ -166,7 +162,7 @@ class _Job:
         self.error: Exception | None = None
         self._told: Exception | None = None
 
-    def partitions(self, context: dg.AssetExecutionContext) -> Iterator[Made]:
+    def partitions(self, context: StepContext) -> Iterator[Made]:
         """Each partition when the job tells it; progress and facts go where they belong."""
         inbox = Inbox()
         while (payload := self._next()) is not None:
@@ -209,7 +205,7 @@ class _Job:
 
 @contextmanager
 def _job(
-    context: dg.AssetExecutionContext,
+    context: StepContext,
     workspace: Workspace,
     asked: Sequence[_Key],
     tables: Sequence[str],
@@ -317,7 +313,7 @@ class Messages(dg.PipesBlobStoreMessageReader):
 class Start:
     """What a job is started with: the run that it is for, what it is asked for, how that and its messages travel."""
 
-    context: dg.AssetExecutionContext
+    context: StepContext
     extras: Mapping[str, Any]
     injector: dg.PipesContextInjector
     reader: Messages

@@ -85,12 +85,14 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
     assert "1 partitions are only located" in found.message
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", ["captures", "records", "page_metadata"])
 def test_a_row_less_in_any_table_is_an_error(home: Workspace, table: str) -> None:
     home.lake.commit(table, without_the_first(rows_of(home, table)), [MINE.where], {})
     broken(home)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", PER_CAPTURE)
 def test_rows_that_vanish_from_a_file_are_an_error(home: Workspace, table: str) -> None:
     handle = home.lake.open(home.lake.specs[table])
@@ -100,6 +102,7 @@ def test_rows_that_vanish_from_a_file_are_an_error(home: Workspace, table: str) 
     broken(home)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("tables", "stage"), [(("records",), FETCH), (("captures",), LOCATE)])
 def test_partitions_without_any_rows_in_a_table_fail(home: Workspace, tables: tuple[str, ...], stage: object) -> None:
     """As after a commit that a power cut took back: neither rows nor digests are there, and the notes are."""
@@ -125,6 +128,7 @@ def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -
     assert (found.severity, found.wrong) == ("warn", (KEY,)), found
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", PER_CAPTURE)
 def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, table: str) -> None:
     assert repeating_slices(home) == {}
@@ -173,6 +177,7 @@ def _double(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, rows])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("harm", [_lose, _double])
 @pytest.mark.parametrize("target", [SITE, "all"])
 def test_no_view_has_more_rows_for_a_definition_that_is_lost_or_there_twice(
@@ -190,6 +195,7 @@ def test_no_view_has_more_rows_for_a_definition_that_is_lost_or_there_twice(
     assert {view for view in views if after[view] != before[view]} <= ({"targets"} if harm is _lose else set())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", ["lookups", "fetches"])
 def test_a_note_that_is_there_twice_counts_once(home: Workspace, table: str) -> None:
     shown = published(home, f"FROM {table} ORDER BY crawl, target")

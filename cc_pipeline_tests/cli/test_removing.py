@@ -18,13 +18,12 @@ from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher, unchanged
 from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.defs.run_notes import keys_in
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep import purge as upkeep_purge
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
-from cc_pipeline_tests.defs.graph import definitions, keys_tags, schedule
+from cc_pipeline_tests.defs.graph import definitions, listed, schedule
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -151,7 +150,7 @@ def test_a_target_that_is_purged_and_added_again_is_made_again(
         with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: workspace}) as context:
             asked = schedule("backfill_missing")(context)
         assert isinstance(asked, list)
-        assert key in {pair for one in asked for pair in keys_in(instance, one.tags) or ()}
+        assert key in {pair for one in asked for pair in listed(one.run_config)}
         assert len(list(launcher.extract([NEW], [target]))) == 1
         assert unchanged(launcher.instance, workspace, [key]) == {key}
     after = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
@@ -193,7 +192,7 @@ def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> 
 
 def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     run = instance.create_run_for_job(
-        dg.job(name="extract_domain")(lambda: None), tags=keys_tags([f"{NEW}|example.com"])
+        dg.job(name="extract_domain")(lambda: None), tags={"dagster/partition": f"{NEW}|example.com"}
     )
     said = purge(cli, "example.com", home)
     assert said.status == 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 import dagster as dg
 import pytest
@@ -15,11 +15,14 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.partitions import KEYS_TAG, by_crawl, partition_key
+from cc_pipeline.defs.partitions import LISTED, OPS, by_crawl, config_of, listed_keys
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
+
+#: The job over any partitions.
+EXTRACT: Final = "extract_targets"
 
 
 def settings_of(source: Path | str, home: Path) -> Settings:
@@ -46,15 +49,20 @@ def cc_pipeline(
     return (code if isinstance(code, int) else 0), " ".join(said.out.split()), " ".join(said.err.split())
 
 
-def keys_tags(keys: Iterable[str]) -> dict[str, str]:
-    """The tag of a run over partitions as a person writes it, however many they are."""
-    return {KEYS_TAG: json.dumps(by_crawl(keys))}
+def listed(run_config: Mapping[str, Any]) -> list[str]:
+    """The partitions that the configuration of a run of ``extract_targets`` names."""
+    return listed_keys(run_config["ops"][OPS[EXTRACT]]["config"][LISTED])
 
 
-def listed(tags: Mapping[str, str]) -> list[str]:
-    """The partitions of such a tag."""
-    asked = json.loads(tags.get(KEYS_TAG, "{}"))
-    return [partition_key(crawl, domain) for crawl, domains in asked.items() for domain in domains]
+def listed_run(
+    keys: Iterable[str],
+    tags: Mapping[str, str] | None = None,
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
+    **config: object,
+) -> dg.DagsterRun:
+    """A run of ``extract_targets`` over partitions, as the instance keeps it."""
+    asked = config_of(OPS[EXTRACT], keys, **config)
+    return dg.DagsterRun(EXTRACT, run_config=asked, tags=dict(tags or {}), status=status)
 
 
 @cache
@@ -89,13 +97,44 @@ def execute(
         )
 
 
+def execute_listed(
+    instance: dg.DagsterInstance,
+    of: Settings | Workspace,
+    keys: Iterable[str],
+    tags: Mapping[str, str] | None = None,
+    **config: object,
+) -> dg.ExecuteInProcessResult:
+    """A run of ``extract_targets`` over partitions."""
+    return execute(instance, of, EXTRACT, tags=tags, **{OPS[EXTRACT]: {LISTED: by_crawl(keys), **config}})
+
+
+def execute_asked(
+    instance: dg.DagsterInstance, of: Settings | Workspace, request: dg.RunRequest
+) -> dg.ExecuteInProcessResult:
+    """What the schedule asked for."""
+    return execute_listed(instance, of, listed(request.run_config), request.tags)
+
+
 def began(
     instance: dg.DagsterInstance, tags: Mapping[str, str], job: str = "extract_domain", assets: Iterable[str] = ()
 ) -> dg.DagsterRun:
     """A run as a process starts it: with its events."""
     selection = frozenset(map(dg.AssetKey, assets)) or None
-    run = dg.DagsterRun(job, tags=dict(tags), status=dg.DagsterRunStatus.STARTING, asset_selection=selection)
-    started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
+    return start(
+        instance, dg.DagsterRun(job, tags=dict(tags), status=dg.DagsterRunStatus.STARTING, asset_selection=selection)
+    )
+
+
+def began_listed(
+    instance: dg.DagsterInstance, keys: Iterable[str], tags: Mapping[str, str] | None = None, **config: object
+) -> dg.DagsterRun:
+    """The same of ``extract_targets`` over partitions."""
+    return start(instance, listed_run(keys, tags, dg.DagsterRunStatus.STARTING, **config))
+
+
+def start(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
+    """Keeps a run, and its first event."""
+    started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started")
     instance.report_dagster_event(started, instance.add_run(run).run_id)
     return run
 

@@ -26,12 +26,11 @@ from PIL import Image
 from cc_pipeline.defs.instance import open_instance, prepare_files
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.metadata import as_list, as_table, plain
-from cc_pipeline.defs.partitions import KEYS_TAG, LOOK_TAG
+from cc_pipeline.defs.partitions import LOOK_TAG, range_tags
 from cc_pipeline.defs.recording import why_failed
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
@@ -231,7 +230,7 @@ def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> No
 def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: Seen) -> None:
     bad = "two words.com"
     seen.server.add_partition("target", bad)
-    run = seen.server.launch("extract_domain", keys_tags([f"{NEW}|{SITE}", f"{NEW}|{bad}"]))
+    run = seen.server.launch("extract_domain", range_tags(f"{NEW}|{SITE}", f"{NEW}|{bad}"))
     assert seen.server.wait_for(run) == "FAILURE"
     ours = {check for check in checks_of(seen.server) if check[0] in TABLES}
     wrong = {name for (_, name), one in wait_for_checks(seen.server, run, ours).items()
@@ -246,7 +245,7 @@ def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: 
     seen.tab.open("/runs", run[:8])
     seen.tab.picture("ui-runs")
     chips = {line for line in seen.tab.reads().splitlines() if line.startswith("cc_pipeline/")}
-    assert {chip.partition(":")[0] for chip in chips} == {KEYS_TAG, LOOK_TAG}, "what only programs read is hidden"
+    assert {chip.partition(":")[0] for chip in chips} == {LOOK_TAG}, "what only programs read is hidden"
 
 
 @_needs_browser
@@ -299,7 +298,7 @@ def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
     """The instance is told of a partition whose pages, notes and reasons of failure try to load a picture; gives the
     id of a run that fails with such words."""
     words = f"![x]({place}/markdown.png) <img src='{place}/html.png'> [![x]({place}/linked.png)]({place})"
-    run = server.launch("extract_domain", keys_tags([f"{NEW}|{words}"]))
+    run = server.launch_listed([f"{NEW}|{words}"])
     partition = dg.MultiPartitionKey({"crawl": NEW, "target": SITE})
     shown = {
         "notes": as_list([words, f"two\n{words}"]),

@@ -17,7 +17,7 @@ from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import definitions, keys_tags
+from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
@@ -172,7 +172,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     # a run over others neither mends it nor lets it be forgotten
     instance.add_dynamic_partitions("crawl", [NEW])
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
-    found = look(keys_tags([f"{NEW}|example-foo.com"]))
+    found = look({"dagster/partition": f"{NEW}|example-foo.com"})
     assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
     assert f"still not as it should be: {NEW}|example.com" in (found.description or "")
     assert note_of({name: found}, name)["wrong"] == [f"{NEW}|example.com"]

@@ -16,7 +16,7 @@ from cc_pipeline.defs.automation.flight import FORGOTTEN, UNFINISHED, Flight, fl
 from cc_pipeline.defs.internals import open_backfills, origin_of
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
-from cc_pipeline_tests.defs.graph import began, keys_tags
+from cc_pipeline_tests.defs.graph import began, began_listed, listed_run
 
 CRAWLS, DOMAINS = ["A", "B"], ["w", "x", "y", "z"]
 FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
@@ -49,10 +49,8 @@ def recorded(instance: dg.DagsterInstance, *keys: str, asset: str = "page_metada
 @pytest.mark.parametrize(
     ("tags", "pairs"),
     [
-        (keys_tags(["B|z", "A|x"]), {("B", "z"), ("A", "x")}),
         ({"dagster/partition": "A|w"}, {("A", "w")}),
         (range_tags("A|x", "B|y"), {(crawl, domain) for crawl in "AB" for domain in "xy"}),
-        ({"cc_pipeline/partitions": "what"}, set()),
         ({}, set()),
     ],
 )
@@ -63,6 +61,15 @@ def test_a_run_is_in_flight_until_it_ends_however_it_names_its_partitions(
     assert flight(instance).pairs == pairs
     instance.report_run_failed(run)
     assert flight(instance).pairs == set()
+
+
+def test_a_run_over_a_list_is_in_flight_until_it_ends(instance: dg.DagsterInstance) -> None:
+    run = instance.add_run(listed_run(["B|z", "A|x"]))
+    assert flight(instance).pairs == {("B", "z"), ("A", "x")}
+    instance.report_run_failed(run)
+    assert flight(instance).pairs == set()
+    instance.add_run(dg.DagsterRun("extract_targets", status=STARTED, run_config={"ops": {"extract_listed": {}}}))
+    assert flight(instance).pairs == set(), "it names none"
 
 
 def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None:
@@ -169,7 +176,7 @@ def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(insta
 
 def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:
     recorded(instance, "A|w")
-    run = began(instance, keys_tags(["A|w", "A|x", "A|y"]))
+    run = began_listed(instance, ["A|w", "A|x", "A|y"])
     recorded(instance, "A|x")
     instance.report_run_failed(run)
     found = left_failed(instance)
@@ -197,7 +204,7 @@ def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstanc
 
 
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
-    run = began(instance, keys_tags(["A|w", "A|x"]), job="fetch_domain")
+    run = began_listed(instance, ["A|w", "A|x"], tables=["captures", "records"])
     recorded(instance, "A|w", asset="records")
     instance.report_run_failed(run)
     assert set(left_failed(instance)) == {("A", "x")}
@@ -206,7 +213,7 @@ def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterIn
 def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.DagsterInstance) -> None:
     recorded(instance, "A|w")
     for times in (1, 2):
-        run = add(instance, keys_tags(["A|w", "A|x"]), status=dg.DagsterRunStatus.STARTING)
+        run = instance.add_run(listed_run(["A|w", "A|x"], status=dg.DagsterRunStatus.STARTING))
         instance.report_run_failed(run)
         found = left_failed(instance)
         assert {pair: (one.times, one.unreached) for pair, one in found.items()} == {
@@ -217,14 +224,14 @@ def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.Dagste
 
 def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> None:
     keys = ["A|w", "A|x", "A|y"]
-    first = began(instance, keys_tags(keys))
+    first = began_listed(instance, keys)
     note_tried(instance, first.run_id, ["A|w", "A|x"])
     recorded(instance, "A|w")
     instance.report_run_failed(first)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
     assert told == {("A", "x"): (1, 0), ("A", "y"): (0, 1)}
     # one that repeats it tries something else
-    again = began(instance, keys_tags(keys[1:]))
+    again = began_listed(instance, keys[1:])
     note_tried(instance, again.run_id, ["A|y"])
     instance.report_run_failed(again)
     told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
@@ -244,13 +251,13 @@ def test_what_a_run_makes_is_in_the_order_of_what_is_made_last() -> None:
 
 
 def test_a_run_that_nobody_queued_is_in_flight_for_a_while_only(instance: dg.DagsterInstance) -> None:
-    run = dg.DagsterRun("extract_domain", tags=keys_tags(["A|x"]))
+    run = listed_run(["A|x"], status=dg.DagsterRunStatus.NOT_STARTED)
     instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
     assert flight(instance) == Flight(frozenset(), {})
     # one that writes what it plans goes on, however long that takes
     instance.report_engine_event("planned", run)
     assert flight(instance).pairs == {("A", "x")}
-    young = add(instance, keys_tags(["A|y"]), status=dg.DagsterRunStatus.NOT_STARTED)
+    young = instance.add_run(listed_run(["A|y"], status=dg.DagsterRunStatus.NOT_STARTED))
     assert flight(instance).pairs == {("A", "x"), ("A", "y")}
     assert phantoms(instance) == []
     assert young.status is dg.DagsterRunStatus.NOT_STARTED

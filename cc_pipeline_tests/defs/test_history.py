@@ -24,13 +24,12 @@ from cc_pipeline.defs import launch
 from cc_pipeline.defs.automation import history
 from cc_pipeline.defs.automation.history import forget, needed_runs
 from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.defs.internals import last_evaluation, recorded_versions
+from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.run_notes import keys_tags
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.forgetting import DAYS, forgotten
-from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute, schedule, settings_of
+from cc_pipeline_tests.defs.forgetting import DAYS, QUIET, forgotten
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, execute_listed, schedule, settings_of
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW, Bucket, Killed
 
@@ -55,11 +54,9 @@ def make(settings: Settings) -> None:
         assert len(list(launcher.extract([NEW], targets))) == 1
         launcher.publish()
         instance = launcher.instance
-        again = keys_tags(instance, [f"{NEW}|example.com"])
-        assert execute(instance, workspace, "extract_domain", tags=again).success
+        assert execute_listed(instance, workspace, [f"{NEW}|example.com"]).success
         launcher.publish()
-        bad = keys_tags(instance, [f"{NEW}|unheard.example"])
-        assert not execute(instance, workspace, "extract_domain", tags=bad).success
+        assert not execute_listed(instance, workspace, [f"{NEW}|unheard.example"]).success
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +108,6 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
         found[f"{asset}: places"] = instance.get_latest_storage_id_by_partition(
             key, dg.DagsterEventType.ASSET_MATERIALIZATION
         )
-        found[f"{asset}: versions"] = recorded_versions(instance, asset, keys)
         for one in keys or [None]:
             found[f"{asset}: {one}"] = (resolver.get_status(key, one), resolver.get_current_data_version(key, one))
         if partitions is not None:
@@ -176,7 +172,7 @@ def test_what_does_not_change_takes_the_same_space(settings: Settings) -> None:
             assert forgotten(instance, days).runs == 1, "the one that deleted the others"
             assert (rows(), instance.get_runs_count()) == (first, count)
         # made again: the run that made it before has one partition less that is the newest
-        assert execute(instance, settings, "extract_domain", tags=keys_tags(instance, [f"{NEW}|example.com"])).success
+        assert execute_listed(instance, settings, [f"{NEW}|example.com"]).success
         assert forgotten(instance, 400).runs > 1
         assert instance.get_runs_count() <= count + 1
 
@@ -187,6 +183,33 @@ def test_partitions_that_are_none_any_more_keep_no_run(settings: Settings) -> No
         for text in TEXTS:
             instance.delete_dynamic_partition("target", text)
         assert needed_runs(instance) < made
+
+
+def test_the_newest_record_of_every_kind_of_partition_keeps_its_run() -> None:
+    graph = definitions().get_repository_def().asset_graph
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in ("crawl", "target", "source_file"):
+            instance.add_dynamic_partitions(name, [f"a {name}"])
+        runs: dict[str, str] = {}
+        for asset in sorted(graph.materializable_asset_keys):
+            partitions = graph.get(asset).partitions_def
+            keys = [None] if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
+            runs[asset.to_user_string()] = run_that_records(instance, asset, keys[0])
+        needed = needed_runs(instance)
+        assert len(runs) > 10
+        assert {asset for asset, run_id in runs.items() if run_id not in needed} == set()
+
+
+def run_that_records(instance: dg.DagsterInstance, asset: dg.AssetKey, partition: str | None) -> str:
+    @dg.op
+    def records(context: dg.OpExecutionContext) -> None:
+        context.log_event(dg.AssetMaterialization(asset, partition=partition))
+
+    @dg.job
+    def recording() -> None:
+        records()
+
+    return recording.execute_in_process(instance=instance, run_config=QUIET).run_id
 
 
 def move_to_postgresql(settings: Settings, server: Postgres) -> None:

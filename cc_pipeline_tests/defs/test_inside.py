@@ -15,7 +15,7 @@ from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
 from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.partitions import KEYS_TAG
+from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
@@ -131,12 +131,13 @@ def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
 
 def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
     books, other = Placement(("books",), alone=False), Placement(alone=False)
-    tags = {KEYS_TAG: f'{{"{NEW}": ["example.com"]}}'}
-    instance.add_run(dg.DagsterRun("books_extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    tags, started = {"dagster/partition": f"{NEW}|example.com"}, dg.DagsterRunStatus.STARTED
+    asked = config_of("books_extract_listed", [f"{NEW}|example.org"])
+    instance.add_run(dg.DagsterRun("books_extract_targets", run_config=asked, status=started))
     selected = frozenset({dg.AssetKey(["news", "page_text"])})
-    theirs = dg.DagsterRun("__ASSET_JOB", status=dg.DagsterRunStatus.STARTED, tags=tags, asset_selection=selected)
+    theirs = dg.DagsterRun("__ASSET_JOB", status=started, tags=tags, asset_selection=selected)
     instance.add_run(theirs)
-    assert flight(instance, books).pairs == {(NEW, "example.com")}
+    assert flight(instance, books).pairs == {(NEW, "example.org")}
     assert not flight(instance, other).is_any and not flight(instance, OURS).is_any
     assert not books.owns(theirs)
     for at in (books, other):
@@ -167,7 +168,7 @@ def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInsta
 
 def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:
     """A run of a job of theirs, with the resources that they have."""
-    done = of.resolve_job_def(job).execute_in_process(instance=instance, run_config=QUIET, **given)
+    done = of.resolve_job_def(job).execute_in_process(instance=instance, **{"run_config": QUIET, **given})
     assert done.success
     return done
 
@@ -186,9 +187,11 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     for home in (page["books"], names("news")):
         instance.add_dynamic_partitions(home.of("crawl"), [NEW])
         instance.add_dynamic_partitions(home.of("target"), ["example.com", "example.org"])
-    both = {KEYS_TAG: f'{{"{NEW}": ["example.com", "example.org"]}}'}
-    books = run(defs, instance, "books_extract_domain", tags=both)
-    news = run(defs, instance, "news_extract_domain", tags=both)
+    keys = [f"{NEW}|{site}" for site in ("example.com", "example.org")]
+    books, news = (
+        run(defs, instance, f"{prefix}_extract_targets", run_config=QUIET | config_of(f"{prefix}_extract_listed", keys))
+        for prefix in ("books", "news")
+    )
     columns_in_events(defs, news)
     for event in books.get_asset_materialization_events():
         assert "dagster/column_schema" not in event.materialization.metadata

@@ -1,7 +1,5 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +13,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.defs.internals import (
-    allow_lists_of_partitions,
-    end_run,
-    last_evaluation,
-    plan_partition,
-    recorded_by,
-    without_record,
-)
+from cc_pipeline.defs.internals import assets_behind, end_run, last_evaluation
 
 _KEYS = ["a", "b"]
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
@@ -31,81 +22,26 @@ _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 _PARTITIONED = dg.StaticPartitionsDefinition(_KEYS)
 
 
-def test_an_output_may_be_no_event_and_lets_checks_run() -> None:
-    @dg.multi_asset(specs=[dg.AssetSpec("table", skippable=True)], partitions_def=_PARTITIONED, can_subset=True)
-    def tables(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield without_record(dg.AssetKey("table"))
+def test_assets_behind_a_step_of_a_run_are_known() -> None:
+    found: list[set[dg.AssetKey]] = []
 
-    @dg.asset_check(asset="table")
-    def looks_at_it() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=True)
+    @dg.asset(output_required=False)
+    def table(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
+        found.append(assets_behind(context))
+        yield dg.AssetMaterialization("table")
 
-    result = dg.Definitions(assets=[tables], asset_checks=[looks_at_it]).resolve_implicit_global_asset_job_def()
-    done = result.execute_in_process(instance=dg.DagsterInstance.ephemeral())
-    keys = [event.partition for event in done.get_asset_materialization_events()]
-    assert keys == ["a"], f"__source_asset_observation__: {_MOVED}"
-    assert len(done.get_asset_check_evaluations()) == 1
+    @dg.asset(deps=[table])
+    def behind() -> None: ...
 
+    @dg.asset
+    def beside() -> None: ...
 
-def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others(instance: dg.DagsterInstance) -> None:
-    allow_lists_of_partitions()
-
-    @dg.asset(partitions_def=_PARTITIONED)
-    def above() -> None: ...
-
-    @dg.multi_asset(specs=[dg.AssetSpec("table", deps=["above"], skippable=True)], partitions_def=_PARTITIONED)
-    def tables() -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield without_record(dg.AssetKey("table"))
-
-    job = dg.define_asset_job("job", selection=dg.AssetSelection.assets("table"))
-    defined = dg.Definitions(assets=[above, tables], jobs=[job])
-    dg.materialize([above], partition_key="a", instance=instance)
-    done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
-    assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
-    assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
-
-
-def test_a_process_may_do_so_as_soon_as_it_has_the_definitions() -> None:
-    """Dagster looks at the inputs of a step before anything of its body is loaded."""
-    script = (
-        "import dagster as dg; before = dg.StepExecutionContext.has_asset_partitions_for_input; "
-        "from cc_pipeline.defs.declared.build import everything; everything(); "
-        "assert dg.StepExecutionContext.has_asset_partitions_for_input is not before"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
-def test_a_partition_that_a_run_does_not_make_shows_as_failed(instance: dg.DagsterInstance) -> None:
-    @dg.asset(partitions_def=_PARTITIONED)
-    def table(context: dg.AssetExecutionContext) -> None:
-        plan_partition(context, dg.AssetKey("table"), "b")
-        raise dg.Failure("b failed")
-
-    job = dg.Definitions(assets=[table]).resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=instance, raise_on_error=False)
-    shown = instance.get_status_by_partition(dg.AssetKey("table"), _KEYS, _PARTITIONED)
-    assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
-        f"AssetMaterializationPlannedData: {_MOVED}"
-    )
-    assert recorded_by(instance, [done.run_id], dg.AssetKey("table")) == set()
-
-
-def test_what_a_run_recorded_is_read_back_by_run(instance: dg.DagsterInstance) -> None:
-    @dg.op
-    def say_it() -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
-        yield dg.AssetMaterialization("table", partition="a")
-        yield dg.AssetMaterialization("other", partition="b")
-        yield dg.Output(None)
-
-    @dg.job
-    def saying() -> None:
-        say_it()
-
-    first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
-    assert recorded_by(instance, [first, second], dg.AssetKey("table")) == {"a"}, f"all_logs: {_MOVED}"
-    assert recorded_by(instance, [], dg.AssetKey("table")) == set()
+    every = [table, behind, beside]
+    assert dg.materialize(every, selection=["table", "beside"]).success
+    done = dg.materialize(every)
+    assert done.success, "Dagster skips what is behind, and says nothing"
+    assert not done.asset_materializations_for_node("behind")
+    assert found == [set(), {dg.AssetKey("behind")}], f"JobDefinition.asset_layer: {_MOVED}"
 
 
 def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
@@ -184,23 +120,6 @@ def test_a_run_whose_process_is_gone_can_be_ended(instance: dg.DagsterInstance) 
     ended = instance.get_run_by_id(run.run_id)
     assert ended is not None
     assert ended.status is dg.DagsterRunStatus.FAILURE, f"report_run_failed: {_MOVED}"
-
-
-#: Names that Dagster does not mark public, and where they are used.
-_UNMARKED = [
-    (dg.DagsterInstance, "get_runs", "instance.py, schedules.py"),
-    (dg.DagsterInstance, "get_materialized_partitions", "schedules.py"),
-    (dg.DagsterInstance, "get_backfills", "internals.py"),
-    (dg.DagsterInstance, "get_latest_storage_id_by_partition", "flight.py"),
-    (dg.DagsterInstance, "fetch_run_status_changes", "flight.py"),
-    (dg.DagsterInstance, "dispose", "launch.py"),
-    (dg.Definitions, "resolve_job_def", "launch.py"),
-]
-
-
-@pytest.mark.parametrize(("owner", "name", "used_in"), _UNMARKED, ids=[name for _, name, _ in _UNMARKED])
-def test_names_that_are_not_marked_public_are_there(owner: type, name: str, used_in: str) -> None:
-    assert callable(getattr(owner, name, None)), f"{owner.__name__}.{name} is gone; it is used in defs/{used_in}"
 
 
 _INTERNALS = ("internals.py",)

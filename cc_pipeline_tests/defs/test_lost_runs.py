@@ -35,7 +35,7 @@ from cc_pipeline.defs.instance import (
 from cc_pipeline.defs.notes import note
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
-from cc_pipeline_tests.defs.graph import keys_tags
+from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.world import closed_port
 
 
@@ -85,12 +85,9 @@ def test_what_cannot_be_told_is_left_alone(instance: dg.DagsterInstance) -> None
 def test_a_run_of_another_host_is_not_taken_for_dead(instance: dg.DagsterInstance) -> None:
     number, since, *machine = this_process().split("-")
     elsewhere = "-".join((number, "1", machine[0], "00000000"))
-    key = keys_tags(["CC-MAIN-2024-22|example.com"])
 
     def command(mark: str) -> str:
-        tags = {**key, PROCESS_TAG: mark}
-        run = dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED)
-        return instance.add_run(run).run_id
+        return instance.add_run(listed_run(["CC-MAIN-2024-22|example.com"], {PROCESS_TAG: mark})).run_id
 
     theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
     of_before = command(f"{number}-1")
@@ -167,10 +164,7 @@ def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
 
 def test_a_process_outlives_its_server_and_counts(instance: dg.DagsterInstance) -> None:
     gone, started = at(closed_port()), dg.DagsterRunStatus.STARTED
-    key = keys_tags(["CC-MAIN-2024-22|example.com"])
-    noted = instance.add_run(
-        dg.DagsterRun("extract_domain", tags={**key, SERVER_TAG: json.dumps(gone)}, status=started)
-    ).run_id
+    noted = instance.add_run(listed_run(["CC-MAIN-2024-22|example.com"], {SERVER_TAG: json.dumps(gone)})).run_id
     note_worker(instance, noted)
     # before it notes itself it has said that it begins
     begun, ended = (under_way(instance, gone, started) for _ in range(2))

@@ -23,8 +23,8 @@ from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
     execute,
+    execute_listed,
     failure_of,
-    keys_tags,
     settings_of,
     state_of,
 )
@@ -158,7 +158,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     instance.add_dynamic_partitions("target", list(KEYS_REFUSED))
     alone = execute(instance, settings, "extract_domain", key=f"{NEW}|../x")
     assert KEYS_REFUSED["../x"] in failure_of(alone)
-    result = execute(instance, settings, "extract_domain", tags=keys_tags(f"{NEW}|{key}" for key in KEYS_REFUSED))
+    result = execute_listed(instance, settings, [f"{NEW}|{key}" for key in KEYS_REFUSED])
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     reasons = {one.partition: one.reason for one in failed_in(failure.user_failure_data.metadata)}
     for key, why in KEYS_REFUSED.items():

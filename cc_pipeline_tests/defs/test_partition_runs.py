@@ -18,8 +18,8 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import KEYS_TAG, range_tags
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.partitions import OPS, config_of, range_tags
+from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
@@ -28,7 +28,15 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import definitions, execute, failure_of, keys_tags, recorded, settings_of
+from cc_pipeline_tests.defs.graph import (
+    EXTRACT,
+    definitions,
+    execute,
+    execute_listed,
+    failure_of,
+    recorded,
+    settings_of,
+)
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
 BAD = "two words.com"
@@ -65,11 +73,11 @@ def status(instance: dg.DagsterInstance, asset: str, key: str) -> str | None:
     return None if shown is None else shown.value
 
 
-def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_the_rest(
+def test_one_bad_partition_of_several_crawls_fails_alone(
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_of(bucket[0], home)
-    result = execute(instance, settings, "extract_domain", tags=keys_tags(KEYS))
+    result = execute_listed(instance, settings, KEYS)
     assert not result.success
     for table in TABLES:
         found = recorded(instance, table)
@@ -86,7 +94,7 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
             assert not [name for name, value in one.metadata.items() if isinstance(value, of_rows)], "counts only"
         assert newest_row_count(instance, table) == rows(settings_of(bucket[0], home), table)
         assert {status(instance, table, key) for key in GOOD} == {"MATERIALIZED"}
-        assert status(instance, table, f"{NEW}|{BAD}") == "FAILED"
+        assert status(instance, table, f"{NEW}|{BAD}") is None, "Dagster knows of it by its observation only"
     figures = {key: one.metadata for key, one in recorded(instance, "records").items()}
     for key in GOOD:
         crawl, slug = key.split("|")
@@ -102,32 +110,11 @@ def test_one_bad_partition_of_several_crawls_fails_alone_and_a_retry_takes_only_
     assert left_failed(instance).keys() == {(NEW, BAD)}
     good_neighbours_were_checked(instance, result)
     says_why_it_failed(instance, result.run_id)
-    asked: list[str] = []
-
-    def watched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-        asked.extend(slugs)
-        return extract_locate(workspace, crawl, slugs)
-
-    extract_locate = extract.locate_captures
-    monkeypatch.setattr(extract, "locate_captures", watched)
-    create = instance.create_run_for_job
-
-    def again(of: dg.ExecuteInProcessResult, keys: list[str]) -> dg.ExecuteInProcessResult:
-        with monkeypatch.context() as patch:
-            parents = {"parent_run_id": of.run_id, "root_run_id": of.run_id}
-            patch.setattr(instance, "create_run_for_job", partial(create, **parents))
-            return execute(instance, settings, "extract_domain", tags=keys_tags(keys))
-
-    retried = again(result, KEYS)
-    assert not retried.success
-    assert asked == [BAD]
-    assert retried.get_asset_materialization_events() == []
-    assert left_failed(instance).keys() == {(NEW, BAD)}, "what the first run made is not left failed by its retry"
-    # whoever repeats a run that was well means all of it
-    asked.clear()
-    well = execute(instance, settings, "extract_domain", tags=keys_tags(GOOD))
-    assert again(well, GOOD).success
-    assert len(asked) == 2 * len(GOOD)
+    # once more: what was made costs a look, and says so again
+    again = execute_listed(instance, settings, KEYS)
+    assert not again.success
+    assert {one.metadata["rows written"].value for one in recorded(instance, "records").values()} == {0}
+    assert left_failed(instance).keys() == {(NEW, BAD)}
 
 
 def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> None:
@@ -210,33 +197,61 @@ def test_a_range_records_the_good_and_shows_the_bad_as_failed(
     assert {status(instance, table, f"{NEW}|example.org") for table in ("records", "page_links")} == {"FAILED"}
 
 
-def test_jobs_over_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.DagsterInstance) -> None:
+def test_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.DagsterInstance) -> None:
     records = {"captures", "records"}
-    for job, made in (("fetch_domain", records), ("parse_domain", set(TABLES) - records)):
-        result = execute(instance, settings_of(bucket[0], home), job, tags=keys_tags(GOOD))
+    for made in (records, set(TABLES) - records):
+        result = execute_listed(instance, settings_of(bucket[0], home), GOOD, tables=sorted(made))
         assert result.success
         assert {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()} == made
         assert all(set(recorded(instance, table)) == set(GOOD) for table in made)
 
 
 @pytest.mark.parametrize(
-    ("tags", "said_so"),
+    ("config", "said_so"),
     [
-        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["TARGET"'),
-        ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
-        ({KEYS_TAG: "{}"}, "names no partition"),
-        ({}, "the run names no partition; choose some in the UI"),
-        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline targets add"),
-        ({KEYS_TAG: '{"CC-MAIN-1999-01": ["example.com"]}'}, "'CC-MAIN-1999-01' is no crawl .* cc-pipeline crawls"),
+        ({"partitions": {}}, "the run names no partition Name some"),
+        ({"partitions": {NEW: ["example.net"]}}, "'example.net' is no target .* cc-pipeline targets add"),
+        ({"partitions": {"CC-MAIN-1999-01": ["example.com"]}}, "'CC-MAIN-1999-01' is no crawl .* cc-pipeline crawls"),
+        ({"partitions": {NEW: ["example.com"]}, "tables": ["record"]}, "did you mean records"),
     ],
 )
-def test_a_tag_that_names_nothing_says_what_to_write(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, tags: dict[str, str], said_so: str
+def test_a_list_that_names_nothing_says_what_to_write(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, config: dict[str, object], said_so: str
 ) -> None:
-    result = execute(instance, settings_of(bucket[0], tmp_path), "extract_domain", tags=tags)
+    result = execute(instance, settings_of(bucket[0], tmp_path), EXTRACT, **{OPS[EXTRACT]: config})
     assert not result.success
     assert re.search(said_so, failure_of(result).replace("\n", " "))
     assert not (tmp_path / "lake" / "tables").exists(), "before anything was done"
+
+
+def test_a_run_without_a_partition_says_what_to_choose(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    result = execute(instance, settings_of(bucket[0], tmp_path), "extract_domain")
+    assert "the run names no partition" in failure_of(result)
+
+
+def test_what_stands_behind_a_step_is_refused_in_its_run(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance
+) -> None:
+    """Dagster would skip it, and the run would end green."""
+
+    def run(*assets: str) -> dg.ExecuteInProcessResult:
+        some = dg.define_asset_job("some", dg.AssetSelection.assets(*assets))
+        job = dg.Definitions.merge(definitions(), dg.Definitions(jobs=[some])).resolve_job_def("some")
+        with open_workspace(settings_of(bucket[0], home)) as workspace:
+            return job.execute_in_process(
+                instance=instance, partition_key=GOOD[0], resources={WORKSPACE: workspace}, raise_on_error=False
+            )
+
+    for behind in ("site_policies", "text_sequencefile"):
+        refused = run(*TABLES, behind)
+        assert not refused.success
+        assert f"the run also has {behind}, which would be skipped" in failure_of(refused)
+        assert "Launch them apart" in failure_of(refused)
+    assert run(*TABLES).success
+    assert run("text_sequencefile").success
+    assert {status(instance, asset, GOOD[0]) for asset in (*TABLES, "text_sequencefile")} == {"MATERIALIZED"}
 
 
 def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: Bucket, home: Path) -> None:
@@ -247,7 +262,7 @@ def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: 
         [run] = launcher.extract([OLD, NEW], targets)
         stored = launcher.instance.get_run_by_id(run.run_id)
         assert stored is not None
-        assert stored.remote_job_origin is not None, "the UI lists it with the location's runs"
+        # the UI lists it with the location's runs
         ours = dg.RunsFilter(tags={".dagster/repository": "__repository__@cc_pipeline"})
         assert run.run_id in {one.run_id for one in launcher.instance.get_runs(ours)}
         assert len(recorded(launcher.instance, "page_metadata")) == 4
@@ -328,7 +343,7 @@ def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
         monkeypatch.setattr(slices._Descriptions, "of", buggy)
     keys = [f"{NEW}|{domain}" for domain in domains]
     with suppress(KeyboardInterrupt):
-        assert not execute(instance, settings_of(bucket[0], home), "extract_domain", tags=keys_tags(keys)).success
+        assert not execute_listed(instance, settings_of(bucket[0], home), keys).success
     found = left_failed(instance)
     told = {
         domain: (found[NEW, domain].times, found[NEW, domain].unreached) for domain in domains if domain != domains[1]
@@ -342,9 +357,9 @@ def test_settings_that_cannot_be_used_are_no_partitions_fault(
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_RATE", "many")
-    job = defs().resolve_job_def("extract_domain")
-    tags = keys_tags(GOOD)
-    assert not job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).success
+    job = defs().resolve_job_def(EXTRACT)
+    asked = config_of(OPS[EXTRACT], GOOD)
+    assert not job.execute_in_process(instance=instance, run_config=asked, raise_on_error=False).success
     assert {(one.times, one.unreached) for one in left_failed(instance).values()} == {(0, 1)}
 
 

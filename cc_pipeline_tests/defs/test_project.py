@@ -15,7 +15,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.partitions import KEYS_TAG
+from cc_pipeline.defs.partitions import config_of
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
@@ -107,10 +107,11 @@ def test_a_project_with_two_homes_is_checked_and_materialized_by_its_own_executo
 ) -> None:
     told(project, "dg", "check", "defs")
     told(project, "dagster", "definitions", "validate", "-m", "shop.definitions")
-    keys = json.dumps({KEYS_TAG: json.dumps({NEW: [SITE]})})
+    config = json.dumps(config_of("books_extract_listed", [f"{NEW}|{SITE}"]))
     said = told(
-        project, "dagster", "job", "execute", "-m", "shop.definitions", "-j", "books_extract_domain", "--tags", keys
-    )
+        project, "dagster", "job", "execute", "-m", "shop.definitions", "-j", "books_extract_targets",
+        "--config-json", config,
+    )  # fmt: skip
     assert "multiprocess executor" in said.lower()
     for asset in ("key:news/captures", "words"):
         told(

@@ -16,7 +16,7 @@ from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import definitions, execute, keys_tags
+from cc_pipeline_tests.defs.graph import definitions, execute_listed, listed_run
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 SITES = ("example.com", "example.org", "no-such.example")
@@ -39,8 +39,7 @@ def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
 
 def run(instance: dg.DagsterInstance, workspace: Workspace, *sites: str, **tags: str) -> None:
     """As the UI runs it: in a process of Dagster's."""
-    keys = keys_tags([f"{NEW}|{site}" for site in sites])
-    assert execute(instance, workspace, "extract_domain", tags=keys | tags).success
+    assert execute_listed(instance, workspace, [f"{NEW}|{site}" for site in sites], tags).success
 
 
 def published(workspace: Workspace) -> set[str]:
@@ -64,9 +63,7 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     # nothing is new: nothing is published
     run(instance, workspace, "example.com")
     assert publications(instance) == 1
-    other = instance.add_run(
-        dg.DagsterRun("parse_domain", tags=keys_tags([f"{NEW}|no-such.example"]), status=dg.DagsterRunStatus.STARTED)
-    )
+    other = instance.add_run(listed_run([f"{NEW}|no-such.example"], tables=["page_text"]))
     run(instance, workspace, "example.org")
     assert published(workspace) == {"example.com"}, "another run goes on, and the file is young"
     an_hour_ago = time.time() - 3600
@@ -80,7 +77,7 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     tags = {PROCESS_TAG: this_process(), MADE_TAG: other.run_id}
     repeated = dg.DagsterRun(
         "parse_domain",
-        tags=keys_tags([f"{NEW}|no-such.example"]) | tags,
+        tags={"dagster/partition": f"{NEW}|no-such.example"} | tags,
         status=dg.DagsterRunStatus.STARTED,
         root_run_id=other.run_id,
         parent_run_id=other.run_id,
@@ -121,8 +118,7 @@ def test_a_publication_is_of_all_it_shows_also_of_what_was_recorded_after_it(
 
 def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     run(instance, workspace, "example.com")
-    tags = keys_tags([f"{NEW}|no-such.example"])
-    other = instance.add_run(dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    other = instance.add_run(listed_run([f"{NEW}|no-such.example"]))
     # it has made its partitions and saw this one go on, and is still at its checks
     instance.add_run_tags(other.run_id, {MADE_TAG: other.run_id})
     run(instance, workspace, "example.org")

@@ -1,10 +1,10 @@
-"""What runs note in the instance: lists of partitions of any length, what was tried, who executes them."""
+"""Which partitions a run is for, and what runs note: what was tried, who executes them."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,21 +23,19 @@ from cc_pipeline.defs.automation import flight as flights
 from cc_pipeline.defs.automation.flight import Flight, flight
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.notes import note
-from cc_pipeline.defs.partitions import KEYS_TAG, partition_key, range_tags
+from cc_pipeline.defs.notes import note, noted
+from cc_pipeline.defs.partitions import KIND_TAG, partition_key, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.defs.run_notes import keys_in, keys_tags, note_tried, run_partitions, tried_in
+from cc_pipeline.defs.run_notes import listed_partitions, note_tried, run_partitions, tried_in
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import execute, schedule
+from cc_pipeline_tests.defs.graph import execute, execute_asked, listed_run, schedule
 from cc_pipeline_tests.postgres import postgres_server
 from cc_pipeline_tests.world import NEW, OLD, Bucket
 
 backfill_missing = schedule("backfill_missing")
 
 _SLUGS = st.text("abz.-_~09é", min_size=1, max_size=60)
-#: PostgreSQL refuses a tag above some 2,700 bytes.
-_MOST = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +45,15 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["C1", "C2", "C3"]), _SLUGS), unique=True, max_size=60))
-def test_a_tag_of_keys_reads_back(instance: dg.DagsterInstance, pairs: list[tuple[str, str]]) -> None:
+def test_a_list_in_a_configuration_reads_back(instance: dg.DagsterInstance, pairs: list[tuple[str, str]]) -> None:
     keys = [partition_key(*pair) for pair in pairs]
-    tags = keys_tags(instance, keys)
-    read = keys_in(instance, tags)
+    run = listed_run(keys)
+    read = listed_partitions(run)
     assert read is not None
     assert sorted(read) == sorted(keys)
     # grouped by crawl, in the order of crawls that was asked for
     assert list(by_first_seen(read)) == list(by_first_seen(keys))
-    assert of(instance, tags) == {*pairs}
-    assert len(tags[KEYS_TAG].encode()) < _MOST
+    assert {*run_partitions(instance, [run])[run.run_id]} == {*pairs}
 
 
 def by_first_seen(keys: list[str]) -> dict[str, None]:
@@ -68,31 +65,14 @@ def of(instance: dg.DagsterInstance, tags: dict[str, str]) -> set[tuple[str, str
     return {*run_partitions(instance, [run])[run.run_id]}
 
 
-def test_a_short_list_is_read_in_the_tag_itself(instance: dg.DagsterInstance) -> None:
-    assert keys_tags(instance, ["A|x", "A|y", "B|x"]) == {KEYS_TAG: '{"A":["x","y"],"B":["x"]}'}
+def test_other_runs_have_no_list() -> None:
+    assert listed_partitions(dg.DagsterRun("extract_domain", tags=range_tags("C1|a", "C1|b"))) is None
 
 
-def test_a_list_whose_short_name_another_one_has_gets_a_longer_one(instance: dg.DagsterInstance) -> None:
-    keys = [partition_key("A", f"site-{number}.example") for number in range(200)]
-    tags = keys_tags(instance, keys)
-    assert re.fullmatch("200 partitions, [0-9a-f]{8}", tags[KEYS_TAG])
-    assert keys_tags(instance, keys) == tags
-    note(instance, {f"{KEYS_TAG}/{tags[KEYS_TAG][-8:]}": '{"B":["another list"]}'})
-    longer = keys_tags(instance, keys)
-    assert longer != tags
-    assert keys_in(instance, longer) == keys
-    assert keys_in(instance, tags) == ["B|another list"]
-
-
-def test_other_runs_have_no_tag_of_keys(instance: dg.DagsterInstance) -> None:
-    assert keys_in(instance, range_tags("C1|a", "C1|b")) is None
-
-
-@pytest.mark.parametrize("words", ['["C1|a"]', "C1|a", '{"C1": "a"}', f"200 partitions, {'0' * 40}"])
-def test_a_run_whose_list_cannot_be_read_is_for_nothing(instance: dg.DagsterInstance, words: str) -> None:
-    with pytest.raises(ValueError):
-        keys_in(instance, {KEYS_TAG: words})
-    assert of(instance, {KEYS_TAG: words}) == set()
+@pytest.mark.parametrize("words", [["C1|a"], "C1|a", {"C1": "a"}, None])
+def test_a_run_whose_list_cannot_be_read_is_for_nothing(instance: dg.DagsterInstance, words: object) -> None:
+    run = dg.DagsterRun("extract_targets", run_config={"ops": {"extract_listed": {"config": {"partitions": words}}}})
+    assert run_partitions(instance, [run]) == {run.run_id: []}
 
 
 def test_ranges_go_by_the_order_of_keys() -> None:
@@ -110,6 +90,19 @@ def test_what_was_tried_is_of_the_run_that_said_so(instance: dg.DagsterInstance)
     note_tried(instance, "two", [])
     note_tried(instance, "one", ["A|x"])
     assert tried_in(instance, ["one", "two", "three"]) == {"one": {("A", "x")}, "two": set()}
+
+
+def test_many_may_note_the_same_at_once(tmp_path: Path) -> None:
+    with instance_in(tmp_path) as instance:
+        many_note_the_same(instance)
+
+
+def many_note_the_same(instance: dg.DagsterInstance) -> None:
+    for number in range(5):
+        texts = [{f"first {number}": f"of {one}", f"second {number}": f"of {one}"} for one in range(6)]
+        with ThreadPoolExecutor(len(texts)) as threads:
+            assert [*threads.map(lambda some: note(instance, some), texts)] == [None] * len(texts)
+        assert noted(instance, [*texts[0]]) in texts
 
 
 def long_names(crawl: str) -> list[str]:
@@ -135,16 +128,17 @@ def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
 def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: Path) -> None:
     keys = long_names("CC-MAIN-2024-18")
     with on_postgresql(tmp_path) as instance:
-        run = instance.add_run(dg.DagsterRun("extract_domain", tags=keys_tags(instance, keys)))
+        run = instance.add_run(listed_run(keys))
         note_tried(instance, run.run_id, keys)
         again = instance.get_run_by_id(run.run_id)
         assert again is not None
-        assert keys_in(instance, again.tags) == keys
+        assert listed_partitions(again) == keys
         assert len(run_partitions(instance, [again])[run.run_id]) == 200
         assert len(tried_in(instance, [run.run_id])[run.run_id]) == 200
         connections_are_kept_and_may_break(instance, run)
         its_retries_are_counted(instance, run)
         a_run_whose_tags_were_refused_is_nobodys(instance, keys)
+        many_note_the_same(instance)
 
 
 def connections_are_kept_and_may_break(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -169,7 +163,7 @@ def its_retries_are_counted(instance: dg.DagsterInstance, first: dg.DagsterRun) 
         if number:
             of = {"dagster/root_run_id": first.run_id, "dagster/parent_run_id": run.run_id}
             run = dg.DagsterRun(
-                "extract_domain", tags={**first.tags, **of}, root_run_id=first.run_id, parent_run_id=run.run_id
+                first.job_name, tags={**first.tags, **of}, root_run_id=first.run_id, parent_run_id=run.run_id
             )
             instance.add_run(run)
         instance.report_run_failed(run)
@@ -182,7 +176,7 @@ def its_retries_are_counted(instance: dg.DagsterInstance, first: dg.DagsterRun) 
 def a_run_whose_tags_were_refused_is_nobodys(instance: dg.DagsterInstance, keys: list[str]) -> None:
     """PostgreSQL keeps a run whose tags it refuses. Dagster counts retries by a tag, so none of these: it would try
     again for ever."""
-    refused = dg.DagsterRun("extract_domain", tags={KEYS_TAG: " ".join(keys)})
+    refused = dg.DagsterRun("extract_domain", tags={KIND_TAG: " ".join(keys)})
     for _ in range(4):
         with pytest.raises(OperationalError, match="index row"):
             instance.add_run(refused)
@@ -224,8 +218,7 @@ def test_a_command_a_schedule_and_a_backfill_make_as_many_long_names_on_postgres
         with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: own}) as context:
             asked = backfill_missing(context)
         assert isinstance(asked, list)
-        of_tags = [dict(one.tags) for one in asked]
-        assert all(execute(instance, own, "extract_domain", tags=tags).success for tags in of_tags)
+        assert all(execute_asked(instance, own, one).success for one in asked)
         assert len(left_in(instance, "page_metadata", OLD)) == 200
         # what Dagster makes of a backfill: a range, of which each partition is planned when the run is created
         first, last = (partition_key(NEW, slug) for slug in (slugs[0], slugs[-1]))

@@ -15,7 +15,7 @@ import pytest
 import cc_pipeline.defs.automation.sensors as run_sensors
 from cc_pipeline.defs.automation.sensors import partitions_named
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
-from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.resources import patience
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
@@ -23,7 +23,7 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
-from cc_pipeline_tests.defs.graph import execute, keys_tags, sensor
+from cc_pipeline_tests.defs.graph import execute_listed, listed_run, sensor
 from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
@@ -43,8 +43,7 @@ def test_a_failed_run_is_told_with_its_partitions_and_reason(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
 ) -> None:
     workspace = workspace_of(bucket[0], tmp_path, webhook="http://127.0.0.1:9/hook")
-    tags = keys_tags([f"{NEW}|site-{n}.example" for n in range(12)]) | {KIND_TAG: "repair"}
-    run = instance.add_run(dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    run = instance.add_run(listed_run([f"{NEW}|site-{n}.example" for n in range(12)], {KIND_TAG: "repair"}))
     failure = instance.report_run_failed(run, "two partitions failed")
     context = dg.build_run_status_sensor_context(
         sensor_name="failed_runs",
@@ -57,7 +56,7 @@ def test_a_failed_run_is_told_with_its_partitions_and_reason(
     [one] = told
     assert one["to"] == "http://127.0.0.1:9/hook"
     assert one["event"] == "run failed"
-    assert (one["job"], one["kind"]) == ("extract_domain", "repair")
+    assert (one["job"], one["kind"]) == ("extract_targets", "repair")
     partitions = one["partitions"]
     assert isinstance(partitions, list)
     assert len(partitions) == 11
@@ -71,7 +70,7 @@ def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
     workspace = workspace_of(bucket[0], tmp_path, webhook="http://127.0.0.1:9/hook")
     # nobody registered these targets, so each partition fails by itself
     keys = [f"{NEW}|nobody-{n}.example" for n in range(12)]
-    failed = execute(instance, workspace, "extract_domain", tags=keys_tags(keys))
+    failed = execute_listed(instance, workspace, keys)
     run = instance.get_run_by_id(failed.run_id)
     assert run is not None
     [failure_event] = [event for event in failed.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
@@ -92,12 +91,16 @@ def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
     assert all("that this home knows as a partition" in row["reason"] for row in named)
 
 
-def test_partitions_are_named_however_the_run_has_them(instance: dg.DagsterInstance) -> None:
-    assert partitions_named(instance, range_tags("A|x", "B|y")) == ["A|x", "B|y"]
-    assert partitions_named(instance, {"dagster/partition": "A|x"}) == ["A|x"]
-    assert partitions_named(instance, keys_tags(["A|x", "B|y"])) == ["A|x", "B|y"]
-    assert partitions_named(instance, {"cc_pipeline/partitions": "what"}) == []
-    assert partitions_named(instance, {}) == []
+def test_partitions_are_named_however_the_run_has_them() -> None:
+    def named(tags: Mapping[str, str]) -> list[str]:
+        return partitions_named(dg.DagsterRun("extract_domain", tags=dict(tags)), OURS)
+
+    assert named(range_tags("A|x", "B|y")) == ["A|x", "B|y"]
+    assert named({"dagster/partition": "A|x"}) == ["A|x"]
+    assert named({}) == []
+    assert partitions_named(listed_run(["A|x", "B|y"]), OURS) == ["A|x", "B|y"]
+    assert partitions_named(listed_run([]), OURS) == []
+    assert partitions_named(dg.DagsterRun("extract_targets"), OURS) == []
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ class TestPublication:
         assert request.run_key == "a:0"
 
     def test_while_runs_go_on_only_when_the_file_is_old(self, tick, instance: dg.DagsterInstance) -> None:
-        instance.add_run(dg.DagsterRun("extract_domain", tags=keys_tags(["A|x"]), status=dg.DagsterRunStatus.STARTED))
+        instance.add_run(listed_run(["A|x"]))
         assert tick("a", 9) == "runs go on, and cc.duckdb is not 10 minutes old"
         assert tick("a", 11).run_key == "a:0"
         assert tick("a", None).run_key == "a:0"

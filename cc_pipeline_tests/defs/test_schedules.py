@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.defs.run_notes import keys_in, note_tried
+from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
@@ -33,7 +33,7 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import began, execute, keys_tags, listed, schedule
+from cc_pipeline_tests.defs.graph import EXTRACT, began, began_listed, execute_asked, listed, schedule
 from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, harvest
 
 backfill_missing = schedule("backfill_missing")
@@ -106,9 +106,12 @@ class Backfill:
     def began(self, tags: dict[str, str], job: str = "extract_domain") -> dg.DagsterRun:
         return began(self.instance, tags, job)
 
-    def failed(self, *keys: str, but: tuple[str, ...] = (), job: str = "extract_domain") -> None:
+    def began_listed(self, *keys: str, tags: dict[str, str] | None = None, **config: object) -> dg.DagsterRun:
+        return began_listed(self.instance, keys, tags, **config)
+
+    def failed(self, *keys: str, but: tuple[str, ...] = (), **config: object) -> None:
         """A run over ``keys`` has failed, after it recorded those of ``but``."""
-        run = self.began(keys_tags(keys), job)
+        run = self.began_listed(*keys, **config)
         self.made(*(key.partition("|")[2] for key in but))
         self.instance.report_run_failed(run)
 
@@ -116,9 +119,7 @@ class Backfill:
 def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, list[str]]]:
     """Kind and domains (with other crawls than the newest in front) of each run that is asked for."""
     assert isinstance(answer, list), answer
-    return [
-        (request.tags[KIND_TAG], [key.removeprefix(f"{NEW}|") for key in listed(request.tags)]) for request in answer
-    ]
+    return [(one.tags[KIND_TAG], [key.removeprefix(f"{NEW}|") for key in listed(one.run_config)]) for one in answer]
 
 
 def reason(answer: list[dg.RunRequest] | dg.SkipReason) -> str:
@@ -152,7 +153,7 @@ def test_what_is_missing_is_asked_for_in_one_run_with_its_kind_and_priority(back
 def test_what_is_in_flight_is_left_out_whoever_asked(backfill: Backfill) -> None:
     backfill.began({"dagster/partition": f"{NEW}|{DOMAINS[1]}"})
     backfill.began(range_tags(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"), "parse_domain")
-    backfill.began(keys_tags([f"{NEW}|{DOMAINS[6]}", f"{OLD}|{DOMAINS[0]}"]))
+    backfill.began_listed(f"{NEW}|{DOMAINS[6]}", f"{OLD}|{DOMAINS[0]}")
     assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 2, 5, 7)])]
     backfill.began(range_tags(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}"))
     assert "8 wanted partitions are in flight" in reason(backfill.tick())
@@ -193,7 +194,7 @@ def test_a_target_missing_in_many_crawls_is_few_runs(backfill: Backfill, monkeyp
     watch, older = answer
     assert [request.tags[KIND_TAG] for request in (watch, older)] == ["watch", "backfill"]
     newest_first = [f"{crawl}|{DOMAINS[3]}" for crawl in sorted(crawls, reverse=True)]
-    assert keys_in(backfill.instance, older.tags) == newest_first
+    assert listed(older.run_config) == newest_first
 
 
 def test_what_is_done_is_not_asked_for(backfill: Backfill) -> None:
@@ -225,9 +226,9 @@ def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_take
     monkeypatch.delenv("CC_PIPELINE_BACKFILL_PER_TICK")
     monkeypatch.setenv("CC_PIPELINE_BACKFILL_HOURS", str(4 / 3600))
     assert [len(keys) for _, keys in shown(backfill.tick())] == [2]
-    backfill.began(keys_tags([f"{NEW}|{DOMAINS[0]}"]))
+    backfill.began_listed(f"{NEW}|{DOMAINS[0]}")
     assert [len(keys) for _, keys in shown(backfill.tick())] == [1], "what is under way counts"
-    backfill.began(keys_tags([f"{NEW}|{DOMAINS[1]}"]))
+    backfill.began_listed(f"{NEW}|{DOMAINS[1]}")
     assert "6 are left for later" in reason(backfill.tick())
 
 
@@ -235,7 +236,7 @@ def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: py
     monkeypatch.setenv("CC_PIPELINE_PARTITIONS_PER_RUN", "1")
     monkeypatch.setattr(schedules, "_MOST_RUNS", 3)
     for domain in DOMAINS[:2]:
-        backfill.began(keys_tags([f"{NEW}|{domain}"]) | {KIND_TAG: "watch"})
+        backfill.began_listed(f"{NEW}|{domain}", tags={KIND_TAG: "watch"})
     assert shown(backfill.tick()) == [("watch", [DOMAINS[2]])]
 
 
@@ -265,7 +266,7 @@ def test_a_tick_that_was_interrupted_asks_for_the_rest_under_other_run_keys(
     backfill._ticks -= 1
     assert [one.run_key for one in backfill.tick()] == [one.run_key for one in first]
     for request in first[:3]:
-        backfill.began(dict(request.tags))
+        backfill.began_listed(*listed(request.run_config), tags=dict(request.tags))
     backfill._ticks -= 1
     again = backfill.tick()
     assert [one.run_key for one in again] == [one.run_key for one in first[3:]]
@@ -293,7 +294,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
         hours_ahead(monkeypatch, late)
         assert shown(backfill.tick()) == [("repair", [bad])]
         # a person's run, or one of the UI, counts as well
-        backfill.failed(key, job="parse_domain")
+        backfill.failed(key, tables=["page_metadata"])
     hours_ahead(monkeypatch, 48)
     said = reason(backfill.tick())
     assert f"1 partitions failed {MOST_FAILURES} times in a row and are not tried again: {key}." in said
@@ -307,7 +308,7 @@ def test_what_failed_when_it_was_made_anew_is_tried_again_too(
     backfill: Backfill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backfill.made(*DOMAINS)
-    backfill.failed(f"{NEW}|{DOMAINS[4]}", job="parse_domain")
+    backfill.failed(f"{NEW}|{DOMAINS[4]}", tables=["page_metadata"])
     hours_ahead(monkeypatch, 1)
     assert shown(backfill.tick()) == [("repair", [DOMAINS[4]])]
 
@@ -325,7 +326,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
     backfill: Backfill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for times in range(1, 2 * MOST_FAILURES):
-        run = backfill.began(keys_tags(f"{NEW}|{domain}" for domain in DOMAINS))
+        run = backfill.began_listed(*(f"{NEW}|{domain}" for domain in DOMAINS))
         # the first is in hand when the process of the run is killed, each time
         note_tried(backfill.instance, run.run_id, [f"{NEW}|{DOMAINS[0]}"])
         backfill.instance.report_run_failed(run)
@@ -387,8 +388,8 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    assert execute(instance, backfill.workspace, "extract_domain", tags=request.tags).success
-    assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
+    assert execute_asked(instance, backfill.workspace, request).success
+    assert instance.get_runs_count(dg.RunsFilter(job_name=EXTRACT)) == 1
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example.com", "no-such.example", "set-press")}
     lake = backfill.workspace.lake
@@ -401,7 +402,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     backfill.watch("example.com", "set:press = example-foo.com, example.org")
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-press"])]
-    assert execute(instance, backfill.workspace, "extract_domain", tags=again.tags).success
+    assert execute_asked(instance, backfill.workspace, again).success
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
     assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
@@ -423,17 +424,17 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    assert execute(instance, backfill.workspace, "extract_domain", tags=request.tags).success
+    assert execute_asked(instance, backfill.workspace, request).success
     assert reason(backfill.tick()) == "no partition is missing"
     block(backfill.workspace, [parse_target("example.com"), parse_target("example.net")])
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-duo"])]
-    assert execute(instance, backfill.workspace, "extract_domain", tags=again.tags).success
+    assert execute_asked(instance, backfill.workspace, again).success
     # one that was never asked for is found to have nothing, and is asked for no more
     backfill.watch("example.com", "set:duo = example.com, example.org", "example.net")
     [once] = backfill.tick()
     assert shown([once]) == [("watch", ["example.net"])]
-    assert execute(instance, backfill.workspace, "extract_domain", tags=once.tags).success
+    assert execute_asked(instance, backfill.workspace, once).success
     held = backfill.workspace.lake.read("captures", {"target": ["set-duo", "example.net"]}, ["domain"])
     assert {*held.column("domain").to_pylist()} == {"example.org"}
     assert reason(backfill.tick()) == "no partition is missing"

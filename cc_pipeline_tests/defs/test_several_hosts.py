@@ -17,7 +17,6 @@ import yaml
 
 from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG
-from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving, until_listening
 from cc_pipeline_tests.defs.test_team import fill_in, login, on_this_machine, until_healthy
@@ -109,7 +108,7 @@ def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(ho
         ui.add_partition("target", key.split("|")[1])
     harvested = ui.launch("harvest_crawl", {PARTITION_TAG: NEW})
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
-    runs = [ui.launch("extract_domain", keys_tags([key])) for key in ASKED]
+    runs = [ui.launch_listed([key]) for key in ASKED]
     # of the first host, while the other one fetches
     kept_up = ui.launch("upkeep", {})
     for run in (*runs, kept_up):

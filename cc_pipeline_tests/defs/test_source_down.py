@@ -16,7 +16,7 @@ from cc_pipeline.defs.checks.looks import left_failed_result
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import began, execute, listed, schedule, sensor
+from cc_pipeline_tests.defs.graph import EXTRACT, began, execute, execute_listed, listed, schedule, sensor
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, workspace_of
 
@@ -99,16 +99,20 @@ class Daemon:
             self.said.setdefault("backfill_missing", []).append(answer.skip_message or "")
         else:
             assert isinstance(answer, list)
-            self._run("backfill_missing", "extract_domain", answer)
+            self._run("backfill_missing", EXTRACT, answer)
 
     def _run(self, name: str, job: str, requests: list[dg.RunRequest]) -> None:
         for request in requests:
             # a run key that was used is not run again
             assert f"{name}:{request.run_key}" not in self._keys
             self._keys.add(f"{name}:{request.run_key}")
-            self.asked.update(listed(request.tags) or [f"{job}:{request.partition_key or ''}"])
+            keys = listed(request.run_config) if job == EXTRACT else []
+            self.asked.update(keys or [f"{job}:{request.partition_key or ''}"])
             tags = dict(request.tags) | {"dagster/sensor_name": name}
-            execute(self.instance, self.workspace, job, key=request.partition_key, tags=tags)
+            if keys:
+                execute_listed(self.instance, self.workspace, keys, tags)
+            else:
+                execute(self.instance, self.workspace, job, key=request.partition_key, tags=tags)
 
 
 @pytest.mark.process

@@ -103,7 +103,7 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         assert all(
             one.metadata["dagster/partition_row_count"].value for one in recorded(launcher.instance, "records").values()
         )
-        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
         assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
         assert "stand-in-1" in said_in(launcher.instance, run)
         arguments = (tmp_path / "arguments").read_text()
@@ -246,11 +246,13 @@ def test_a_command_is_refused_before_it_does_anything(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "nothing"
-    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home), "--engine")
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "spark")
+    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home))
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
     assert status != 0
     assert "CC_PIPELINE_SPARK_MASTER" in said
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "sparc")
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "sparc")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
     assert status != 0
     assert "local, spark" in said
     assert not home.exists()

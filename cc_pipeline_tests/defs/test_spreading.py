@@ -15,10 +15,9 @@ from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server
 from cc_pipeline.defs.spreading import SpreadingRunLauncher, refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
-from cc_pipeline_tests.defs.graph import keys_tags
 
 ONE, TWO = ("one.internal", 4000), ("two.internal", 4001)
-KEY = keys_tags(["CC-MAIN-2024-22|example.com"])
+KEY = {"dagster/partition": "CC-MAIN-2024-22|example.com"}
 
 
 class Hosts:
@@ -57,7 +56,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
 
 
 def test_partitions_go_to_whoever_has_the_fewest_runs(hosts: Hosts) -> None:
-    assert [hosts.given("extract_domain") for _ in range(4)] == [ONE, TWO, ONE, TWO]
+    assert [hosts.given(job) for job in 2 * ("extract_domain", "extract_targets")] == [ONE, TWO, ONE, TWO]
 
 
 def test_what_lies_in_one_home_is_made_there(hosts: Hosts) -> None:

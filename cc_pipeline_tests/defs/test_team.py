@@ -20,7 +20,6 @@ from botocore.config import Config
 from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.graph import keys_tags
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
@@ -200,7 +199,7 @@ def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, t
         ui.add_partition("target", site)
     harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
-    listed = ui.launch("extract_domain", keys_tags(LISTED))
+    listed = ui.launch_listed(LISTED)
     asked = backfill(ui, BACKFILLED)
     assert ui.wait_for(listed) == "SUCCESS", ui.failure(listed)
     assert wait_for_backfill(ui, asked) == "COMPLETED_SUCCESS"

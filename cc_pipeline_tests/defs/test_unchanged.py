@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.partitions import OPS, config_of
+from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import keys_tags, listed, settings_of
+from cc_pipeline_tests.defs.graph import EXTRACT, began_listed, listed, settings_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -57,7 +58,7 @@ def asked(
         runs = list(launcher.extract([NEW], [parse_target(text) for text in TEXTS[: 1 if one else None]]))
         assert launcher.instance.get_runs_count() == before_that + len(runs)
         stored = [launcher.instance.get_run_by_id(run.run_id) for run in runs]
-        return [key for run in stored if run is not None for key in listed(run.tags)]
+        return [key for run in stored if run is not None for key in listed(run.run_config)]
 
 
 def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(settings: Settings) -> None:
@@ -110,13 +111,13 @@ def test_what_is_there_and_not_recorded_is_recorded(settings: Settings) -> None:
     assert asked(settings) == KEYS
     assert asked(settings) == []
 
-    def recorded_otherwise(_: Workspace, launcher: Launcher) -> None:
-        # as if a run had been killed before it recorded the rows that it committed
-        launcher.instance.report_runless_asset_event(
-            dg.AssetMaterialization("records", partition=KEYS[1], tags={"dagster/data_version": "of before"})
-        )
+    def killed(_: Workspace, launcher: Launcher) -> None:
+        # before it recorded what it committed
+        run = began_listed(launcher.instance, KEYS)
+        note_tried(launcher.instance, run.run_id, [KEYS[1]])
+        launcher.instance.report_run_failed(run)
 
-    assert asked(settings, recorded_otherwise) == [KEYS[1]]
+    assert asked(settings, killed) == KEYS, "of the one that it did not try nobody knows"
     assert asked(settings) == []
 
 
@@ -127,7 +128,7 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
     def fails(workspace: Workspace, launcher: Launcher) -> None:
         with monkeypatch.context() as patch, pytest.raises(RunFailed):
             patch.setattr(extract, "fetch_captures", broken)
-            launcher._run("extract_domain", "", tags=keys_tags([f"{NEW}|example.org"]))
+            launcher._run(EXTRACT, "", config=config_of(OPS[EXTRACT], [f"{NEW}|example.org"]))
 
     assert asked(settings, fails) == [f"{NEW}|example.org"]
     assert asked(settings) == []

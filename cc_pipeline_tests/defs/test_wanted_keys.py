@@ -8,11 +8,11 @@ import pytest
 
 from cc_pipeline.defs import placement
 from cc_pipeline.defs.automation.sensors import partitions_named
-from cc_pipeline.defs.partitions import KEYS_TAG, PARTITION_TAG, range_tags
+from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.defs.recording import wanted_keys
 from cc_pipeline.defs.run_notes import run_partitions
-from cc_pipeline_tests.defs.graph import failure_of, keys_tags
+from cc_pipeline_tests.defs.graph import failure_of
 
 _PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 #: Tags of the dimensions of one partition, as Dagster writes them for it, and for each run of a job's backfill.
@@ -26,15 +26,11 @@ _PAIRS: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
     "a range in both": (range_tags("A|y", "B|z"), ["A|y", "A|z", "B|y", "B|z"]),
     "the first run of a job's backfill": ({**range_tags("A|x", "A|y"), **_FIRST}, ["A|x", "A|y"]),
     "another run of a job's backfill": ({**range_tags("C|y", "C|z"), **_FIRST}, ["C|y", "C|z"]),
-    "a backfill with a tag of keys": ({**range_tags("C|y", "C|z"), **keys_tags(["A|x"])}, ["C|y", "C|z"]),
-    "one partition with a tag of keys": ({PARTITION_TAG: "A|x", **_FIRST, **keys_tags(["B|y"])}, ["A|x"]),
-    "one partition with a tag nobody can read": ({PARTITION_TAG: "A|x", **_FIRST, KEYS_TAG: "what"}, ["A|x"]),
 }
 _ALONE: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
     "one partition": ({PARTITION_TAG: "B"}, ["B"]),
     "a range": (range_tags("A", "B"), ["A", "B"]),
     "a range of one partition": (range_tags("C", "C"), ["C"]),
-    "a range with a tag of keys": ({**range_tags("A", "B"), **keys_tags(["C|x"])}, ["A", "B"]),
 }
 
 
@@ -74,7 +70,7 @@ def test_a_step_over_pairs_is_for_what_dagster_planned(instance: dg.DagsterInsta
     # and so say all who ask what a run is for
     found = run_partitions(instance, [result.dagster_run])[result.run_id]
     assert ["|".join(pair) for pair in found] == keys
-    assert {*partitions_named(instance, tags)} == {keys[0], keys[-1]}
+    assert {*partitions_named(result.dagster_run, OURS)} == {keys[0], keys[-1]}
 
 
 @pytest.mark.parametrize("way", _ALONE)
@@ -95,12 +91,6 @@ def test_a_run_for_which_dagster_shows_no_partition_makes_none(
     assert not result.success
     assert "names no partition" in failure_of(result)
     assert planned(instance, result.run_id) == {None}
-
-
-def test_a_tag_of_keys_is_of_no_asset_with_other_dimensions(instance: dg.DagsterInstance) -> None:
-    wanted, result = run(instance, OURS.crawl, keys_tags(["A|x"]))
-    assert wanted == []
-    assert "names no partition" in failure_of(result)
 
 
 def test_a_key_that_was_deleted_since_is_named(instance: dg.DagsterInstance) -> None:

@@ -24,14 +24,15 @@ from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
+from cc_pipeline.defs.partitions import OPS, PARTITION_TAG, config_of, range_tags
 from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.run_notes import listed_partitions
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import keys_tags, listed
+from cc_pipeline_tests.defs.graph import EXTRACT
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     LOCATION,
@@ -130,7 +131,13 @@ def tags_of(key: str) -> dict[str, str]:
     return {"dagster/partition": key, "dagster/partition/crawl": crawl, "dagster/partition/target": domain}
 
 
-def launch(place: Place, tags: Mapping[str, str], job: str = "extract_domain", assets: Sequence[str] = ()) -> None:
+def launch(
+    place: Place,
+    tags: Mapping[str, str],
+    job: str = "extract_domain",
+    assets: Sequence[str] = (),
+    config: object = None,
+) -> None:
     """As the page of a job does, or with ``assets`` that of assets."""
     selector: dict[str, Any] = {**LOCATION, "jobName": "__ASSET_JOB" if assets else job}
     if assets:
@@ -138,7 +145,7 @@ def launch(place: Place, tags: Mapping[str, str], job: str = "extract_domain", a
     told = [{"key": key, "value": value} for key, value in tags.items()]
     place.graphql(
         "mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {" + _LAUNCHED + "} }",
-        params={"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": told}},
+        params={"selector": selector, "runConfigData": config or {}, "executionMetadata": {"tags": told}},
     )
 
 
@@ -193,7 +200,7 @@ def job_page_range(place: Place, keys: list[str]) -> None:
 
 
 def job_page_list(place: Place, keys: list[str]) -> None:
-    launch(place, keys_tags(keys))
+    launch(place, {}, EXTRACT, config=config_of(OPS[EXTRACT], keys))
 
 
 def job_backfill(place: Place, keys: list[str]) -> None:
@@ -218,13 +225,14 @@ def schedule(place: Place, keys: list[str]) -> Callable[[], None]:
         answer = place.server.ask(
             """mutation ($of: ScheduleSelector!, $at: Float) { scheduleDryRun(selectorData: $of, timestamp: $at) {
                 __typename ... on DryRunInstigationTick { evaluationResult { skipReason error { message }
-                runRequests { tags { key value } } } } } }""",
+                runRequests { runConfigYaml tags { key value } } } } } }""",
             of={**LOCATION, "scheduleName": "backfill_missing"},
             at=time.time() + next(place.numbers) * 1_800,
         )["scheduleDryRun"]["evaluationResult"]
         assert answer["runRequests"], answer
         for request in answer["runRequests"]:
-            launch(place, {tag["key"]: tag["value"] for tag in request["tags"]})
+            tags = {tag["key"]: tag["value"] for tag in request["tags"]}
+            launch(place, tags, EXTRACT, config=yaml.safe_load(request["runConfigYaml"]))
 
     tick()
     return lambda: job_page_list(place, keys)
@@ -260,6 +268,8 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
     return run
 
 
+#: The ways over lists, of whose failed partitions Dagster has an observation, and no more.
+_LISTS: Final = ("schedule", "job page, a list", "command line")
 #: What ways make that do not make all tables.
 _FEWER: Final = {"job backfill of fetch_domain": ("captures", "records")}
 #: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them.
@@ -288,6 +298,7 @@ class Asked:
     keys: list[str]
     bad: str
     tables: Sequence[str]
+    listed: bool
     again: Callable[[], None] | None
 
 
@@ -303,14 +314,14 @@ def ask(place: Place, name: str) -> Asked:
     with place.bad.open("a", encoding="utf-8") as file:
         file.write(f"{bad}\n")
     place.named_bad.add(bad)
-    return Asked(every, keys, bad, _FEWER.get(name, EXTRACTED), way(place, keys))
+    return Asked(every, keys, bad, _FEWER.get(name, EXTRACTED), name in _LISTS, way(place, keys))
 
 
 def judge(place: Place, asked: Asked, bad: str | None) -> None:
     """In the lake and in Dagster: what was asked for is made and nothing else, ``bad`` alone failed."""
     made = [key for key in asked.keys if key != bad]
     for asset in EXTRACTED:
-        shown = dict.fromkeys(made, "MATERIALIZED") | ({} if bad is None else {bad: "FAILED"})
+        shown = dict.fromkeys(made, "MATERIALIZED") | ({} if bad is None or asked.listed else {bad: "FAILED"})
         assert place.status(asset, asked.every) == (shown if asset in asked.tables else {}), asset
     for key in asked.every:
         crawl, target = key.split("|")
@@ -359,7 +370,7 @@ def mended(place: Place, ways: dict[str, Asked]) -> dict[str, Asked]:
     failed = {one.bad for one in ways.values() if one.again is None}
     with instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs(dg.RunsFilter(statuses=[_FAILURE])):
-            if failed & {*(key for _, key in logged(instance, run.run_id, _PLANNED)), *listed(run.tags)}:
+            if failed & {*(key for _, key in logged(instance, run.run_id, _PLANNED)), *(listed_partitions(run) or ())}:
                 place.server.retry(run.run_id)
     for one in ways.values():
         if one.again is not None:
@@ -421,6 +432,6 @@ def test_each_run_makes_what_dagster_shows_for_it(place: Place) -> None:
     with instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs():
             planned, made = logged(instance, run.run_id, _PLANNED), logged(instance, run.run_id, _MADE)
-            if not listed(run.tags):
+            if listed_partitions(run) is None:
                 failed = {one for one in planned if one[1] in bad} if run.status is _FAILURE else set()
                 assert made == planned - failed, run.tags

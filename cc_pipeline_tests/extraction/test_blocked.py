@@ -69,6 +69,7 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     assert look(mine, NEW, [SITE]).plan.todos == ()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_block_takes_captures_however_sets_are_divided(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, seed: int

@@ -269,6 +269,7 @@ def test_members_go_while_an_index_is_doubted_and_no_others(bucket: Bucket, home
     assert not _of_domain(home, slug, one)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("grows", [True, False])
 def test_a_set_that_is_divided_anew_takes_what_is_doubted_along(
     bucket: Bucket, home: Workspace, index: Index, grows: bool

@@ -133,6 +133,7 @@ def test_the_fetch_gives_up_its_lease_whatever_happens(workspace: Workspace, mon
     assert fetch_captures(workspace, NEW, [part]).requests == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("cut", [False, True])
 def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Workspace, cut: bool) -> None:
     publish(workspace)

@@ -259,6 +259,7 @@ def test_while_a_target_is_purged_no_run_of_it_begins_and_others_do(homes: tuple
     assert left_of(one, STAYS)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("removes", ["subset", "whole"])
 def test_less_than_a_purge_waits_too(homes: tuple[Workspace, Workspace], removes: str) -> None:
     one, two = homes

@@ -95,6 +95,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     return seen
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, ARC])
 def test_a_large_set_has_the_captures_of_its_members_alone(bucket: Bucket, tmp_path: Path, crawl: str) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
@@ -244,6 +245,7 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
     assert publish(home).rows["captures"] == truth_of(bucket, [first, third]).total()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("damage", ["empty", "unread"])
 def test_a_set_that_became_small_leaves_nothing_behind_where_the_log_does_not_tell(
     bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch, damage: str

@@ -81,6 +81,7 @@ def damage(root: Path, crawl: str, how: str) -> None:
 DAMAGES = ("no gzip", "half of it", "cut off", "gone")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 @pytest.mark.parametrize("how", DAMAGES)
 def test_the_columnar_index_has_what_members_lack(world: World, tmp_path: Path, crawl: str, how: str) -> None:

@@ -41,6 +41,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", [SOME_FILE, ALL_FILES, CLUSTER, "*cdx-*"])
 @pytest.mark.parametrize("via", ["auto", "parquet", "zipnum"])
 def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: str) -> None:

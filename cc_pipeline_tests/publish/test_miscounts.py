@@ -51,6 +51,7 @@ def shown(workspace: Workspace) -> dict[str, dict[str, int]]:
         }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("table", "kind"), [("captures", "views"), ("records", "views"), ("records", "copy"), ("page_text", "views")]
 )
@@ -91,6 +92,7 @@ def test_a_slice_that_lost_rows_is_left_out_and_named_until_it_is_made_again(
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("damage", [b"", b"PAR1"])
 def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
     bucket: Bucket, tmp_path: Path, damage: bytes
@@ -201,6 +203,7 @@ def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_sto
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", ["index_manifest", "row_groups"])
 def test_doctor_makes_index_tables_again_that_lost_rows(bucket: Bucket, tmp_path: Path, table: str) -> None:
     workspace = made(bucket, tmp_path / "home")

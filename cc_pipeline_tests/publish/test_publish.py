@@ -61,6 +61,7 @@ def test_an_empty_home_publishes_every_table_empty_and_typed(
     assert described[0] == described[1]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("status", [None, -1])
 def test_captures_of_an_index_without_status_have_that_of_their_page(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None

@@ -105,6 +105,7 @@ def test_records_alone_are_shared_and_the_home_does_not_change(
     assert not mirror.hits, "a crawl that is not at the mirror"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["404", "403", "500", "garbage", "no_archives"])
 @pytest.mark.parametrize("at", [0, 1], ids=["front", "mirror"])
 def test_all_records_come_where_one_of_them_is_sound(

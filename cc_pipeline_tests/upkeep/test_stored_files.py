@@ -74,6 +74,7 @@ def test_a_sample_says_so_and_reads_a_part(workspace: Workspace) -> None:
     assert "a sample; --all reads all" in verified_finding(done).text
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, ARC])
 def test_a_damaged_record_is_found_and_fetched_again(workspace: Workspace, crawl: str) -> None:
     bad = stored_rows(workspace, crawl)[3]

@@ -234,6 +234,7 @@ def take_counts_out(workspace: Workspace, table: str) -> None:
         entry.write_text("".join(lines))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("is_last", [True, False])
 def test_a_torn_file_whose_rows_were_not_counted_is_taken_out(
     world: World, workspace: Workspace, is_last: bool
@@ -267,6 +268,7 @@ def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
     assert done.slices == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "at"),
     [("entry", "_write"), ("entry", "_set_aside"), ("rows", "_set_aside"), ("rows", "commit_actions")],

@@ -2,9 +2,13 @@
 
 import dagster as dg
 
-from cc_pipeline.defs.declared.assets import ExtractConfig
+from cc_pipeline.defs.declared.assets import EXTRACTED, ExtractConfig
+from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
 from cc_pipeline.defs.partition_runs import Yielded, extract_partitions
+from cc_pipeline.defs.partitions import listed_keys
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.recording import PartitionRun, wanted_keys
+from cc_pipeline.errors import UserInputError, no_such
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -15,4 +19,20 @@ def extract(context: dg.AssetExecutionContext, workspace: Workspace, at: Placeme
     some of them are selected, all are written, and these are recorded.
     """
     workspace.accepted_losses.update(config.accept_losses)
-    yield from extract_partitions(context, workspace, at)
+    selected = {at.asset(key) for key in context.selected_asset_keys}
+    tables = [table for table in EXTRACTED if table in selected]
+    run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
+    yield from extract_partitions(context, workspace, at, run, tables)
+
+
+def extract_listed(
+    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: ExtractTargetsConfig
+) -> Yielded:
+    """The same for the partitions that the configuration names."""
+    for table in config.tables:
+        if table not in EXTRACTED:
+            raise UserInputError(no_such("table", table, EXTRACTED))
+    workspace.accepted_losses.update(config.accept_losses)
+    tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
+    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), tables, listed=True)
+    yield from extract_partitions(context, workspace, at, run, tables)

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import AnnotationConfig, FactsConfig, asset_of
+from cc_pipeline.defs.declared.jobs import FillFactsConfig, PartitionsConfig
 from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
+from cc_pipeline.defs.partitions import StepContext, listed_keys
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.hostfacts.choosing import USUAL, hosts_only, known_for, with_hosts
@@ -19,7 +21,19 @@ from cc_pipeline.workspace.workspace import Workspace
 
 def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FactsConfig) -> Yielded:
     """One row per host of the target, with what datasets keyed by host say of it in the crawl. Filled on request."""
+    run = PartitionRun(context, workspace, at, wanted_keys(context), ["host_facts"])
+    yield from _fill_facts(context, workspace, run, config)
 
+
+def fill_facts_listed(
+    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: FillFactsConfig
+) -> Yielded:
+    """The same for the partitions that the configuration names."""
+    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["host_facts"], listed=True)
+    yield from _fill_facts(context, workspace, run, config)
+
+
+def _fill_facts(context: StepContext, workspace: Workspace, run: PartitionRun, config: FactsConfig) -> Yielded:
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         known = known_for(workspace, crawl)
@@ -30,7 +44,7 @@ def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}
 
-    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), ["host_facts"]), fill)
+    return each_alone(context, run, fill)
 
 
 def _of_hosts(known: Mapping[str, Known]) -> list[str]:
@@ -62,7 +76,19 @@ def annotation(
 
 def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
     """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
+    run = PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"])
+    yield from _fill_policies(context, workspace, run)
 
+
+def read_policies_listed(
+    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PartitionsConfig
+) -> Yielded:
+    """The same for the partitions that the configuration names."""
+    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["site_policies"], listed=True)
+    yield from _fill_policies(context, workspace, run)
+
+
+def _fill_policies(context: StepContext, workspace: Workspace, run: PartitionRun) -> Yielded:
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         report = fill_policies(workspace, crawl, [slug])
@@ -70,4 +96,4 @@ def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: P
         version = report.per_target[slug].get("version:site_policies")
         return {"site_policies": (metadata, None if version is None else str(version))}
 
-    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"]), fill)
+    return each_alone(context, run, fill)

@@ -14,7 +14,7 @@ import dagster as dg
 from cc_pipeline.defs.internals import ASKED_BY_NAME, open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
-from cc_pipeline.defs.run_notes import Pair, run_partitions, tried_in
+from cc_pipeline.defs.run_notes import Pair, op_config, run_partitions, tried_in
 
 #: The assets over crawl × target, from what is made last to what is made first: a run has made a partition when it has
 #: recorded the first of these that it selects.
@@ -185,7 +185,7 @@ def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> 
 
 def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made pages and were well."""
-    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of("extract_domain"))
+    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of("extract_targets"))
     records = instance.get_run_records(well, limit=_MEASURED)
     of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
     return [
@@ -197,6 +197,9 @@ def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple
 
 def made_by(run: dg.DagsterRun, at: Placement = OURS) -> tuple[str, ...]:
     """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
+    if run.job_name == at.of("extract_targets"):
+        tables = (op_config(run, at) or {}).get("tables")
+        return tuple(asset for asset in EXTRACTED if not tables or asset in tables)
     # runs of the command line have an empty one where others have none
     if not run.asset_selection:
         return next((made for job, made in _MADE_BY.items() if at.of(job) == run.job_name), ())

@@ -31,9 +31,7 @@ _SECONDS: Final = 600.0
 _EVERY: Final = timedelta(hours=23)
 #: What sensors and schedules log stays for so long.
 _LOGS_OF_TICKS: Final = timedelta(days=5)
-#: A list that no run names is deleted when it was so for as long: the run may be about to be made.
-_STRAY: Final = timedelta(hours=1)
-#: What was done when: ``at`` (seconds since the epoch), whether all was ``done``, and ``strays``.
+#: What was done when: ``at`` (seconds since the epoch), and whether all was ``done``.
 _NOTE: Final = "cc_pipeline/history"
 _WELL: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _BACKFILL_TAG: Final = "dagster/backfill"
@@ -79,9 +77,8 @@ def forget(
         runs += 1
     delete_files(instance, before=now - _LOGS_OF_TICKS)
     done = runs == len(free)
-    last = _last(instance)
-    strays = delete_strays(instance, last.get("strays", {}), (now - _STRAY).timestamp(), now.timestamp())
-    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done, "strays": strays})})
+    delete_strays(instance)
+    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done})})
     return Forgotten(runs, len(old) - len(free), done)
 
 
@@ -116,7 +113,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
 def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
     """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
     crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
-    others = {None, *crawls, *instance.get_dynamic_partitions(at.of("source_file"))}
+    others = {None, *crawls, *targets, *instance.get_dynamic_partitions(at.of("source_file"))}
 
     def is_there(key: str | None) -> bool:
         crawl, of_pair, target = (key or "").partition("|")

@@ -16,7 +16,7 @@ from cc_pipeline.defs.checks.looks import look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.defs.metadata import as_table
-from cc_pipeline.defs.partitions import MADE_TAG
+from cc_pipeline.defs.partitions import MADE_TAG, StepContext
 from cc_pipeline.defs.placement import SHOWN, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.hostfacts.known import sweep_datasets
@@ -36,7 +36,7 @@ _UNNAMED: Final = "INITIAL"
 class PublishWhileRunning:
     """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
 
-    def __init__(self, context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> None:
+    def __init__(self, context: StepContext, workspace: Workspace, at: Placement) -> None:
         self._context, self._workspace, self._at = context, workspace, at
         self._looked = time.monotonic()
         self._early: Publication | None = None

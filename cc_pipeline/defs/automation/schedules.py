@@ -27,9 +27,9 @@ from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.internals import Instigator, is_on, last_tick, next_tick, switch
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, partition_key
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, OPS, config_of, partition_key
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_notes import Pair, keys_tags
+from cc_pipeline.defs.run_notes import Pair
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
@@ -167,7 +167,7 @@ def _tick(
         return dg.SkipReason("; ".join([rest if every else "no partition is missing", *said]))
     context.log.info(rest)
     tick = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
-    return [_request(context.instance, tick, run, rest) for run in decision.runs]
+    return [_request(at, tick, run, rest) for run in decision.runs]
 
 
 def _now() -> datetime:
@@ -184,12 +184,13 @@ def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], fai
     return missing + again
 
 
-def _request(instance: dg.DagsterInstance, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
+def _request(at: Placement, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
     keys = [partition_key(*pair) for pair in run.pairs]
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
     # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
-    return dg.RunRequest(run_key=f"{tick}:{digest}", tags=keys_tags(instance, keys) | said)
+    asked = config_of(at.of(OPS["extract_targets"]), keys)
+    return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=asked, tags=said)
 
 
 def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy: float) -> str:

@@ -23,7 +23,7 @@ from cc_pipeline.defs.declared.automation import SIX_HOURS
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, range_of, room_for_crawls, too_many
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_failures import describe_failure
-from cc_pipeline.defs.run_notes import keys_in
+from cc_pipeline.defs.run_notes import listed_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
 from cc_pipeline.indexing.crawls import find_crawl
@@ -262,7 +262,7 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
     run = context.dagster_run
     if not at.owns(run):
         return
-    partitions = partitions_named(context.instance, run.tags)
+    partitions = partitions_named(run, at)
     failure = describe_failure(context.get_step_failure_events())
     # a run without a failed step was ended from outside: its process was killed, or a person cancelled it
     reason = failure.reason if failure.error_class is not None else context.failure_event.message or ""
@@ -284,14 +284,11 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
     _tell(context.log, workspace.settings, said)
 
 
-def partitions_named(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[str]:
-    """The first partitions of a run with these tags; of a range its two ends."""
-    try:
-        listed = keys_in(instance, tags)
-    except ValueError:
-        listed = []
+def partitions_named(run: dg.DagsterRun, at: Placement) -> list[str]:
+    """The first partitions of a run; of a range its two ends."""
+    listed = listed_partitions(run, at)
     if listed is None:
-        return [key for key in dict.fromkeys(range_of(tags)) if key]
+        return [key for key in dict.fromkeys(range_of(run.tags)) if key]
     more = [f"{len(listed) - _NAMED:,} more"] if len(listed) > _NAMED else []
     return listed[:_NAMED] + more
 

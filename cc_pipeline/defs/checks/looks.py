@@ -17,7 +17,7 @@ from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_
 from cc_pipeline.defs.declared.checks import LEFT_FAILED, Check, Unit, of_asset
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.metadata import as_table, plain
-from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, partition_key, range_of
+from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, StepContext, between, partition_key, range_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
@@ -26,14 +26,14 @@ from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
-Context: TypeAlias = dg.AssetCheckExecutionContext | dg.AssetExecutionContext
+Context: TypeAlias = dg.AssetCheckExecutionContext | StepContext
 #: Metadata of a result: the note for the next look.
 _NOTE = "looked at"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a step that is about to fail has made, and what not: keys of partitions."""
+    """What a step over partitions has made, and what not: keys of partitions."""
 
     made: Collection[str]
     failed: Collection[str]
@@ -59,15 +59,15 @@ def results(
 
 
 def look_at_made(
-    context: dg.AssetExecutionContext,
+    context: StepContext,
     workspace: Workspace,
     at: Placement,
     assets: Iterable[str],
     made: Collection[str],
     failed: Collection[str],
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys) and is about to raise that
-    others ``failed``: Dagster skips the steps behind it, also for those that are well. Only checks that the run has."""
+    """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys), while others ``failed``.
+    Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has."""
     if not made:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
@@ -76,7 +76,7 @@ def look_at_made(
             yield _evaluation(context, workspace, at, check, memo, _Part(made, failed))
 
 
-def look_at_publication(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> None:
+def look_at_publication(context: StepContext, workspace: Workspace, at: Placement) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
     instance = context.instance
     for check in of_asset("warehouse"):
@@ -156,7 +156,7 @@ def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -
     """The slices of the run's partitions; ``None`` for a run without any of this kind."""
     tags, instance = context.run.tags, context.instance
     first, last = range_of(tags)
-    of_pairs = "|" in first or (KEYS_TAG in tags and not first)
+    of_pairs = "|" in first
     if unit == "partition" and of_pairs:
         pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])

@@ -93,7 +93,7 @@ def schedules(at: Placement, jobs: Mapping[str, Any]) -> list[dg.ScheduleDefinit
 
     @dg.schedule(
         name=at.of("backfill_missing"),
-        job=jobs["extract_domain"],
+        job=jobs["extract_targets"],
         cron_schedule="*/30 * * * *",
         default_status=status,
         description="Extracts watched targets from the chosen crawls where they are missing, an hour of work at "

@@ -11,7 +11,6 @@ from cc_pipeline.defs.declared.automation import history, schedules, sensors
 from cc_pipeline.defs.declared.bodies import later
 from cc_pipeline.defs.declared.checks import checks
 from cc_pipeline.defs.declared.jobs import jobs, trim_history
-from cc_pipeline.defs.internals import allow_lists_of_partitions
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError, UserInputError, no_such
 from cc_pipeline.settings import PREFIX
@@ -81,8 +80,6 @@ def definitions(at: Placement) -> dg.Definitions:
 
 
 def _definitions(at: Placement) -> dg.Definitions:
-    # every process that executes a step declares it first; what makes it is loaded too late for this
-    allow_lists_of_partitions()
     added = _added(at)
     made, checked = assets(at, added), checks(at, added)
     made_jobs = jobs(at, [key for one in checked for key in one.check_keys])

@@ -6,8 +6,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cc_pipeline.defs.declared.assets import ExtractConfig, FactsConfig
 from cc_pipeline.defs.declared.bodies import body, schema_of
-from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
+from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, OPS
 from cc_pipeline.defs.placement import Placement
 
 #: By the name of a job over assets: these, and what it does. The job of all checks is apart.
@@ -61,6 +62,24 @@ _OF_ASSETS: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
+class PartitionsConfig(dg.Config):
+    """Any partitions, of several crawls."""
+
+    partitions: dict[str, list[str]] = Field(
+        description='Targets by crawl, as in {"CC-MAIN-2024-22": ["example.com", "example.org"]}.'
+    )
+
+
+class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
+    """Which tables of which partitions."""
+
+    tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; none: all of them.")
+
+
+class FillFactsConfig(PartitionsConfig, FactsConfig):
+    """Which datasets, for which partitions."""
+
+
 class PurgeConfig(dg.Config):
     """What to purge."""
 
@@ -70,6 +89,26 @@ class PurgeConfig(dg.Config):
     )
     plan: str = Field(default="", description="With dry_run false: the digest that the dry run said.")
     now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
+
+
+#: By the name of a job over listed partitions: where its op is, what it does, and its configuration.
+_OF_LISTED: dict[str, tuple[str, str, type[dg.Config]]] = {
+    "extract_targets": (
+        "extraction",
+        "Finds, fetches and parses any targets in any crawls, in one run. The schedule and the command line launch it.",
+        ExtractTargetsConfig,
+    ),
+    "fill_facts_of_targets": (
+        "facts",
+        "Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
+        FillFactsConfig,
+    ),
+    "read_policies_of_targets": (
+        "facts",
+        "Reads the stored robots.txt captures of any targets in any crawls into a table.",
+        PartitionsConfig,
+    ),
+}
 
 
 def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
@@ -89,18 +128,20 @@ def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
     found["upkeep"] = _of_op(
         at,
         "upkeep",
-        "publication.tidy_tables",
+        "automation.publication.tidy_tables",
         "Merges small files of the tables, publishes, and deletes files superseded for a week.",
         "warehouse",
     )
     found["purge_target_job"] = _of_op(
         at,
         "purge_target_job",
-        "purging.purge_one_target",
+        "automation.purging.purge_one_target",
         "Deletes a target and what was extracted of it. First it only says what would go (dry_run), and its digest.",
         "warehouse",
         PurgeConfig,
     )
+    for job, (module, description, config) in _OF_LISTED.items():
+        found[job] = _of_listed(at, job, module, description, config)
     return found
 
 
@@ -109,7 +150,7 @@ def trim_history(at: Placement) -> dg.JobDefinition:
     return _of_op(
         at,
         "trim_history",
-        "history.forget_old_runs",
+        "automation.history.forget_old_runs",
         "Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
         "history",
     )
@@ -122,10 +163,24 @@ def _of_op(
     name = place.rpartition(".")[2]
     op = dg.op(
         name=at.of(name), pool=at.of(pool), required_resource_keys={at.resource}, config_schema=schema_of(config)
-    )(body(at, f"automation.{place}", config))
+    )(body(at, place, config))
 
     @dg.job(name=at.of(job), tags=at.tags, description=description)
     def of_one_op() -> None:
         op()
 
     return of_one_op
+
+
+def _of_listed(at: Placement, job: str, module: str, description: str, config: type[dg.Config]) -> dg.JobDefinition:
+    """A job over any partitions. Its op has no output: it logs what it made."""
+    name = OPS[job]
+    op = dg.op(name=at.of(name), out={}, required_resource_keys={at.resource}, config_schema=schema_of(config))(
+        body(at, f"assets.{module}.{name}", config)
+    )
+
+    @dg.job(name=at.of(job), tags=at.tags, description=description)
+    def of_listed() -> None:
+        op()
+
+    return of_listed

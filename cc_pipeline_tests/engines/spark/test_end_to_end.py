@@ -1,4 +1,4 @@
-"""``cc-pipeline run --engine spark`` in a process of its own: a real cluster whose workers have the wheel alone, the
+"""``cc-pipeline run`` on Spark in a process of its own: a real cluster whose workers have the wheel alone, the
 source over HTTP, the lake on a real S3 server. Then the local engine, which finds nothing to do."""
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ def test_a_run_of_the_command_line_on_a_cluster(
         }
         environment = kept | CREDENTIALS | own
 
-        def run(*more: str) -> str:
-            asked = [*SITES]
-            command = [str(BIN / "cc-pipeline"), "run", "--crawl", NEW, *asked, *more]
+        def run(engine: str) -> str:
+            command = [str(BIN / "cc-pipeline"), "run", *SITES, "--crawl", NEW]
+            wanted = environment | {"CC_PIPELINE_ENGINE": engine}
             done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+                command, cwd=tmp_path, env=wanted, capture_output=True, text=True, check=False, timeout=600
             )
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
             return done.stdout
 
-        run("--engine", "spark")
+        run("spark")
         settings = load_settings(environment)
         with runs_in(settings) as instance:
-            [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+            [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
             assert on_spark.tags[ENGINE_TAG] == "spark"
             said = "\n".join(entry.user_message for entry in instance.all_logs(on_spark.run_id))
             assert str(wheel_python.parents[2]) in said, "workers use the wheel"
@@ -93,9 +93,9 @@ def test_a_run_of_the_command_line_on_a_cluster(
             [(pages,)] = published.sql("SELECT count(*) FROM page_metadata").fetchall()
         assert pages
         before = len(source.hits)
-        run("--engine", "local")
+        run("local")
         with runs_in(settings) as instance:
-            assert len(instance.get_runs(dg.RunsFilter(job_name="extract_domain"))) == 1
+            assert len(instance.get_runs(dg.RunsFilter(job_name="extract_targets"))) == 1
         assert not [hit for hit in source.hits[before:] if hit.key.endswith(".warc.gz")]
 
 
