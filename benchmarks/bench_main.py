@@ -34,12 +34,12 @@ _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
 _TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-CASES = ("start", "run", "idle", "many", "lookup", "check", "plan")
+CASES = ("start", "run", "idle", "many", "lookup", "plan")
 #: Captures of the partition that is run.
 _CAPTURES = 4
 _REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
-_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8,
+_GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "plan": 0.8,
           "import": 0.15, "help": 0.6, "definitions": 0.5}  # fmt: skip
 #: What is begun, and what of it is taken off.
 _STARTS = {

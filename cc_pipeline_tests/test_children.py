@@ -135,7 +135,7 @@ def test_a_run_and_a_page_from_a_folder_of_traps(bucket: Bucket, tmp_path: Path,
     places = ("--source", bucket[0], "--home", tmp_path / "home")
     command(traps, environment(tmp_path), "run", "-c", NEW, "example.com", *places)
     url = next(one.url for one in bucket[1].of(NEW, domain="example.com", subset="warc") if one.kind == "html")
-    assert command(traps, environment(tmp_path), "get", url, "--text", "--source", bucket[0])
+    assert command(traps, environment(tmp_path), "get", url, "--format", "text", "--source", bucket[0])
     assert ran(traps) == []
 
 

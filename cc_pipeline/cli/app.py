@@ -1,8 +1,7 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
-A command or group is in the module of its name in ``commands/``, but for: ``check`` (lookup), ``crawls`` and
-``metadata-json`` (sql), ``demo`` and ``replay`` (run), ``ui`` (doctor), ``report`` and ``export``
-(dataset), ``index`` (url_index and harvest).
+A command or group is in the module of its name in ``commands/``, but for: ``crawls`` (sql), ``demo`` (run), ``ui``
+(doctor), ``report`` and ``export`` (dataset), ``index`` (url_index and harvest).
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import typer
+from typer.core import TyperGroup
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.children import isolate_descendants
@@ -46,8 +47,20 @@ from cc_pipeline.cli.output import (
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 from cc_pipeline.python.voice import told_to
 
+if TYPE_CHECKING:
+    import click
+
+
+class _InOrder(TyperGroup):
+    """Commands and groups in the order of the tree, not commands first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for commands in _TREE.values() for name in commands]
+
+
 app = typer.Typer(
     name="cc-pipeline",
+    cls=_InOrder,
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,
@@ -80,9 +93,6 @@ _TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     _MORE: {
         "crawls": sql.crawls,
         "settings": choices.settings,
-        "check": lookup.check,
-        "replay": run.replay,
-        "metadata-json": sql.metadata_json,
     },
     _FEATURES: {
         "index": url_index.app,

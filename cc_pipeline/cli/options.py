@@ -35,10 +35,6 @@ Subsets = Annotated[
     list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
 ]
 Via = Annotated[str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.")]
-Engine = Annotated[
-    str | None,
-    typer.Option("--engine", help="Where records are fetched and pages parsed: local, or spark (docs/scale.md)."),
-]
 AllowGaps = Annotated[
     bool,
     typer.Option(
@@ -51,10 +47,10 @@ AcceptLosses = Annotated[
         "--accept-losses", help="Captures that the source has lost, by the number that a run says of them. Repeatable."
     ),
 ]
-Where = Annotated[
+Hosts = Annotated[
     str | None,
     typer.Option(
-        "--where",
+        "--hosts",
         metavar="FILTER",
         help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
     ),

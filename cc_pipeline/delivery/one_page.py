@@ -43,7 +43,7 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     if form == "warc":
         if found.row["archive_format"] != "arc":
             return found.member, None
-        return _as_warc(found), "converted from an ARC record; --record gives the archive's own bytes"
+        return _as_warc(found), "converted from an ARC record; --format record gives the archive's own bytes"
     if form == "body":
         return _body(found), None
     if form == "html":
@@ -100,7 +100,11 @@ def _page(found: Nearest) -> tuple[bytes, str | None]:
     if kind is not None:
         return body, f"it is no text ({mime or kind}): these are its bytes"
     decoded = decode(body, label, markup=mime != "text/plain")
-    note = None if decoded.charset == "UTF-8" else f"it was {decoded.charset}, and is UTF-8 now; --body gives its bytes"
+    note = (
+        None
+        if decoded.charset == "UTF-8"
+        else f"it was {decoded.charset}, and is UTF-8 now; --format body gives its bytes"
+    )
     return decoded.text.encode("utf-8", "replace"), note
 
 

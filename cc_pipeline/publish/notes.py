@@ -169,7 +169,7 @@ COLUMN_NOTES: dict[str, str] = {
     "md5": "MD5 of the body, hexadecimal",
     "charset_detected": "Encoding the text was read in",
     "flags": "What was odd but readable",
-    "metadata_json": "Null; cc-pipeline metadata-json writes the document on demand",
+    "metadata_json": "Null; cc-pipeline export --format metadata-json writes the document on demand",
     "published_day": "The day in the page's own zone, as it stands in the address or in the date as written",
     "modified": "When the page says it was last changed; headers do not count",
     "modified_precision": "As published_precision",

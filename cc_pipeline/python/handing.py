@@ -32,13 +32,24 @@ if TYPE_CHECKING:
     from cc_pipeline.delivery.files import Handed
     from cc_pipeline.delivery.provenance import Provenance
     from cc_pipeline.delivery.table_files import Selection
+    from cc_pipeline.documents.document2012.json import Compat
 
-FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile")
+FORMATS: Final = (
+    "duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile", "metadata-json", "metadata-json-2012"
+)  # fmt: skip
+#: The metadata documents of 2012, a page a line; the latter with the bugs of their writer.
+_DOCUMENTS: Final[Mapping[str, Compat]] = {"metadata-json": None, "metadata-json-2012": "2012"}
 _OF_RECORDS: Final = ("wacz", "sequencefile")
 _SUFFIXES: Final = {".duckdb": "duckdb", ".db": "duckdb", ".parquet": "parquet", ".jsonl": "jsonl",
                     ".ndjson": "jsonl", ".csv": "csv", ".wacz": "wacz"}  # fmt: skip
+#: Rows of ``page_metadata`` held at a time: a row holds all links of its page.
+_BATCH: Final = 200
+#: Characters that would end a line or a column; no valid URL has them unescaped.
+_ESCAPED: Final = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 #: Formats of a data set.
 TEXTS: Final = ("parquet", "jsonl")
+#: Words of a main text in a data set: at least, at most.
+WORDS: Final = "50..100000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,10 @@ def export(
         if not targets:
             raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
         return _records(settings, out, chosen, targets, crawls, allow_missing, said)
+    if chosen in _DOCUMENTS:
+        if tables or dataset:
+            raise UserInputError(f"--format {chosen} hands on page_metadata; it takes no --table and no --dataset")
+        tables = () if query else ("page_metadata",)
     if (query or dataset) and (targets or crawls):
         raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
     return _rows(settings, out, chosen, targets, crawls, tables, query, dataset, said, guarded=guard_formulas)
@@ -177,6 +192,10 @@ def _write(
             macros = MACROS if {one.table for one in selections} >= set(table_files.OF_TARGETS) else ()
             handed = table_files.write_duckdb(connection, selections, path, provenance.as_rows(), macros)
         return handed, write_papers(out, about, provenance, handed, [out])
+    if chosen in _DOCUMENTS:
+        with whole_file(out) as path:
+            handed = [_write_documents(connection, selections[0], _DOCUMENTS[chosen], path)]
+        return handed, write_papers(out, about, provenance, handed, [out])
     if len(selections) == 1 and not (out.is_dir() or not out.suffix):
         with whole_file(out) as path:
             handed = [table_files.write_table(connection, selections[0], chosen, path, guarded=guarded)]
@@ -189,6 +208,29 @@ def _write(
         ]
         write_papers(folder, about, provenance, handed, data)
     return handed, _in_folder(out)
+
+
+def _write_documents(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:
+    """Writes the metadata document of each row, one a line: URL, tab, JSON. Raises ``UserInputError`` for a query that
+    does not give whole rows of ``page_metadata``."""
+    from cc_pipeline.delivery.files import Handed
+    from cc_pipeline.documents.document2012.json import metadata_json
+    from cc_pipeline.lake.reading import explained
+
+    order = "" if selection.table is None else " ORDER BY crawl, warc_filename, warc_record_offset, url"
+    rows = 0
+    with explained(path), path.open("w", encoding="utf-8") as stream:
+        result = connection.execute(f"SELECT * FROM ({selection.sql}){order}")
+        columns = [column[0] for column in result.description or []]
+        if not {"url", "disposition", "parsed_as"} <= {*columns}:
+            raise UserInputError("documents are made of whole rows: --query 'SELECT * FROM page_metadata WHERE …'")
+        while page := result.fetchmany(_BATCH):
+            for values in page:
+                row = dict(zip(columns, values, strict=True))
+                url = (row["url"] or "").translate(_ESCAPED)
+                stream.write(f"{url}\t{metadata_json(row, compat=compat)}\n")
+            rows += len(page)
+    return Handed(selection.name, rows)
 
 
 def _records(
@@ -240,7 +282,8 @@ def _records(
     if lost and not allow_missing:
         lacking = Incomplete(
             f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
-            "Ask for them again: cc-pipeline replay … --crawl …, then export again. Or accept it: --allow-missing",
+            "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: "
+            "--allow-missing",
         )
         lacking.report = done
         raise lacking
@@ -262,6 +305,16 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
         return
     with open_settled(settings) as connection:
         yield connection
+
+
+def _bounds(words: str) -> tuple[int, int]:
+    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
+    ``UserInputError``."""
+    ends, usual = words.split(".."), WORDS.split("..")
+    if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
+        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
+    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
+    return least, most
 
 
 def _dataset_query(folder: Path) -> str:
@@ -296,8 +349,7 @@ def dataset(
     crawls: Sequence[str] = (),
     *,
     languages: Sequence[str] = (),
-    min_words: int = 50,
-    max_words: int = 100_000,
+    words: str = WORDS,
     rules: str = "gopher,c4",
     near: float = 0.8,
     keep_copies: bool = False,
@@ -318,7 +370,7 @@ def dataset(
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
     from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
     from cc_pipeline.delivery.provenance import gather
-    from cc_pipeline.delivery.respect import wishes
+    from cc_pipeline.delivery.respect import note_of_unread, wishes
     from cc_pipeline.lake.reading import explained, open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -326,8 +378,7 @@ def dataset(
     named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
     recipe = Recipe(
         tuple(dict.fromkeys(_language(text) for text in languages)),
-        min_words,
-        max_words,
+        *_bounds(words),
         named,
         not keep_copies,
         near or None,
@@ -344,6 +395,7 @@ def dataset(
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
         with explained(settings.published_path):
             sieved = sieve(connection, pages.sql, recipe, scratch)
+            unread = note_of_unread(connection, recipe.respect)
         sheet, told = datasheet(sieved, recipe)
         with open_workspace(settings) as workspace:
             provenance = gather(workspace, meant, ids or sieved.crawls, asked)
@@ -357,6 +409,8 @@ def dataset(
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
             write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
+    if unread is not None:
+        voice().note(unread)
     if not sieved.left:
         voice().note(
             "no page is left; the datasheet says which filter took them"

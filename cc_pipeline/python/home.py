@@ -1,7 +1,7 @@
 """A home, or none, asked from Python: ``cc_pipeline.open``.
 
-Each method is a command of the same name, with its words, its errors and its limits. Nothing heavy is loaded before it
-is needed: ``find`` and ``page`` import no Dagster and need no home.
+A method has the name, the words, the errors and the limits of its command. Nothing heavy is loaded before it
+is needed: ``lookup`` and ``get`` import no Dagster and need no home.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Home:
     def __repr__(self) -> str:
         return f"Home({str(self.settings.home)!r}, source={self.settings.source_text!r})"
 
-    def find(
+    def lookup(
         self,
         target: str | Sequence[str],
         *,
@@ -120,7 +120,7 @@ class Home:
 
         return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit)
 
-    def page(
+    def get(
         self,
         url: str,
         at: str | datetime | None = None,
@@ -289,8 +289,7 @@ class Home:
         crawls: str | Sequence[str] = (),
         *,
         languages: str | Sequence[str] = (),
-        min_words: int = 50,
-        max_words: int = 100_000,
+        words: str = "50..100000",
         rules: str = "gopher,c4",
         near: float = 0.8,
         keep_copies: bool = False,
@@ -316,8 +315,7 @@ class Home:
                 _listed(targets),
                 _listed(crawls),
                 languages=_listed(languages),
-                min_words=min_words,
-                max_words=max_words,
+                words=words,
                 rules=rules,
                 near=near,
                 keep_copies=keep_copies,

@@ -31,7 +31,7 @@ def test_an_archivists_task_needs_no_sql(
     monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
     monkeypatch.chdir(tmp_path)
     # one record was damaged when the home was made
-    assert cli("replay", "-c", "CC-MAIN-2024-22", "example.com").status == 0
+    assert cli("run", "--refetch", "-c", "CC-MAIN-2024-22", "example.com").status == 0
     commands = commands_of("delivery.md")
     assert len(commands) == 10
     for command in commands:

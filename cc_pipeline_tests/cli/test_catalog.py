@@ -42,8 +42,8 @@ def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
 
 
 def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> None:
-    for command in (("coverage",), ("query", "SELECT 1")):
-        said = cli("catalog", *command, "--home", tmp_path)
+    for command in (("catalog", "coverage"), ("sql", "--catalog", "SELECT 1")):
+        said = cli(*command, "--home", tmp_path)
         assert said.status == 1
         assert "cc-pipeline index harvest" in said.err
 

@@ -54,7 +54,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert said.status == 3, said
     assert f"lacks {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
     assert "not_found" in said.err
-    assert "replay" in said.err
+    assert "--refetch" in said.told
     assert manifest(place)["counts"] == {
         "planned": len(truth), "delivered": len(truth) - lost, "missing": lost, "quarantined": 0, "left_out": 0,
     }  # fmt: skip
@@ -68,7 +68,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert cli(*words, "--allow-missing").status == 0
     assert sum(responses(place).values()) == len(truth) - lost
     aside.rename(bucket / victim)
-    assert cli("replay", "-c", NEW, "example.com", "--home", home).status == 0
+    assert cli("run", "--refetch", "-c", NEW, "example.com", "--home", home).status == 0
     said = cli(*words)
     assert said.status == 0, said.err
     found = responses(place)

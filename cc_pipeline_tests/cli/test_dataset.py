@@ -37,7 +37,7 @@ def published(home: Path) -> list[dict[str, Any]]:
 
 def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "corpus"
-    said = cli("dataset", "-l", "en", "--min-words", 60, "--out", out, "--home", home)
+    said = cli("dataset", "-l", "en", "--words", "60..", "--out", out, "--home", home)
     assert said.status == 0, said.err
     sheet = json.loads((out / "datasheet.json").read_text("utf-8"))
     pages = published(home)
@@ -83,7 +83,7 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
 
 
 def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path, tmp_path: Path) -> None:
-    words = ("--rules", "none", "--min-words", 0, "--near", 0, "--home", home)
+    words = ("--rules", "none", "--words", "0..", "--near", 0, "--home", home)
     with_copies, without = tmp_path / "with", tmp_path / "without"
     assert cli("dataset", *words, "--keep-copies", "--out", with_copies).status == 0
     assert cli("dataset", *words, "--out", without).status == 0
@@ -110,10 +110,10 @@ def test_a_data_set_is_handed_on_in_another_format(cli: Cli, home: Path, tmp_pat
 
 def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for words in (("-l", "klingon"), ("--rules", "fineweb3"), ("--near", "0.2"), ("--min-words", 9, "--max-words", 3)):
+    for words in (("-l", "klingon"), ("--rules", "fineweb3"), ("--near", "0.2"), ("--words", "9..3")):
         assert cli("dataset", *words, "--out", out, "--home", home).status == 1
     assert not out.exists()
-    said = cli("dataset", "-l", "zho", "--min-words", 99_999, "--out", out, "--home", home)
+    said = cli("dataset", "-l", "zho", "--words", "99999..", "--out", out, "--home", home)
     assert said.status == 0 and "no page is left" in said.err
 
 
@@ -126,3 +126,16 @@ def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path,
     assert said.status == 1
     assert "cannot be read" in said.err and "next publication" in said.err
     assert not (tmp_path / "corpus").exists()
+
+
+def test_what_no_robots_txt_says_is_unknown_and_counted(cli: Cli, home: Path, tmp_path: Path) -> None:
+    asked = ("dataset", "--rules", "none", "--respect", "tdm,gptbot", "--home", home)
+    said = cli(*asked, "--out", tmp_path / "all")
+    assert said.status == 0, said.err
+    assert "note: no robots.txt was read in this home" in said.told
+    rows = rows_of(tmp_path / "all")
+    assert rows
+    readme = (tmp_path / "all" / "README.md").read_text("utf-8")
+    assert f"| gptbot | 0 | 0 | {len(published(home))} | {len(rows)} |" in readme
+    assert cli(*asked, "--known-only", "--out", tmp_path / "known").status == 0
+    assert rows_of(tmp_path / "known") == []

@@ -55,7 +55,7 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
     assert "requests" in said.told
     again = cli("facts", "show", "example.org", "-c", NEW, "--home", home)
     assert "no request" in again.err
-    only = cli("facts", "show", "example.org", "-c", NEW, "--where", "fetch_200 > 100", "--columns", "host",
+    only = cli("facts", "show", "example.org", "-c", NEW, "--hosts", "fetch_200 > 100", "--columns", "host",
                "--format", "csv", "--home", home)  # fmt: skip
     hosts = {row["host"] for row in rows if (row["fetch_200"] or 0) > 100}
     assert set(only.out.split()[1:]) == hosts
@@ -71,14 +71,13 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
     assert (priced.status, "host-index" in priced.out) == (0, True), priced.err
 
 
-def test_plan_and_check_show_facts_first(cli: Cli, home: Path) -> None:
-    for command, told in (("plan", "add --facts"), ("check", "add --facts"), ("plan --facts", "pages fetched")):
+def test_plan_shows_facts_first(cli: Cli, home: Path) -> None:
+    for command, told in (("plan", "add --facts"), ("plan --facts", "pages fetched")):
         said = cli(*command.split(), "example.org", "-c", NEW, "--home", home)
         assert (said.status, told in said.told) == (0, True), said.err
-    for command in ("plan", "check"):
-        said = cli(command, "example.org", "-c", NEW, "--home", home)
-        assert "pages fetched" in said.told, "asked before, shown without a request"
-        assert "add --facts" not in said.told
+    said = cli("plan", "example.org", "-c", NEW, "--home", home)
+    assert "pages fetched" in said.told, "asked before, shown without a request"
+    assert "add --facts" not in said.told
 
 
 def test_no_request_is_sent_for_facts_that_nobody_asked_for(
@@ -90,10 +89,9 @@ def test_no_request_is_sent_for_facts_that_nobody_asked_for(
         assert not [hit.key for hit in server.hits if hit.key.startswith("projects/")]
 
 
-def test_a_source_without_facts_is_no_reason_not_to_count(cli: Cli, used: Path) -> None:
-    for command in ("plan", "check"):
-        said = cli(command, "example.org", "-c", NEW, "--facts", "--home", used)
-        assert (said.status, "cannot be told: the path list" in said.told) == (0, True), said.err
+def test_a_source_without_facts_is_no_reason_not_to_plan(cli: Cli, used: Path) -> None:
+    said = cli("plan", "example.org", "-c", NEW, "--facts", "--home", used)
+    assert (said.status, "cannot be told: the path list" in said.told) == (0, True), said.err
     assert cli("facts", "show", "example.org", "-c", NEW, "--home", used).status == 1
 
 
@@ -108,7 +106,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     mine = [c for c in captures if c.domain in SITES]
     assert 0 < len(mine) < sum(c.domain in SITES for c in world.truth.of(NEW, subset="warc"))
     domains = [*SITES]
-    where = ("--where", "fetch_200 > 100")
+    where = ("--hosts", "fetch_200 > 100")
     said = cli("run", "-c", NEW, *domains, *where, "--home", home)
     assert said.status == 0, said.err
     assert "known hosts of example.org match" in said.told
@@ -127,22 +125,18 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     assert all(row["gneissweb_science"] in (None, scores.get(keys[row["url"]])) for row in shown)
     said = cli("facts", "show", "example.com", "-c", NEW, "--captures", "--home", home)
     assert (said.status, "are not located" in said.told) == (1, True)
-    said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
-    assert said.status == 0, said.err
-    counted = [line.split(",") for line in said.out.splitlines()[1:] if "all of them" not in line]
-    assert sum(int(line[-5]) for line in counted) == len(mine)
     assert cli("plan", *SITES, "-c", NEW, *where, "--home", home).status == 0
 
 
 def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
-    said = cli("run", "-c", NEW, "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    said = cli("run", "-c", NEW, "example.org", "--hosts", "fetch_200 > 100000", "--home", home)
     assert (said.status, "no host matches" in said.told + said.shown) == (0, True), said.err
     # nothing is decided where nothing is known: neither a match nor none
-    said = cli("run", "-c", ARC, "example.org", "--where", "fetch_200 > 1", "--home", home)
+    said = cli("run", "-c", ARC, "example.org", "--hosts", "fetch_200 > 1", "--home", home)
     assert (said.status, "has nothing about this crawl" in said.told) == (1, True), said.err
-    said = cli("run", "-c", ARC, "-c", NEW, "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    said = cli("run", "-c", ARC, "-c", NEW, "example.org", "--hosts", "fetch_200 > 100000", "--home", home)
     assert (said.status, "has nothing about this crawl" in said.told + said.shown) == (0, True)
-    said = cli("run", "-c", NEW, "example.org", "--where", "pagerank > 5", "--home", home)
+    said = cli("run", "-c", NEW, "example.org", "--hosts", "pagerank > 5", "--home", home)
     assert (said.status, "there is no column pagerank; there are" in said.told) == (1, True)
 
 
@@ -191,7 +185,7 @@ def test_what_is_not_here_is_said_and_what_was_meant(cli: Cli, home: Path) -> No
         0, "", True,
     )  # fmt: skip
     said = cli(
-        "facts", "show", "example.org", "-c", NEW, "--where", "fetch_200 > 100000", "--format", "csv", "--home", home
+        "facts", "show", "example.org", "-c", NEW, "--hosts", "fetch_200 > 100000", "--format", "csv", "--home", home
     )
     assert (said.status, len(said.out.splitlines()), "hosts matches" in said.told) == (0, 1, True)
     for arguments in (["--dataset", "host-indx"], ["--captures", "--dataset", "host-indx"]):

@@ -65,7 +65,7 @@ def test_the_nearest_capture_comes_cold_in_few_requests(
     [truth] = pages(world, crawl)[in_each(world)]
     when = ("--at", at) if at else ()
     out = away / "record.gz"
-    said = cli("get", truth.url, *when, "--record", "--out", out, "--source", server.url)
+    said = cli("get", truth.url, *when, "--format", "record", "--out", out, "--source", server.url)
     assert said.status == 0, said.err
     assert out.read_bytes() == archived(world.bucket, truth)
     assert crawl in said.err
@@ -86,7 +86,7 @@ def test_a_home_that_stores_the_capture_asks_for_nothing(
     )
     home = shutil.copytree(world.untouched, tmp_path / "home")
     rehome(home, server.url.rstrip("/"))
-    said = cli("get", truth.url, "--html", "--home", home)
+    said = cli("get", truth.url, "--format", "html", "--home", home)
     assert said.status == 0, said.err
     assert "stored in this home" in said.err
     assert server.hits == []
@@ -101,7 +101,7 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
 ) -> None:
     old = pages(world, OLD)
     truth = next(some[0] for key, some in old.items() if key not in {c.url_surtkey for c in world.truth.of(NEW)})
-    said = cli("get", truth.url, "--json", "--source", server.url)
+    said = cli("get", truth.url, "--format", "json", "--source", server.url)
     assert said.status == 0, said.err
     assert f"{NEW}: the page is not in it" in said.err
     assert json.loads(said.out)["crawl"] == OLD
@@ -117,12 +117,14 @@ def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp
     bucket = copy_of(world.bucket, tmp_path / "bucket")
     announce(bucket)
     [truth] = pages(world, NEW)[in_each(world)]
-    said = cli("get", truth.url, "--json", "--source", bucket)
+    said = cli("get", truth.url, "--format", "json", "--source", bucket)
     assert said.status == 0, said.err
     assert json.loads(said.out)["crawl"] == NEW
     announced = next(one["id"] for one in json.loads((bucket / "collinfo.json").read_text()) if one["id"] > NEW)
     for named in (announced, "newest"):
-        said = cli("get", truth.url, "--json", "-c", named, "--source", bucket, "--out", tmp_path / "page.pdf")
+        said = cli(
+            "get", truth.url, "--format", "json", "-c", named, "--source", bucket, "--out", tmp_path / "page.pdf"
+        )
         assert (said.status, f"{announced}: it is announced" in said.told) == (0, True)
         assert json.loads((tmp_path / "page.pdf").read_text())["crawl"] == NEW
         assert f"{tmp_path / 'page.pdf'}: a JSON object" in said.told
@@ -133,9 +135,13 @@ def test_a_name_that_says_another_form_is_asked_about(cli: Cli, world: World, tm
     words = ("get", truth.url, "-c", NEW, "--source", world.bucket)
     for name, flag in (("p.md", "markdown"), ("p.TXT", "text"), ("p.warc.gz", "warc"), ("p.json", "json")):
         said = cli(*words, "--out", tmp_path / name)
-        assert said.status == 1 and f"add --{flag}, or --html" in " ".join(said.err.split())
+        assert said.status == 1 and f"add --format {flag}, or --format html" in " ".join(said.err.split())
         assert not (tmp_path / name).exists()
-    for more in (("--out", tmp_path / "p.md", "--html"), ("--out", tmp_path / "p.html"), ("--out", tmp_path / "p")):
+    for more in (
+        ("--out", tmp_path / "p.md", "--format", "html"),
+        ("--out", tmp_path / "p.html"),
+        ("--out", tmp_path / "p"),
+    ):
         assert cli(*words, *more).status == 0
 
 
@@ -143,17 +149,17 @@ def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer) -> None:
     [truth] = pages(world, NEW)[in_each(world)]
     assert truth.title is not None
     asked = ("get", truth.url, "--source", server.url)
-    said = json.loads(cli(*asked, "--json").out)
+    said = json.loads(cli(*asked, "--format", "json").out)
     assert (said["title"], said["status"], said["url"]) == (truth.title, truth.fetch_status, truth.url)
     assert said["record"]["digest_check"] == "match"
     assert said["record"]["payload_sha1"] == truth.payload_digest
     assert said["record"]["source"] == server.url + truth.warc_filename
     assert said["fetch_time"] == truth.fetch_time.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert cli(*asked, "--text").out.strip() == said["main_text"].strip()
-    assert cli(*asked, "--markdown").out.strip() == said["markdown"].strip()
+    assert cli(*asked, "--format", "text").out.strip() == said["main_text"].strip()
+    assert cli(*asked, "--format", "markdown").out.strip() == said["markdown"].strip()
     assert "<html" in cli(*asked).out.lower()
-    twice = cli(*asked, "--text", "--html")
-    assert twice.status == 1 and "choose one of" in twice.err
+    other = cli(*asked, "--format", "pdf")
+    assert other.status == 1 and "choose one of" in other.err
 
 
 def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
@@ -162,7 +168,7 @@ def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
         for some in pages(world, NEW).values()
         if len(some) == 1 and some[0].content_charset not in (None, "UTF-8", "US-ASCII")
     )
-    said = cli("get", truth.url, "--html", "--source", world.bucket)
+    said = cli("get", truth.url, "--format", "html", "--source", world.bucket)
     assert truth.title is not None and truth.title in said.out
     assert "is UTF-8 now" in said.err
 
@@ -171,7 +177,7 @@ def test_a_record_of_2012_becomes_warc_that_says_where_it_is_from(cli: Cli, worl
     [truth] = pages(world, ARC)[in_each(world)]
     out = tmp_path / "one.warc.gz"
     with FaultServer(world.bucket) as server:
-        said = cli("get", truth.url, "--at", "2012", "--warc", "--out", out, "--source", server.url)
+        said = cli("get", truth.url, "--at", "2012", "--format", "warc", "--out", out, "--source", server.url)
         assert said.status == 0, said.err
         [record] = [(r.rec_headers, r.content_stream().read()) for r in ArchiveIterator(io.BytesIO(out.read_bytes()))]
         assert record[0].get_header("WARC-Source-URI") == server.url + truth.warc_filename
@@ -187,7 +193,7 @@ def test_a_damaged_record_is_not_given(cli: Cli, world: World, tmp_path: Path) -
     data = bytearray(path.read_bytes())
     data[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
     replace_file(path, bytes(data))
-    said = cli("get", truth.url, "--json", "--source", bucket)
+    said = cli("get", truth.url, "--format", "json", "--source", bucket)
     assert said.status == 0, said.err
     assert json.loads(said.out)["crawl"] == OLD
     assert f"{NEW}: the capture at" in said.err

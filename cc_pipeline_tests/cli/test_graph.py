@@ -26,7 +26,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
     )
     assert published(world, "SELECT count(*) FROM ledger WHERE outcome = 'quarantined'") == [(1,)]
     assert published(world, title) in ([], [(None,)])
-    said = cli("replay", "-c", NEW, "example.com", "--home", world.home)
+    said = cli("run", "--refetch", "-c", NEW, "example.com", "--home", world.home)
     assert said.status == 0, said.err
     captures = len(world.truth.of(NEW, subset="warc", domain="example.com"))
     wanted = [NEW, "example.com", captures - 1, captures, 1, 0, 0, 0, 0, 0]
@@ -36,7 +36,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
 
 
 def test_replay_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
-    said = cli("replay", "-c", OLD, "example.com", "--home", world.home)
+    said = cli("run", "--refetch", "-c", OLD, "example.com", "--home", world.home)
     assert said.status == 1
     assert f"cc-pipeline run … --crawl {OLD}" in said.err
 
@@ -119,7 +119,7 @@ def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> Non
     said = cli("index", "verify", "-c", NEW, "--home", world.home)
     tree.write_bytes(sound)
     assert said.status == 1
-    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.err
+    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.told
 
 
 def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -58,6 +58,18 @@ def test_every_command_that_is_named_exists_with_its_flags() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+def test_every_command_that_the_docs_name_exists_with_its_flags() -> None:
+    root, whole = Path(cc_pipeline.__file__).parents[1], get_command(app)
+    wrong = [
+        f"{page.name}:{number}: {why}"
+        for page in (*sorted((root / "docs").glob("*.md")), root / "README.md")
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
+        for found in HINT.finditer(line)
+        if (why := wrong_in(whole, *found.groups()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def hints_in(told: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in re.findall(r"cc-pipeline .*", told)]
 
@@ -78,7 +90,7 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     home = shutil.copytree(world.untouched, tmp_path / "home")
     several = ["example.com", "set:two = example.com, example.org"]
     crawls = ("-c", NEW, "-c", OLD)
-    assert cli("replay", "-c", NEW, "example.com", "--home", home).status == 0
+    assert cli("run", "--refetch", "-c", NEW, "example.com", "--home", home).status == 0
     said = cli("run", *crawls, *several, "--home", home)
     assert said.status == 0, said.err
     mine = [

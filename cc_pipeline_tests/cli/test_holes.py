@@ -47,7 +47,7 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
     assert f"1 of 2 index files of {NEW} warc could not be read: " in said.err
     assert "--allow-gaps" in said.err
     assert [NEW, "warc", "2", "1", "1", "0"] in [line.split()[:6] for line in said.out.splitlines()]
-    assert cli("check", SITE, "-c", NEW, *place).status == 3
+    assert cli("lookup", "--count", SITE, "-c", NEW, *place).status == 3
     # another index of the crawl is whole
     server.set_rules([HOLE])
     said = cli("run", "-c", NEW, SITE, *place)
@@ -66,9 +66,9 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     copied = ("delivery", "copy", SITE, "--to", tmp_path / "mine", *place)
     server.set_rules([HOLE, NO_ZIPNUM])
     assert cli("index", "harvest", "--allow-gaps", *place).status == 0
-    for command in ("lookup", "check", "plan"):
-        assert cli(command, SITE, *place).status == 3
-        assert cli(command, SITE, "--allow-gaps", *place).status == 0
+    for command in (("lookup",), ("lookup", "--count"), ("plan",)):
+        assert cli(*command, SITE, *place).status == 3
+        assert cli(*command, SITE, "--allow-gaps", *place).status == 0
     assert cli(*copied).status == 3
     # nobody knows what is planned, so nothing may say that it is all there
     assert not list((tmp_path / "mine").rglob("manifest-*"))
@@ -92,12 +92,12 @@ def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path)
     told = f"note: {others} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert told in cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
-    said = cli("check", SITE, "-c", NEW, "--home", home)
+    said = cli("lookup", "--count", SITE, "-c", NEW, "--home", home)
     assert told in said.err
     assert "add --subset warc --subset crawldiagnostics" in said.told
     assert len(said.out.splitlines()) == 2
     everything = [word for name in ("warc", "crawldiagnostics", "robotstxt") for word in ("--subset", name)]
-    for words in (("check", SITE, "-c", NEW, *everything), ("lookup", SITE, "-c", NEW)):
+    for words in (("lookup", "--count", SITE, "-c", NEW, *everything), ("lookup", SITE, "-c", NEW)):
         said = cli(*words, "--home", home)
         assert (said.status, "not asked for" in said.err) == (0, False)
 

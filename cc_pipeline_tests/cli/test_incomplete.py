@@ -57,10 +57,10 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     assert said.status == 0, said
     assert f"{lost} of {len(mine)} captures" in said.shown + said.told
     assert outcomes(home) == {"fetched": len(mine) - lost, "missing": lost}
-    said = cli("replay", *words)
+    said = cli("run", "--refetch", *words)
     assert said.status == 3, said
     (root / gone).hardlink_to(sound / gone)
-    said = cli("replay", *words)
+    said = cli("run", "--refetch", *words)
     assert said.status == 0, said
     assert outcomes(home) == {"fetched": len(mine)}
 

@@ -86,7 +86,7 @@ def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("lookup",), ("check",), ("plan",), ("delivery", "copy", "--to", "x"), ("targets", "add")]
+    "command", [("lookup",), ("lookup", "--count"), ("plan",), ("delivery", "copy", "--to", "x"), ("targets", "add")]
 )
 def test_every_command_takes_lists_and_a_typo_leaves_nothing(
     cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
@@ -103,12 +103,12 @@ def test_every_command_takes_lists_and_a_typo_leaves_nothing(
 
 def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    for command in ("lookup", "check"):
-        said = cli(command, "exmaple.com", "-c", NEW, "--home", home)
+    for command in (("lookup",), ("lookup", "--count")):
+        said = cli(*command, "exmaple.com", "-c", NEW, "--home", home)
         assert said.status == 1
         assert f"error: no capture of exmaple.com in {NEW}" in said.told
         assert "exmaple.com has no captures; did you mean example.com?" in said.told
-        assert "mean" not in cli(command, "example.com", "-c", NEW, "--home", home).err
+        assert "mean" not in cli(*command, "example.com", "-c", NEW, "--home", home).err
 
 
 def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "      no-such.net\n      nothing-here.org\n" in first.out
     assert "captures of host:www.example.com" in first.shown and "not asked for: add --subset warc" in first.shown
     assert "rows by table" not in first.out
-    again = cli(*asked, "--totals")
+    again = cli(*asked, "--details")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
     assert sorted(states[:4]) == ["new", "same", "same", "same"], "what was not kept is asked for again"
     assert "rows by table" in again.out

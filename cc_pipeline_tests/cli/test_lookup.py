@@ -107,13 +107,13 @@ def test_a_table_in_a_pipe_is_one_line_a_capture_without_boxes(cli: Cli, world: 
     said = cli("lookup", "example.com", "-c", NEW, "--limit", "5", "--home", world.home)
     lines = said.out.splitlines()
     assert len(lines) == 6
-    assert lines[0].split()[:2] == ["url", "fetch_time"]
+    assert lines[0].split() == ["fetch_time", "fetch_status", "content_mime_type", "url"]
     assert not set(said.out) & set("│━┃─")
     assert "--limit 5" in said.err
 
 
 def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, world: World) -> None:
-    arguments = ("lookup", "example.com", "--status", "404", "--format", "jsonl", "--home", world.home)
+    arguments = ("lookup", "example.com", "--where", "status=404", "--format", "jsonl", "--home", world.home)
     said = cli(*arguments, "-c", NEW, "--subset", "crawldiagnostics")
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = [c for c in world.truth.of(NEW, subset="crawldiagnostics", domain="example.com") if c.fetch_status == 404]
@@ -186,7 +186,9 @@ def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
 
 
 def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World) -> None:
-    said = cli("check", "rev:com.example.www, com.example", "-c", NEW, "--format", "jsonl", "--home", world.home)
+    said = cli(
+        "lookup", "--count", "rev:com.example.www, com.example", "-c", NEW, "--format", "jsonl", "--home", world.home
+    )
     rows = {row["target"]: row for row in map(json.loads, said.out.splitlines())}
     meant = parse_target("rev:com.example")
     truth = [c for c in world.truth.of(NEW, subset="warc") if meant.matches(c.url)]
@@ -213,7 +215,7 @@ def test_all_crawls_are_asked_newest_first(cli: Cli, world: World) -> None:
 def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_the_others(
     cli: Cli, world: World, tmp_path: Path
 ) -> None:
-    said = cli("check", "example.com", "-c", "2012..2018", "--format", "csv", "--home", world.home)
+    said = cli("lookup", "--count", "example.com", "-c", "2012..2018", "--format", "csv", "--home", world.home)
     assert said.status == 0, said.err
     assert [row["crawl"] for row in csv.DictReader(io.StringIO(said.out))] == [OLD, ARC]
     bucket = copy_of(world.bucket, tmp_path / "bucket")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 from typer.main import get_command
 
 from cc_pipeline.cli.app import app
@@ -38,7 +39,41 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
     assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
 
 
-NEEDS_EXAMPLES = ("plan", "lookup", "check", "replay", "doctor", "report", "delivery copy", "delivery certify",
+#: Groups whose commands belong to a feature; all other commands are the core.
+FEATURES = {"index", "catalog", "facts", "policies", "dataset", "delivery", "files", "automation"}
+#: Options that go with what is asked, whatever the command.
+SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
+
+
+def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
+    whole = get_command(app)
+    names = whole.list_commands(Context(whole))
+    everyday = ["run", "plan", "lookup", "get", "sql", "export", "report", "targets", "doctor", "ui", "demo"]
+    assert names[: len(everyday)] == everyday
+    assert {*names} >= FEATURES
+    assert len([command for command in commands() if command[0] not in FEATURES]) <= 20
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_a_command_has_at_most_twelve_options_of_its_own(command: tuple[str, ...]) -> None:
+    found = get_command(app)
+    for name in command:
+        found = found.commands[name]
+    named = [one.opts[0] for one in found.params if one.opts[0].startswith("-")]
+    assert len([*filter(lambda name: name not in SHARED, named)]) <= 12, named
+
+
+def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
+    for command in commands():
+        found = get_command(app)
+        for name in command:
+            found = found.commands[name]
+        for one in found.params:
+            assert not {"-d", "--domain", "--target"} & {*one.opts}, command
+            assert one.name != "crawl" or "-c" in one.opts, command
+
+
+NEEDS_EXAMPLES = ("plan", "lookup", "doctor", "report", "delivery copy", "delivery certify",
                   "delivery verify",
                   "catalog coverage", "catalog export", "catalog import", "catalog athena",
                   "index harvest", "index build", "index repair", "index search",
@@ -54,16 +89,23 @@ BAD_INPUT = {
     "no such crawl": ("lookup", "example.com", "-c", "CC-MAIN-2031-01"),
     "no crawl id": ("lookup", "example.com", "-c", "../../etc"),
     "no target": ("lookup", "exa mple", "-c", NEW),
-    "a public suffix": ("check", "co.uk", "-c", NEW),
+    "a public suffix": ("lookup", "--count", "co.uk", "-c", NEW),
     "an unknown format": ("lookup", "example.com", "-c", NEW, "--format", "xml"),
     "an unknown column": ("lookup", "example.com", "-c", NEW, "--columns", "urls"),
     "an unknown index": ("lookup", "example.com", "-c", NEW, "--via", "guess"),
     "an index that is not there": ("lookup", "example.com", "-c", ARC, "--via", "zipnum"),
-    "a time that is none": ("lookup", "example.com", "-c", NEW, "--from", "yesterday"),
-    "times the wrong way round": ("lookup", "example.com", "-c", NEW, "--from", "2024", "--to", "2023"),
+    "a time that is none": ("lookup", "example.com", "-c", NEW, "--where", "time >= yesterday"),
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
-    "an unknown conversion": ("copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
-    "a place that cannot be written to": ("copy", "example.com", "-c", NEW, "--to", "https://example.com/x"),
+    "an unknown conversion": ("delivery", "copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
+    "a place that cannot be written to": (
+        "delivery",
+        "copy",
+        "example.com",
+        "-c",
+        NEW,
+        "--to",
+        "https://example.com/x",
+    ),
     "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
     "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("index", "verify", "-c", ARC),

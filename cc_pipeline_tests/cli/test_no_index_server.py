@@ -35,14 +35,18 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
     assert "the list of crawls at" in said.told
     pages = cli("sql", "SELECT count(*) AS pages FROM page_metadata", "--csv", "--home", home)
     assert int(pages.out.split()[1]) > 5
-    for command in (("check", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW),
+    for command in (("lookup", "--count", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW),
                     ("index", "harvest", "-c", NEW),
                     ("lookup", "example.com", "-c", NEW, "--format", "csv"),
-                    ("get", "http://example.com/", "-c", NEW, "--text")):  # fmt: skip
+                    ("get", "http://example.com/", "-c", NEW, "--format", "text")):  # fmt: skip
         said = cli(*command, "--home", home)
         assert said.status == 0, (command, said.err)
     # without a list nobody can say which crawls there are
-    for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("lookup", "example.com", "-c", "all")):
+    for command in (
+        ("crawls",),
+        ("lookup", "--count", "example.com", "-c", "newest"),
+        ("lookup", "example.com", "-c", "all"),
+    ):
         said = cli(*command, "--home", home)
         assert said.status == 1, command
         assert "could not be read" in said.told
@@ -63,9 +67,9 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     old = "the copy from 9 days ago is used instead"
     said = cli("run", "--crawl", "newest", "example.com", "--home", home)
     assert (said.status, old in said.told) == (0, True), said.err
-    for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("index", "harvest", "-c", NEW),
+    for command in (("crawls",), ("lookup", "--count", "example.com", "-c", "newest"), ("index", "harvest", "-c", NEW),
                     ("plan", "example.com", "-c", "2024"), ("lookup", "example.com", "-c", NEW, "--format", "csv"),
-                    ("get", "http://example.com/", "-c", "newest", "--text")):  # fmt: skip
+                    ("get", "http://example.com/", "-c", "newest", "--format", "text")):  # fmt: skip
         said = cli(*command, "--home", home)
         assert (said.status, old in said.told) == (0, True), (command, said.err)
     said = cli("doctor", "--home", home)
@@ -83,7 +87,7 @@ def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     said = cli("index", "harvest", "-c", NEW, "--index-files", lists, "--home", home)
     assert said.status == 0, said.err
     assert f"{len(keys)} index files of {NEW} are kept" in said.told
-    said = cli("check", "example.com", "-c", NEW, "--home", home)
+    said = cli("lookup", "--count", "example.com", "-c", NEW, "--home", home)
     assert said.status == 0, said.err
     said = cli("index", "harvest", "-c", NEW, "-c", OLD, "--index-files", lists, "--home", home)
     assert (said.status, "one crawl" in said.told) == (1, True)

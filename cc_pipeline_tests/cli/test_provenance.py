@@ -37,7 +37,7 @@ def test_a_data_set_is_read_by_croissant_by_hugging_face_and_by_a_reader_of_prov
     cli: Cli, rich: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "corpus"
-    said = cli("dataset", "--min-words", 5, "--rules", "none", "--creator", "A lab", "--out", out, "--home", rich)
+    said = cli("dataset", "--words", "5..", "--rules", "none", "--creator", "A lab", "--out", out, "--home", rich)
     assert said.status == 0, said.err
     rows = pq.read_table(out / "texts.parquet").to_pylist()
     found = read(out, tmp_path / "cache")
@@ -126,7 +126,7 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
     out.mkdir()
     wide = ("--home", rich, "--creator", "A lab")
     said = [
-        cli("dataset", "--min-words", 5, "--rules", "none", "--out", out / "corpus", *wide),
+        cli("dataset", "--words", "5..", "--rules", "none", "--out", out / "corpus", *wide),
         cli("export", "--dataset", out / "corpus", "--out", out / "again.jsonl", *wide),
         cli("export", site, "--format", "parquet", "--out", out / "tables", *wide),
         cli("export", site, "--out", out / "all.duckdb", *wide),
@@ -167,7 +167,7 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
 def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp_path: Path) -> None:
     sites, out = tmp_path / "sites.txt", tmp_path / "corpus"
     sites.write_text("example.com\nnowhere-example.net\n")
-    words = ("dataset", "--min-words", 5, "--rules", "none", "--out", out, "--home", rich)
+    words = ("dataset", "--words", "5..", "--rules", "none", "--out", out, "--home", rich)
     said = cli(*words, f"@{sites}")
     assert (said.status, "nothing of 1 of 2 targets is in this home" in said.err) == (0, True), said.err
     with (out / "targets.csv").open(encoding="utf-8") as stream:

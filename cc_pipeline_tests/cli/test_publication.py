@@ -35,7 +35,7 @@ def shown(home: Path, domain: str) -> int:
 def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, world: World, home: Path) -> None:
     run = ("run", "-c", NEW, SITE, "--home", home)
     # its damaged record is good by now
-    assert cli("replay", "-c", NEW, SITE, "--home", home).status == 0
+    assert cli("run", "--refetch", "-c", NEW, SITE, "--home", home).status == 0
     truth = len(world.truth.of(NEW, subset="warc", domain=SITE))
     assert (cli(*run).status, shown(home, SITE)) == (0, truth)
     assert cli("doctor", "--home", home).status == 0

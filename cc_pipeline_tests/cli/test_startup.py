@@ -66,11 +66,13 @@ def test_a_query_loads_duckdb_alone(world: World, tmp_path: Path) -> None:
     assert loaded & _QUERY == set()
 
 
-@pytest.mark.parametrize("command", ["lookup", "plan", "check"])
+@pytest.mark.parametrize("command", ["lookup", "plan", "lookup --count"])
 def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
     world: World, tmp_path: Path, command: str
 ) -> None:
-    loaded = loaded_by(tmp_path, command, "example.com", "-c", NEW, "--source", world.bucket, "--home", world.home)
+    loaded = loaded_by(
+        tmp_path, *command.split(), "example.com", "-c", NEW, "--source", world.bucket, "--home", world.home
+    )
     assert "pyarrow" in loaded
     assert loaded & _LOOK_UP == set()
 
@@ -84,7 +86,7 @@ def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
         (2, ("run", "-c", NEW, "example.org", "--nonsense")),
         (1, ("lookup", "example.org", "-c", "CC-MAIN-2013-99")),
         (1, ("plan", "tld:not/one", "-c", NEW)),
-        (1, ("check", "example.org", "-c", NEW, "--via", "nonsense")),
+        (1, ("lookup", "--count", "example.org", "-c", NEW, "--via", "nonsense")),
     ],
 )
 def test_a_wrong_value_is_told_before_anything_of_runs_and_pages_is_loaded(

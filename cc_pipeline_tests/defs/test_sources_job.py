@@ -88,11 +88,18 @@ def test_one_kind_alone_can_be_exported(workspace: Workspace) -> None:
     assert json.loads(manifest.read_text())["compression"] == "none"
 
 
-def test_documents_of_2012_are_printed_on_demand(workspace: Workspace) -> None:
-    where = ["--where", "parsed_as = 'feed' AND disposition = 'SUCCESS'", "--limit", "2"]
-    for compat in ([], ["--compat", "2012"]):
-        done = CliRunner().invoke(app, ["metadata-json", "--home", str(workspace.settings.home), *where, *compat])
+def test_documents_of_2012_are_exported_on_demand(workspace: Workspace, tmp_path: Path) -> None:
+    feeds = "FROM page_metadata WHERE parsed_as = 'feed' AND disposition = 'SUCCESS' LIMIT 2"
+    home = ["--home", str(workspace.settings.home)]
+    for form in ("metadata-json", "metadata-json-2012"):
+        out = tmp_path / f"{form}.tsv"
+        done = CliRunner().invoke(app, ["export", "--query", feeds, "--format", form, "--out", str(out), *home])
         assert done.exit_code == 0, done.output
-        lines = done.output.splitlines()
+        lines = out.read_text("utf-8").splitlines()
         assert 1 <= len(lines) <= 2
         assert json.loads(lines[0].partition("\t")[2])["parsed_as"] == "feed"
+    assert CliRunner().invoke(app, ["export", "--format", "metadata-json", "--out", str(out), *home]).exit_code == 0
+    [(pages,)] = query(workspace.settings.home, "SELECT count(*) FROM page_metadata")
+    assert len(out.read_text("utf-8").splitlines()) == pages
+    few = ["export", "--query", "SELECT url FROM page_metadata", "--format", "metadata-json", "--out", str(out), *home]
+    assert CliRunner().invoke(app, few).exit_code != 0

@@ -246,11 +246,13 @@ def test_a_command_is_refused_before_it_does_anything(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "nothing"
-    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home), "--engine")
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "spark")
+    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home))
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
     assert status != 0
     assert "CC_PIPELINE_SPARK_MASTER" in said
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "sparc")
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "sparc")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
     assert status != 0
     assert "local, spark" in said
     assert not home.exists()

@@ -61,7 +61,7 @@ def page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
     monkeypatch.setattr(one_page, "_options", options)
     url = next(one.url for one in bucket[1].of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     home = cc_pipeline.open(tmp_path_factory.mktemp("none") / "home", source=str(bucket[0]), quiet=True)
-    yield home.page(url, crawls=NEW)
+    yield home.get(url, crawls=NEW)
     pool.end()
 
 

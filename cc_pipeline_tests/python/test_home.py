@@ -41,7 +41,9 @@ def test_find_gives_what_the_crawl_has_without_a_home(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     home = cc_pipeline.open(source=str(bucket[0]), quiet=True)
-    found = [(one.crawl, one.url, one.filename, one.offset, one.length) for one in home.find(SITE, crawls="2018..2024")]
+    found = [
+        (one.crawl, one.url, one.filename, one.offset, one.length) for one in home.lookup(SITE, crawls="2018..2024")
+    ]
     truth = [
         (one.crawl, one.url, one.warc_filename, one.warc_record_offset, one.warc_record_length)
         for crawl in (NEW, OLD)
@@ -53,18 +55,18 @@ def test_find_gives_what_the_crawl_has_without_a_home(
 
 def test_find_takes_the_words_of_lookup(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
     one = next(c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.kind == "html")
-    assert {c.url for c in used.find(one.url, match="exact")} == {one.url}
-    assert len(list(used.find(SITE, limit=3))) == 3
-    assert {c.status for c in used.find(SITE, status=200, mime="text/html", since="2024")} == {200}
-    some = list(used.find(SITE, status=200, where="url like '%a%' or url like '%b%'", columns=["url_host_name"]))
+    assert {c.url for c in used.lookup(one.url, match="exact")} == {one.url}
+    assert len(list(used.lookup(SITE, limit=3))) == 3
+    assert {c.status for c in used.lookup(SITE, status=200, mime="text/html", since="2024")} == {200}
+    some = list(used.lookup(SITE, status=200, where="url like '%a%' or url like '%b%'", columns=["url_host_name"]))
     assert some
     assert all(c.status == 200 and ("a" in c.url or "b" in c.url) for c in some)
     assert all(c.row["url_host_name"].endswith(SITE) for c in some)
     for wrong in ({"columns": ["urll"]}, {"where": "mime ="}, {"since": "2020", "until": "2018"}):
         with pytest.raises(UserInputError):
-            used.find(SITE, **wrong)
+            used.lookup(SITE, **wrong)
     with pytest.raises(UserInputError, match="did you mean"):
-        used.find("example.og")
+        used.lookup("example.og")
 
 
 def test_every_library_takes_rows(used: Home) -> None:
@@ -110,15 +112,15 @@ def test_tables_are_chosen_by_target_and_crawl(used: Home) -> None:
 def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
     here = {c.url for c in bucket[1].of(OLD, subset="warc", domain=SITE) if c.kind == "html"}
     one = next(c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.kind == "html" and c.url in here)
-    page = used.page(one.url, at="2018-01")
+    page = used.get(one.url, at="2018-01")
     assert (page.crawl, page.status, page.digest_check, page.stored) == (OLD, 200, "match", True)
     assert page.distance == timedelta(0)
     assert page.text and page.html.lower().find("<html") >= 0 and page.content and page.json()["url"] == page.url
-    assert used.page(one.url).crawl == NEW
+    assert used.get(one.url).crawl == NEW
     with pytest.raises(NotCaptured):
-        used.page(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
+        used.get(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
     with pytest.raises(NotCaptured):
-        used.page("https://www.example.com/never-there")
+        used.get("https://www.example.com/never-there")
 
 
 def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
@@ -207,8 +209,8 @@ import sys
 import cc_pipeline as cc
 assert not set(sys.modules) & {{"pyarrow", "duckdb", "dagster", "typer", "rich"}}, "the import alone"
 home = cc.open({str(tmp_path / "home")!r}, source={str(bucket[0])!r})
-url = next(iter(home.find({SITE!r}, status=200, limit=1))).url
-home.page(url)
+url = next(iter(home.lookup({SITE!r}, status=200, limit=1))).url
+home.get(url)
 assert not set(sys.modules) & {{"dagster", "typer", "rich", "trafilatura"}}
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)

@@ -237,8 +237,8 @@ def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | Non
     if told and not allow_missing:
         raise Incomplete(
             f"the delivery lacks {'; '.join(told)}",
-            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline replay --crawl "
-            f"{short[0][0]} …, then copy again. Or accept it: --allow-missing",
+            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline run … --crawl "
+            f"{short[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
         )
 
 
@@ -380,7 +380,7 @@ def certify_(
     if not document["complete"]:
         raise Incomplete(
             "the certificate says that something is not complete, and what",
-            "Ask for what lacks (cc-pipeline run, harvest or replay with the same targets), then certify again.",
+            "Ask for what lacks (cc-pipeline run or index harvest with the same targets), then certify again.",
         )
 
 

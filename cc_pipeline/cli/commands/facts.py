@@ -47,7 +47,7 @@ def facts(
             help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
         ),
     ] = None,
-    where: options.Where = None,
+    hosts: options.Hosts = None,
     action: Annotated[
         Path | None, typer.Option("--action", help="An action file of cc-index-annotations: filter and columns.")
     ] = None,
@@ -79,7 +79,7 @@ def facts(
 
       cc-pipeline facts show example.com -c CC-MAIN-2025-18
 
-      cc-pipeline facts show suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
+      cc-pipeline facts show suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100" --format csv
 
       cc-pipeline facts show example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
 
@@ -89,7 +89,7 @@ def facts(
     from cc_pipeline.hostfacts.dataset_question import refuse_gaps
 
     checked_format(output)
-    acting = _action(action, argument or (), where)
+    acting = _action(action, argument or (), hosts)
     if captures and (keep or price):
         raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
@@ -196,7 +196,7 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
     if file is None:
         return None if where is None else Action(parse_filter(where), ())
     if where is not None:
-        raise UserInputError("--where and --action both say which hosts are meant; give one of them")
+        raise UserInputError("--hosts and --action both say which hosts are meant; give one of them")
     return read_action(read_yaml(text_of(file), str(file)), str(file), arguments)
 
 

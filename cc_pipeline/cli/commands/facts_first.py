@@ -85,6 +85,6 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
     if needed and len(silent) == len(needed):
         raise NoFacts(
             f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
-            "Name a crawl that is covered (docs/facts.md), or go without --where.",
+            "Name a crawl that is covered (docs/facts.md), or go without --hosts.",
         )
     return tuple(left.values())

@@ -43,15 +43,14 @@ def get(
         str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
     ] = None,
     crawl: options.MaybeCrawls = None,
-    html: Annotated[bool, typer.Option("--html", help="The page, as UTF-8 text (the default).")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Its main content as Markdown.")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Its main text.")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Texts, headers, links and the record's place, as JSON.")
-    ] = False,
-    warc: Annotated[bool, typer.Option("--warc", help="Its WARC record (one gzip member).")] = False,
-    record: Annotated[bool, typer.Option("--record", help="The archive's exact bytes, WARC or ARC.")] = False,
-    body: Annotated[bool, typer.Option("--body", help="The body's exact bytes.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="html (UTF-8, the default), markdown or text (its main content), json (texts, headers, links, the "
+            "record's place), warc (one gzip member), record (the archive's exact bytes), body (the body's).",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     most_crawls: Annotated[
         int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
@@ -71,22 +70,20 @@ def get(
 
       cc-pipeline get https://example.com/
 
-      cc-pipeline get example.com/about --at 2019-05 --markdown
+      cc-pipeline get example.com/about --at 2019-05 --format markdown
 
-      cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
+      cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
     from cc_pipeline.delivery.one_page import rendered, start_parser
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
-    wanted = {"html": html, "markdown": markdown, "text": text, "json": json, "warc": warc, "record": record,
-              "body": body}  # fmt: skip
-    form = _form([name for name, value in wanted.items() if value])
-    if out is not None and not any(wanted.values()):
+    form = _form(output)
+    if out is not None and output is None:
         _ask_about(out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
-        raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
+        raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE or pipe the output somewhere")
     target, wanted_time = _page(url), None if at is None else period(at)
     settings = without_a_home(
         home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.patience(wait)
@@ -121,13 +118,16 @@ def get(
     if found.record.truncated:
         warn(f"the archive has only its beginning (cut: {found.record.truncated})")
     if out is not None and not data:
-        raise EnvironmentFault(f"{out} is empty: the page has no text", "Take another form: --html, --body or --json")
+        raise EnvironmentFault(
+            f"{out} is empty: the page has no text", "Take another form: --format html, body or json"
+        )
 
 
-def _form(names: list[str]) -> Form:
-    if len(names) > 1:
-        raise UserInputError(f"choose one of --{', --'.join(names)}")
-    return names[0] if names else "html"  # type: ignore[return-value]  # they are the names of Form
+def _form(chosen: str | None) -> Form:
+    form = next((each for each in _FORMS if each == (chosen or "html")), None)
+    if form is None:
+        raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(_FORMS)}")
+    return form
 
 
 def _ask_about(out: Path) -> None:
@@ -135,7 +135,9 @@ def _ask_about(out: Path) -> None:
     asked."""
     other = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
     if other and not voice().agrees(f"{out.name} would hold {_FORMS['html']}. Write it nevertheless?"):
-        raise UserInputError(f"{out.name} would hold {_FORMS['html']}: add --{other}, or --html if that is meant")
+        raise UserInputError(
+            f"{out.name} would hold {_FORMS['html']}: add --format {other}, or --format html if that is meant"
+        )
 
 
 def _page(url: str) -> Target:

@@ -1,4 +1,4 @@
-"""``lookup`` and ``check``: the captures of targets, and how many pages and bytes they are."""
+"""``lookup``: the captures of targets, or how many pages and bytes they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
@@ -21,22 +20,26 @@ from cc_pipeline.python.meaning import checked_format
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.commoncrawl.target import Target
 
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
-AskFacts = Annotated[
-    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
-]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
+#: Crawls of which ``--count`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
 
 
 def lookup(
     targets: options.Targets,
     crawl: options.Crawls,
-    via: options.Via = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="Count pages, captures, archive files and bytes of each target instead.")
+    ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", metavar="CONDITION", help="Only captures that match: 'status=200 and mime=text/html' …"
+        ),
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
     ] = None,
@@ -44,13 +47,9 @@ def lookup(
     columns: Annotated[
         str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--from", help="Only captures from then on: 2018, 2018-05-01 …")] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Only captures up to the end of 2018, 2018-05-01 …")] = None,
-    status: Annotated[str | None, typer.Option("--status", help="HTTP statuses, e.g. 200 or 200,3xx.")] = None,
-    mime: Annotated[str | None, typer.Option("--mime", help="MIME types, e.g. text/html or image/*.")] = None,
-    language: Annotated[str | None, typer.Option("--language", help="ISO 639-3 codes, e.g. eng,deu.")] = None,
-    subset: options.Subsets = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
+    via: options.Via = None,
+    subset: options.Subsets = None,
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
@@ -68,7 +67,9 @@ def lookup(
 
       cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --via btree --format jsonl
 
-      cc-pipeline lookup suffix:gov.uk -c newest --status 200 --mime text/html --out gov.parquet
+      cc-pipeline lookup suffix:gov.uk -c newest --where "status=200 and mime=text/html" --out gov.parquet
+
+      cc-pipeline lookup example.com example.org -c 2018..2024 --count
 
       cc-pipeline lookup example.com -c newest --format csv --columns url,fetch_time | head
 
@@ -78,17 +79,36 @@ def lookup(
 
     Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
     without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
+
+    Of --count, [bold]pages[/] are distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
+    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
     """
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
-    from cc_pipeline.commoncrawl.filters import in_words
+    from cc_pipeline.commoncrawl.filters import parse_condition
     from cc_pipeline.python.scanning import condition_of_all
 
+    condition = parse_condition(where).text if where else ""
+    if count:
+        if out is not None or columns is not None or limit:
+            raise UserInputError("--count goes without --out, --columns and --limit")
+        with open_question(
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            allow_gaps=allow_gaps,
+            wait=wait,
+            where=condition,
+        ) as question:
+            _count(question, harvest, checked_format(output or "table"))
+        return
     chosen = chosen_format(output, out)
     names = chosen_columns(columns, chosen)
     if everywhere := condition_of_all(targets):
         _scan(everywhere, crawl, names, chosen, out, subset=subset, harvest=harvest, yes=yes, source=source, home=home)
         return
-    where = in_words(from_time=since, to_time=until, status=status, mime=mime, language=language)
     read = columns_to_read(names)
     with (
         open_question(
@@ -100,7 +120,7 @@ def lookup(
             via=via,
             allow_gaps=allow_gaps,
             wait=wait,
-            where=where,
+            where=condition,
         ) as question,
         capture_writer(chosen, names, out) as write,
     ):
@@ -172,72 +192,37 @@ def _scan(
     notice(f"{found:,} captures in {out}")
 
 
-def check(
-    targets: options.Targets,
-    crawl: options.Crawls,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    harvest: Harvest = False,
-    where: options.Where = None,
-    facts: AskFacts = False,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    output: Format = "table",
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
-    """Count the pages, archive files and bytes that crawls hold of targets.
-
-    [bold]pages[/] counts distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
-    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
-
-    [bold]Examples[/]
-
-      cc-pipeline check example.com example.org --crawl CC-MAIN-2024-22
-
-      cc-pipeline check "rev:com.nytimes.blogs.fivethirtyeight, com.nytimes.blogs.thecaucus" -c CC-MAIN-2012
-    """
+def _count(found: Question, harvest: bool, output: str) -> None:
+    """Writes what each crawl holds of each target: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
     from cc_pipeline.checks.left_out import left_out
     from cc_pipeline.delivery.parts import distinct_captures
 
-    checked_format(output)
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
     failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
-    with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, wait=wait
-    ) as found:
-        # a list of reversed names is one target, but a person who lists names wants a row for each
-        single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
-        question = Question(found.workspace, found.crawls, single)
-        left: dict[str, tuple[Target, ...]] = {}
+    # a list of reversed names is one target, but a person who lists names wants a row for each
+    single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
+    question = Question(found.workspace, found.crawls, single)
 
-        def ask(crawl: str) -> list[pa.Table]:
-            show_predicted(question, crawl, ask=facts)
-            here = chosen_by(question, crawl, where)
-            left[crawl] = here.targets
-            return captures_of(here, crawl, PLACE, harvest) if here.targets else []
+    def rows() -> Iterator[Sequence[object]]:
+        for one, tables in each_crawl(
+            question.crawls, lambda crawl: captures_of(question, crawl, PLACE, harvest), failed
+        ):
+            yield from ((one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True))
+            if len(single) > 1:
+                yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+            counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
 
-        def rows() -> Iterator[Sequence[object]]:
-            for one, tables in each_crawl(question.crawls, ask, failed):
-                yield from ((one, t.definition, *_counted(table)) for t, table in zip(left[one], tables, strict=True))
-                if len(left[one]) > 1:
-                    yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
-                counts[one] = {t.slug: table.num_rows for t, table in zip(left[one], tables, strict=True)}
-
-        # lines for programs appear as they are found
-        write_rows("what there is", columns, rows(), output)
-        if where is not None:
-            refuse_failed(question, failed)
-            return
-        for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
-            warn(note)
-        counted = {slug for of in counts.values() for slug, count in of.items() if count}
-        _say_what_may_be_meant(question, counted)
-        refuse_failed(question, failed)
-        _refuse_unfound(question, counted)
+    # lines for programs appear as they are found
+    write_rows("what there is", columns, rows(), output)
+    for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
+        warn(note)
+    counted = {slug for of in counts.values() for slug, count in of.items() if count}
+    _say_what_may_be_meant(question, counted)
+    refuse_failed(question, failed)
+    _refuse_unfound(question, counted)
 
 
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
-from cc_pipeline.cli.commands.lookup import AskFacts, Format, Harvest
+from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.run import CrawlPlan
     from cc_pipeline.index.locator import LookupPrice
     from cc_pipeline.records.range_plan import FetchPrice
+
+AskFacts = Annotated[
+    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
+]
 
 #: Targets up to which each has lines of its own.
 _MOST_TARGETS = 40
@@ -37,7 +41,7 @@ def plan(
         bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
     ] = False,
     harvest: Harvest = False,
-    where: options.Where = None,
+    hosts: options.Hosts = None,
     facts: AskFacts = False,
     policies: Annotated[
         bool, typer.Option("--with-policies", help="The robots.txt captures of the targets' hosts too.")
@@ -61,7 +65,7 @@ def plan(
 
       cc-pipeline plan prefix:https://www.example.com/blog/ -c CC-MAIN-2024-22 --with-policies
 
-      cc-pipeline plan suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100"
+      cc-pipeline plan suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
@@ -69,7 +73,7 @@ def plan(
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
-        rows, notes = _rows(question, where, locate=locate, harvest=harvest, facts=facts)
+        rows, notes = _rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
     if policies:
         from cc_pipeline.policies.hosts import policy_targets, with_policies
 
@@ -144,15 +148,15 @@ def _rows(
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
-    from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
+    from cc_pipeline.indexing.catalog import open_catalog
 
     settings = question.settings
     if price.index != "parquet":
         return ()
     ranges_of = surt_ranges(crawl, price.index)
     ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
-    with open_catalog(settings.catalog_path) as catalog:
+    with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # of a subset with files the reason says which catalog file its rows came from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}

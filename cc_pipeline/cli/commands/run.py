@@ -1,4 +1,4 @@
-"""``run``, ``demo`` and ``replay``: materialize the graph through Dagster in this process, and print what it found."""
+"""``run`` and ``demo``: materialize the graph through Dagster in this process, and print what it found."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
-    engine: options.Engine = None,
-    where: options.Where = None,
+    hosts: options.Hosts = None,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
     yes: options.Yes = False,
@@ -59,9 +58,15 @@ def run(
         bool, typer.Option("--with-policies", help="Then get and read the robots.txt captures of the targets' hosts.")
     ] = False,
     details: Annotated[
-        bool, typer.Option("--details", help="Of many crawls: every step, pair and note, not the summary alone.")
+        bool,
+        typer.Option("--details", help="Every step, pair and note of many crawls, and the totals of the whole home."),
     ] = False,
-    totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
+    refetch: Annotated[
+        bool,
+        typer.Option(
+            "--refetch", help="Only fetch quarantined and missing records again, also those settled as gone or damaged."
+        ),
+    ] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
@@ -83,24 +88,26 @@ def run(
 
       cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
 
-      cc-pipeline run @sites.txt -c newest --engine spark        (records and pages on a cluster)
-
       cc-pipeline run example.com -c newest --with-policies      (what its robots.txt ask of robots, too)
 
-      cc-pipeline run suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100"
+      cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
       cc-pipeline run publisher.com -c CC-NEWS-2026-05           (says first what its index costs to build)
+
+      cc-pipeline run example.com -c newest --refetch
     """
     from cc_pipeline.engines.spark.readiness import refuse_unready
 
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
+    if refetch:
+        _refetch(targets or (), crawl, source=source, home=home, wait=wait)
+        return
     settings = load_settings(
         source=source,
         home=home,
         subsets=tuple(subset) if subset else None,
         via=via,
-        engine=engine,
         max_index_gaps=options.most_gaps(allow_gaps),
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
@@ -128,14 +135,14 @@ def run(
         for each in part.notes:
             note(each)
 
-    narrowed = None if where is None else partial(_chosen, settings, targets=meant, where=where)
+    narrowed = None if hosts is None else partial(_chosen, settings, targets=meant, where=hosts)
     with told_to(Spoken(details=details)):
         troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
         if policies:
             troubles += _read_policies(settings, done, meant, say, yes=yes)
     if parts:
         say_summary(parts, details=details)
-    if totals:
+    if details:
         say_totals(settings)
     for trouble in troubles:
         raise trouble
@@ -283,23 +290,11 @@ def demo_targets(domains: Sequence[str]) -> list[str]:
     return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
 
 
-def replay(
-    targets: options.Targets,
-    crawl: options.Crawls,
-    wait: options.Wait = None,
-    source: options.Source = None,
-    home: options.Home = None,
+def _refetch(
+    targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
 ) -> None:
-    """Fetch quarantined and missing records again, then parse and publish those that were fetched.
-
-    Ends with status 3 when the source gives none of them, or too few.
-
-    To see why records are in quarantine: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
-
-    [bold]Examples[/]
-
-      cc-pipeline replay example.com --crawl CC-MAIN-2024-22
-    """
+    """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
+    ``Incomplete`` when the source gives none of them, or too few."""
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import replay_records
 
@@ -323,7 +318,7 @@ def replay(
                 step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
         step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
-    write_rows("what the replay changed", columns, rows)
+    write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] or row[9] for row in rows):
         query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')

@@ -1,10 +1,10 @@
-"""``crawls``, ``sql`` and ``metadata-json``: commands that only read."""
+"""``crawls`` and ``sql``: commands that only read."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -14,11 +14,6 @@ from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.settings import load_settings
-
-#: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
-_BATCH = 200
-#: Characters that would end a line or a column; no valid URL has them unescaped.
-_ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
 def crawls(
@@ -99,35 +94,3 @@ def sql(
             converse(connection, settings.home / "sql_history", ask)
         else:
             answer(connection, text, chosen, out)
-
-
-def metadata_json(
-    where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
-    compat: Annotated[str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.")] = None,
-    limit: Annotated[int, typer.Option(help="At most this many rows; 0 for all.")] = 0,
-    home: options.Home = None,
-) -> None:
-    """Print the 2012 metadata document of published pages, one a line: URL, tab, JSON.
-
-    [bold]Examples[/]
-
-      cc-pipeline metadata-json --where "domain = 'example.com'" > example.tsv
-
-      cc-pipeline metadata-json --where "parsed_as = 'feed'" --limit 1 --compat 2012
-    """
-    from cc_pipeline.documents.document2012.json import metadata_json as document_of
-    from cc_pipeline.lake.reading import open_answers
-
-    if compat not in (None, "2012"):
-        raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
-    mode: Literal["2012"] | None = "2012" if compat else None
-    order = "crawl, warc_filename, warc_record_offset, url"
-    query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
-    with open_answers(load_settings(home=home)) as connection:
-        result = connection.execute(query)
-        columns = [column[0] for column in result.description or []]
-        while rows := result.fetchmany(_BATCH):
-            for values in rows:
-                row = dict(zip(columns, values, strict=True))
-                url = (row["url"] or "").translate(_ESCAPED)
-                sys.stdout.write(f"{url}\t{document_of(row, compat=mode)}\n")

@@ -1,4 +1,4 @@
-"""``cc-pipeline run --engine spark`` in a process of its own: a real cluster whose workers have the wheel alone, the
+"""``cc-pipeline run`` on Spark in a process of its own: a real cluster whose workers have the wheel alone, the
 source over HTTP, the lake on a real S3 server. Then the local engine, which finds nothing to do."""
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def test_a_run_of_the_command_line_on_a_cluster(
         }
         environment = kept | CREDENTIALS | own
 
-        def run(*more: str) -> str:
-            asked = [*SITES]
-            command = [str(BIN / "cc-pipeline"), "run", "--crawl", NEW, *asked, *more]
+        def run(engine: str) -> str:
+            command = [str(BIN / "cc-pipeline"), "run", *SITES, "--crawl", NEW]
+            wanted = environment | {"CC_PIPELINE_ENGINE": engine}
             done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+                command, cwd=tmp_path, env=wanted, capture_output=True, text=True, check=False, timeout=600
             )
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
             return done.stdout
 
-        run("--engine", "spark")
+        run("spark")
         settings = load_settings(environment)
         with runs_in(settings) as instance:
             [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
@@ -93,7 +93,7 @@ def test_a_run_of_the_command_line_on_a_cluster(
             [(pages,)] = published.sql("SELECT count(*) FROM page_metadata").fetchall()
         assert pages
         before = len(source.hits)
-        run("--engine", "local")
+        run("local")
         with runs_in(settings) as instance:
             assert len(instance.get_runs(dg.RunsFilter(job_name="extract_targets"))) == 1
         assert not [hit for hit in source.hits[before:] if hit.key.endswith(".warc.gz")]
