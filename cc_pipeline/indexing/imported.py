@@ -66,7 +66,8 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
     Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
     """
     lake = workspace.lake
-    rows = lake.read("row_groups", Slice(crawl).where)
+    # a large table is read in no set order, and the same rows are the same file
+    rows = sort_rows(lake.read("row_groups", Slice(crawl).where))
     # of a subset without index files there is nothing to hand on
     subsets = sorted(set(rows.filter(pc.is_valid(rows["file"]))["subset"].to_pylist()))
     if not subsets:
