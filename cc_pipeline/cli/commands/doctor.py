@@ -252,8 +252,6 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     """Takes torn commits back; what was done, and whether all tables can be read then."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
-    from cc_pipeline.indexing.catalog import rebuild_catalog
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.settings import is_home_of
@@ -275,11 +273,6 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
         # what was fetched of them is stored, with journals that say which records these are
         for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
             adopt_again(workspace.storage, crawl)
-    if is_whole and (torn_files := torn_catalog_files(workspace.settings.catalog_path)):
-        for path, aside in set_catalog_files_aside(workspace.settings.catalog_path, torn_files).items():
-            text = f"{path} could not be read and was built anew; it is kept as {aside}"
-            findings.append(Finding("ok", "repaired", text))
-        rebuild_catalog(workspace)
     if is_whole and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
