@@ -43,7 +43,7 @@ from benchmarks.index_readers import (
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.catalog import write_catalog_rows
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -155,15 +155,10 @@ def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
 
     home = work / "home"
     store = FooterStore(home / "footers")
-    tables = []
     with Transport(f"{url}{BUCKET}") as transport:
         for crawl, paths in crawls.items():
             harvest_crawl(crawl, paths, transport, store)
-            tables.append(crawl_tables(crawl, paths, store))
-    names = ("index_files", "row_groups", "column_chunks", "coverage")
-    build_catalog(
-        home / "catalog.duckdb", **{n: pa.concat_tables([getattr(table, n) for table in tables]) for n in names}
-    )
+            write_catalog_rows(home / "catalog", crawl_tables(crawl, paths, store).packed())
     return home
 
 

@@ -36,13 +36,14 @@ WARM = index_path("CC-MAIN-2024-18", 0)
 
 def _ours(url: str, home: Path) -> Callable[[Sequence[str]], int]:
     from cc_pipeline.commoncrawl.target_text import parse_target
-    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.catalog import Catalog
     from cc_pipeline.index.footers.decode import place
     from cc_pipeline.index.parquet.finder import CatalogFinder
     from cc_pipeline.index.parquet.locator import ParquetLocator
     from cc_pipeline.transport.client import Transport
 
-    catalog = open_catalog(home / "catalog.duckdb")
+    folders = (home / "catalog").iterdir()
+    catalog = Catalog({folder.name.removeprefix("crawl="): [*map(str, folder.iterdir())] for folder in folders})
     transport = Transport(f"{url}{BUCKET}")
     target = parse_target(DOMAIN)
 

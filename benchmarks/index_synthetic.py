@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.index.catalog.from_footers import CrawlTables, coverage_table
 from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS
 
@@ -36,14 +37,6 @@ class Shape:
         return self.crawls * sum(files * groups for _, files, groups in self.subsets)
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlTables:
-    crawl: str
-    index_files: pa.Table
-    row_groups: pa.Table
-    column_chunks: pa.Table
-
-
 def domain_keys(count: int, seed: int) -> pa.Array:
     """``count`` distinct sorted keys ``tld,name`` as bytes."""
     random = np.random.default_rng(seed)
@@ -57,13 +50,19 @@ def domain_keys(count: int, seed: int) -> pa.Array:
     return keys.take(pc.array_sort_indices(keys)).cast(pa.binary())
 
 
+def crawl_name(number: int) -> str:
+    """The name of crawl ``number`` (0 is the oldest)."""
+    return f"CC-MAIN-{2013 + number // 12}-{5 + 4 * (number % 12):02d}"
+
+
 def crawl_tables(shape: Shape, number: int) -> CrawlTables:
-    """The tables of crawl ``number`` (0 is the oldest)."""
-    crawl = f"CC-MAIN-{2013 + number // 12}-{5 + 4 * (number % 12):02d}"
+    """The tables of crawl ``number``."""
+    crawl = crawl_name(number)
     overlapping = number < shape.overlapping * shape.crawls
     random = np.random.default_rng(1000 + number)
     parts = [_subset(shape, crawl, *subset, overlapping, random) for subset in shape.subsets]
-    return CrawlTables(crawl, *(pa.concat_tables([part[i] for part in parts]) for i in range(3)))
+    files, row_groups, chunks = (pa.concat_tables([part[i] for part in parts]) for i in range(3))
+    return CrawlTables(files, row_groups, chunks, coverage_table(crawl, files["path"].to_pylist(), files, row_groups))
 
 
 def _subset(
@@ -107,12 +106,6 @@ def _subset(
         "compressed_bytes": pa.array(group_bytes),
         "data_offset": pa.array(offset),
         "data_end": pa.array(offset + group_bytes),
-        "key_chunk_offset": pa.array(offset),
-        "key_chunk_bytes": pa.array(sizes[:, 0]),
-        "key_offset_index_offset": pa.array(10**9 + np.arange(count) * 10_000),
-        "key_offset_index_length": pa.array(random.integers(500, 900, count)),
-        "key_column_index_offset": pa.array(2 * 10**9 + np.arange(count) * 10_000),
-        "key_column_index_length": pa.array(random.integers(5_000, 9_000, count)),
     }
     bounds = {
         "url_surtkey": (surt_min, surt_max),

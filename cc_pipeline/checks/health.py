@@ -24,13 +24,12 @@ from cc_pipeline.documents.html import building
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, as_written, read_note
-from cc_pipeline.index.catalog.contents import torn_catalog_files
 from cc_pipeline.indexing.crawls import known_crawls, probe, unknown
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
-from cc_pipeline.lake.torn import HINT, REPAIR, find_torn
+from cc_pipeline.lake.torn import HINT, find_torn
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
@@ -259,8 +258,6 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
-    for path in torn_catalog_files(settings.catalog_path):
-        yield Finding("bad", "catalog", f"{path} cannot be read", f"{REPAIR} builds it anew from the tables")
     # an older layout is as the version that made it left it; a question migrates nothing
     with suppress(CcPipelineError):  # said above, of the layout
         if not pending(settings.home, MIGRATIONS):

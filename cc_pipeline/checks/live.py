@@ -1,143 +1,99 @@
-"""A look at a source as it is now: a few requests through what every run uses, and which assumptions they bear out.
+"""Asks a source some ten requests as a run would, and checks each answer as a run does.
 
-The home is not touched but for its request budget, which these requests count in like all others: a home of its own is
-made for them and deleted. Of several places the first one is asked.
+Only the request budget of the home is touched: the requests count in it like all others. What else is written lies in a
+home for this alone, which is deleted. Of several places the first is asked.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
-from cc_pipeline.addresses import host_of, scheme_of
-from cc_pipeline.checks.assumptions import ASSUMPTIONS
-from cc_pipeline.checks.live_steps import STEPS, SUBSETS, Look, Skipped
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.extraction.nearest import Nearest, fetched_record
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.indexing.crawl_index import parse_index_list
 from cc_pipeline.settings import Settings
+from cc_pipeline.settings.places import may_be_mirrored
+from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.opening import is_loopback
-from cc_pipeline.stores.watched import Seen
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace.workspace import Workspace, open_transport
 
-MOST_REQUESTS: Final = 60
 #: Requests a second to each host.
 RATE: Final = 1.0
-PUBLIC_BUCKET: Final = "s3://commoncrawl"
-#: Of an answer's headers, those that say how the source and what stands before it work.
-HEADERS: Final = ("accept-ranges", "age", "cache-control", "content-encoding", "content-length", "content-range",
-                  "content-type", "date", "etag", "last-modified", "retry-after", "server", "via", "x-amz-cf-pop",
-                  "x-cache")  # fmt: skip
+_SUBSETS: Final = ("warc",)
+#: A refusal is sent once more, and no oftener.
+_RETRY: Final = RetryPolicy(attempts=2)
+#: A new crawl is listed before its index is there.
+_NEWEST_CRAWLS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that was tried. ``outcome`` is ``done``, ``failed`` or ``skipped``, ``text`` what came of it."""
-
-    name: str
-    outcome: str
-    text: str
+class _Skipped(Exception):
+    """A step that has nothing to ask with. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An assumption: whether it ``held`` (``None``: not seen), and by what evidence."""
+@dataclass(slots=True)
+class _Look:
+    """``asking`` are the settings that transports are opened with, ``workspace`` is of a home for the look alone. The
+    other fields are what steps found for those behind them."""
 
-    name: str
-    says: str
-    held: bool | None
-    evidence: str
+    asking: Settings
+    mirror: str | None
+    workspace: Workspace = field(init=False)
+    opened: list[Transport] = field(default_factory=list)
+    crawls: tuple[str, ...] = ()
+    crawl: str = ""
+    index_file: str = ""
+    record: Nearest | None = None
 
-    @property
-    def told(self) -> str:
-        """``held``, ``did not hold`` or ``not seen``."""
-        return {True: "held", False: "did not hold", None: "not seen"}[self.held]
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What a look at ``source`` found at ``at`` (aware UTC). ``answers`` are all of them, each with its step; at most
-    ``most`` requests were allowed, ``requests`` were sent."""
-
-    source: str
-    at: datetime
-    steps: tuple[Step, ...]
-    verdicts: tuple[Verdict, ...]
-    answers: tuple[tuple[str, Seen], ...]
-    requests: int
-    most: int
-    seconds: float
-
-    @property
-    def failed(self) -> bool:
-        """Whether something could not be done; an assumption that did not hold is no failure if all can be done."""
-        return any(step.outcome == "failed" for step in self.steps)
-
-    @property
-    def bytes(self) -> int:
-        """Of all bodies."""
-        return sum(seen.bytes for _, seen in self.answers)
-
-    def as_json(self) -> dict[str, Any]:
-        """For a file: plain values, of headers those in ``HEADERS``. Times are seconds."""
-        return {
-            "source": self.source,
-            "at": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
-            "requests": self.requests,
-            "most_requests": self.most,
-            "bytes": self.bytes,
-            "seconds": round(self.seconds, 3),
-            "steps": [asdict(step) for step in self.steps],
-            "assumptions": [asdict(one) | {"held": one.told} for one in self.verdicts],
-            "answers": [_plain(step, seen) for step, seen in self.answers],
-        }
+    def open(
+        self,
+        settings: Settings,
+        root: str,
+        access: Access,
+        retry: RetryPolicy | None = None,
+        timeouts: Timeouts | None = None,
+        **_: object,
+    ) -> Transport:
+        transport = open_transport(self.asking, root, access, _RETRY, timeouts)
+        self.opened.append(transport)
+        return transport
 
 
-def _plain(step: str, seen: Seen) -> dict[str, Any]:
-    headers = {name: seen.headers[name] for name in HEADERS if name in seen.headers}
-    return {"step": step, **asdict(replace(seen, headers=headers)), "seconds": round(seen.seconds, 3)}
-
-
-def look_live(
-    settings: Settings,
-    *,
-    rate: float | None = None,
-    most: int = MOST_REQUESTS,
-    bucket: str | None = None,
-    told: Callable[[Step], None] = lambda step: None,
-) -> Live:
-    """Asks the source of ``settings`` (its first place) at most ``most`` requests, one at a time.
-
-    ``rate`` is requests a second to each host (``None``: ``rate_for``). ``bucket`` is the S3 place that is compared
-    (``None``: Common Crawl's, for its own data). ``told`` hears of each step. Raises ``UserInputError`` for a folder;
-    what goes wrong with the source is in the answer.
-    """
+def look_live(settings: Settings) -> Iterator[Finding]:
+    """A finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a folder."""
     if scheme_of(settings.source) in ("", "file"):
         raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be looked at")
-    begun, at = time.monotonic(), datetime.now(UTC)
-    chosen = rate_for(settings) if rate is None else rate
-    plain = replace(
-        settings,
-        rate=chosen,
-        concurrency=1,
-        mirrors=(),
-        mirror_access=(),
-        record_mirror=False,
-        via="auto",
-        subsets=SUBSETS,
-        wait=0.0,
+    asking = replace(
+        settings, rate=rate_for(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
     )
-    own = settings.is_common_crawl and scheme_of(settings.source) != "s3"
-    look = Look(plain, most, bucket or (PUBLIC_BUCKET if own else ""), settings.official_mirror)
-    with _workspace(look):
-        steps = tuple(_steps(look, told))
-    verdicts = tuple(Verdict(one.name, one.says, *one.judge(look.facts, look.answers)) for one in ASSUMPTIONS)
-    took = time.monotonic() - begun
-    return Live(plain.source, at, steps, verdicts, tuple(look.answers), look.requests, most, took)
+    look = _Look(asking, settings.official_mirror)
+    with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
+        own = replace(asking, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
+        look.workspace = Workspace(own, opener=look.open)
+        try:
+            yield from (_finding(look, topic, ask) for topic, ask in _STEPS.items())
+        finally:
+            for transport in look.opened:
+                transport.close()
 
 
 def rate_for(settings: Settings) -> float | None:
@@ -147,26 +103,119 @@ def rate_for(settings: Settings) -> float | None:
     return min(RATE, settings.rate or RATE)
 
 
-@contextmanager
-def _workspace(look: Look) -> Iterator[None]:
-    with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
-        settings = replace(look.asking, home=Path(folder), lake=str(Path(folder) / "lake"))
-        look.workspace = Workspace(settings, opener=look.open)
-        try:
-            yield
-        finally:
-            for transport in look.opened:
-                transport.close()
+def _finding(look: _Look, topic: str, ask: Callable[[_Look], str]) -> Finding:
+    try:
+        return Finding("ok", topic, ask(look))
+    except _Skipped as skipped:
+        return Finding("note", topic, f"not asked: {skipped}")
+    except EnvironmentFault as fault:
+        return Finding("bad", topic, fault.what, fault.advice)
+    except CcPipelineError as fault:
+        return Finding("bad", topic, str(fault))
 
 
-def _steps(look: Look, told: Callable[[Step], None]) -> Iterator[Step]:
-    for name, work in STEPS.items():
-        look.step = name
-        try:
-            step = Step(name, "done", work(look))
-        except Skipped as skipped:
-            step = Step(name, "skipped", str(skipped))
-        except CcPipelineError as fault:
-            step = Step(name, "failed", fault.what if isinstance(fault, EnvironmentFault) else str(fault))
-        told(step)
-        yield step
+def _list_crawls(look: _Look) -> str:
+    listed = look.workspace.crawl_list
+    if listed.fault is not None:
+        raise listed.fault
+    look.crawls = tuple(crawl.id for crawl in listed.crawls if crawl.era == "columnar")
+    return f"{len(listed.crawls)} crawls are listed, the newest is {listed.crawls[0].id}"
+
+
+def _list_index_files(look: _Look) -> str:
+    if not look.crawls:
+        raise _Skipped("no crawl is known")
+    for crawl in look.crawls[:_NEWEST_CRAWLS]:
+        key = path_list_key(crawl, "cc-index-table")
+        if look.workspace.transport.exists(key):
+            read = partial(parse_index_list, key=key, crawl=crawl)
+            listed, _ = look.workspace.transport.read_parsed(key, read)
+            files = [file.path for file in listed if file.subset in _SUBSETS]
+            if not files:
+                raise DataFault(DataKind.MISMATCH, key, None, "it names no index file of captures")
+            look.crawl, look.index_file = crawl, files[len(files) // 2]
+            return f"{len(listed)} index files of {crawl} are listed"
+    raise DataFault(DataKind.MISMATCH, ", ".join(look.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
+
+
+def _read_footer(look: _Look) -> str:
+    if not look.index_file:
+        raise _Skipped("no index file is known")
+    store = FooterStore(look.workspace.settings.footers_path)
+    done = harvest_crawl(look.crawl, [look.index_file], look.workspace.transport, store, HarvestPolicy(tries=1))
+    for path, reason in done.failed:
+        raise DataFault(DataKind.MISMATCH, path, None, reason)
+    tables = crawl_tables(look.crawl, [look.index_file], store)
+    [file] = tables.index_files.to_pylist()
+    groups = len(tables.row_groups)
+    unknown = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
+    bounds = f", of {unknown} of which each look-up reads the keys: run cc-pipeline repair" if unknown else ""
+    etag = "an ETag" if file["etag"] else "no ETag, so that nothing tells when it is replaced"
+    return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
+
+
+def _look_up_page(look: _Look) -> str:
+    """Any page that the first lines of ``cluster.idx`` name, and its record."""
+    if not look.crawl:
+        raise _Skipped("no crawl with an index is known")
+    transport, clusters, key = look.workspace.transport, look.workspace.clusters, cluster_key(look.crawl)
+    found = clusters.find(transport, look.crawl)
+    if found is None:
+        raise DataFault(DataKind.MISMATCH, key, None, "there is no such object")
+    list(found.cluster.members([KeyRange(b"", b"!")]))
+    keys = [key for span in found.cluster.learnt for key in (span.last, span.first)]
+    page = next((page for key in keys if (page := _page_of(key)) is not None), None)
+    if page is None:
+        raise DataFault(DataKind.MISMATCH, key, None, "its lines name no key that a page can be told from")
+    located = ZipNumLocator(transport, look.crawl, found.cluster, clusters.members).locate(look.crawl, _SUBSETS, [page])
+    rows = located.captures[page.slug].to_pylist()
+    if not rows:
+        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} and has no capture")
+    record = fetched_record(look.workspace, rows[0])
+    if not isinstance(record, Nearest):
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
+    if record.digest_check == "mismatch":
+        why = "its payload has another digest than the index says"
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], why)
+    look.record = record
+    return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
+
+
+def _page_of(key: bytes) -> Target | None:
+    """The page that has this key by every rule, if it can be told."""
+    text = key.decode("ascii", "replace")
+    host, _, rest = text.partition(")")
+    labels, colon, port = host.partition(":")
+    url = f"http://{'.'.join(reversed(labels.split(',')))}{colon}{port}{rest or '/'}"
+    return parse_target(f"url:{url}") if {surt_key(url, rule) for rule in KeyRule} == {text} else None
+
+
+def _ask_for_nothing(look: _Look) -> str:
+    key = f"crawl-data/{look.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
+    if look.workspace.transport.exists(key):
+        raise DataFault(DataKind.MISMATCH, key, None, "it is there")
+    return "an object that is not there is answered with 404"
+
+
+def _compare_mirror(look: _Look) -> str:
+    if look.mirror is None:
+        raise _Skipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
+    if look.record is None or not may_be_mirrored(look.record.row["crawl"]):
+        raise _Skipped("no record of a crawl that may be at the mirror is known")
+    key, offset, length = (look.record.row[name] for name in PLACE)
+    mirror = look.open(look.asking, look.mirror, NO_ACCESS)
+    there, here = (transport.read(key, offset, length) for transport in (mirror, look.workspace.transport))
+    if (there.data, there.total) != (here.data, here.total):
+        raise DataFault(DataKind.MISMATCH, key, offset, f"{look.mirror} has another record or another file there")
+    return f"the record and the length of its file are the same at {look.mirror}"
+
+
+#: In this order: what a step finds, those behind it ask with.
+_STEPS: Final[Mapping[str, Callable[[_Look], str]]] = {
+    "crawls": _list_crawls,
+    "index": _list_index_files,
+    "footer": _read_footer,
+    "record": _look_up_page,
+    "missing": _ask_for_nothing,
+    "mirror": _compare_mirror,
+}

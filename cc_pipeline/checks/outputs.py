@@ -31,9 +31,7 @@ from cc_pipeline.workspace.workspace import Workspace
 #: A published file may be so much older than what it lacks.
 _BEHIND: Final = timedelta(days=1)
 #: Tables of indexes: a harvest changes them, and no capture is published or not because of it.
-_OF_CATALOG: Final = frozenset(
-    ("crawls", "index_manifest", "index_files", "row_groups", "coverage", "column_chunks", "source_files")
-)
+_OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
 

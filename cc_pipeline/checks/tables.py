@@ -23,10 +23,11 @@ from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
+from cc_pipeline.indexing.catalog import read_catalog_table, read_subsets
 from cc_pipeline.indexing.crawl_index import asked_subsets
 from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import LIST, Figures, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import HARVEST, LIST, Figures, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.upkeep.stored_files import lost_records
@@ -70,10 +71,9 @@ def crawl_list_verdict(workspace: Workspace) -> CheckResult:
 def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
     name, lake = "as_the_catalog_expects", workspace.lake
-    coverage = lake.read("coverage", columns=["crawl", "subset", "expected"]).to_pylist()
     expected: dict[str, dict[str, int]] = {}
-    for row in coverage:
-        expected.setdefault(row["crawl"], {})[row["subset"]] = row["expected"]
+    for row in read_subsets(lake):
+        expected.setdefault(row.crawl, {})[row.subset] = row.expected
     verdicts, sound = [], 0
     for crawl in _listed_crawls(workspace, scope):
         table = lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
@@ -96,8 +96,7 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
     what is kept, no footer itself."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
-    covered = workspace.lake.read("coverage", columns=["crawl", "subset"]).to_pylist()
-    harvested = {(row["crawl"], row["subset"]) for row in covered}
+    harvested = {(row.crawl, row.subset) for row in read_subsets(workspace.lake)}
     verdicts, kept = [], 0
     for crawl in _listed_crawls(workspace, scope):
         asked = [one for one in asked_subsets(workspace.settings, crawl) if (crawl, one) in harvested]
@@ -128,21 +127,20 @@ def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
     """Every check of ``crawls`` (default: every harvested one) that have a columnar index, oldest crawl first."""
     lake = workspace.lake
-    covered = lake.read("coverage")
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
-    known = set(covered.column("crawl").to_pylist()) - set(ARC_CRAWLS)
+    known = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
     harvested = sorted(known, key=lambda crawl: (index_is_built(crawl), crawl))
     # schemas are compared with those of the crawl before; indexes built here, behind all others, have one of their own
     first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
     for crawl in harvested[max(0, first - 1) :]:
         if crawls is not None and crawl not in crawls:
-            before = lake.read("index_files", {"crawl": crawl}, ["columns"])
+            before = read_catalog_table(lake, "index_files", crawl)
             previous = next((columns for columns in before.column("columns").to_pylist() if columns), previous)
             continue
-        coverage = covered.filter(pc.equal(covered["crawl"], crawl))
-        files = lake.read("index_files", {"crawl": crawl})
-        groups = lake.read("row_groups", {"crawl": crawl})
+        coverage, files, groups = (
+            read_catalog_table(lake, table, crawl) for table in ("coverage", "index_files", "row_groups")
+        )
         verdicts += [
             _of(crawl, check_coverage(coverage)),
             _of(crawl, check_row_counts(files, groups)),

@@ -18,8 +18,7 @@ from cc_pipeline.errors import UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
-SHOWN = ("url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset",
-         "warc_record_length")  # fmt: skip
+SHOWN = ("fetch_time", "fetch_status", "content_mime_type", "url")
 #: Rows that a table shows. Whoever wants more of them uses a format for programs.
 _MOST_SHOWN = 1_000
 #: Rows that are Python objects at a time: bounds memory, however many captures there are.

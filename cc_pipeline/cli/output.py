@@ -45,6 +45,8 @@ coloured = Text.assemble
 _MEASURED = 1_000
 #: Characters for a column, below which each row of a wide result stands alone.
 _NARROWEST = 12
+#: Characters for a long text in a table, below which its rows stand alone.
+_NARROWEST_FOLDED = 16
 #: Characters between two columns of a table on a terminal.
 _BETWEEN = 3
 #: Seconds that were left when a source was last waited for.
@@ -84,16 +86,50 @@ console_err = _console(stderr=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table with right-aligned numbers."""
-    materialized = [list(row) for row in rows]
+    """A table that fits its screen, with right-aligned numbers and long texts in several lines; or one value a line
+    where the columns are too many for that."""
+    values = [list(row) for row in rows]
+    said = [place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)]
+    columns, values = [columns[place] for place in said], [[row[place] for place in said] for row in values]
+    # what pages say is no markup
+    texts = [[escape_controls(_shown_cell(value), one_line=True) for value in row] for row in values]
+    # names of columns have no blanks, so that they can be asked for; in a narrow table they take several lines
+    for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
+        widths, is_squeezed = _fitting([name.split(breaks) for name in names], texts)
+        if not is_squeezed:
+            break
+    if is_squeezed and max(widths) < _NARROWEST_FOLDED:
+        console.print(Text(title, style="italic"))
+        _show_singly(columns, texts)
+        return
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    for place, name in enumerate(columns):
-        numeric = bool(materialized) and all(isinstance(row[place], int | float) for row in materialized)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in materialized:
-        # what pages say is no markup
-        table.add_row(*(Text(escape_controls(_shown_cell(value), one_line=True)) for value in row))
+    for place, name in enumerate(names):
+        numeric = bool(values) and all(isinstance(row[place], int | float) for row in values)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths[place])
+    for row in texts:
+        table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
+    """Widths of the columns of a table that fits the screen: short ones as wide as they are, long ones as wide as is
+    left for each of them; and whether there are such long ones. Of names there are the parts that stay together."""
+    room = console.width - _BETWEEN * (len(names) - 1)
+    widths = [
+        max([*map(len, name), *(cell_len(row[place]) for row in texts)], default=0) for place, name in enumerate(names)
+    ]
+    widest = next((cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room), 0)
+    return [min(width, widest) for width in widths], max(widths, default=0) > widest
+
+
+def _show_singly(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
+    """One value a line, each row by itself; values that are empty are left out."""
+    width = max(map(len, columns))
+    for number, row in enumerate(texts, start=1):
+        console.print(Text(f"row {number:,}", style="bold"))
+        for name, text in zip(columns, row, strict=True):
+            if text:
+                console.print(Text(f"{name:<{width}}  {text}"), overflow="fold")
 
 
 def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
-from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, launcher_of, open_backfill_ids
+from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, MACHINE_TAG_BEFORE, PROCESS_TAG, PROCESS_TAG_BEFORE, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
@@ -333,6 +333,12 @@ def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     # of the launcher that spreads runs, which builds on this module
     hosts = getattr(launcher_of(instance), "hosts", ())
     return bool(hosts) and server_of(run) not in hosts
+
+
+def launcher_of(instance: dg.DagsterInstance) -> object:
+    """What starts the queued runs of an instance."""
+    shown: Any = instance
+    return shown.run_launcher
 
 
 def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:

@@ -1,26 +1,20 @@
 """Everything that reaches behind Dagster's public interface, so that an upgrade breaks one file.
 
-Ten private modules are imported, each for what the public names cannot do:
+Private modules are imported for what the public names cannot do:
 
-- ``_core.launcher``, ``_core.errors``: what a launcher tells of a run's process, and of a server that is away;
-- ``_core.execution.backfill``: which backfills are going on, without reading all that ever were;
-- ``_core.scheduler.instigation``: turning sensors and schedules on and off where no UI runs;
-- ``_core.remote_origin``: the names under which storages know sensors, schedules and the runs of a job;
-- ``_grpc.client``: asking a code server of a chosen host;
-- ``_cli.dev``: ``dagster dev`` with another webserver (patched: ``open_ipc_subprocess``). In that one a public function
-  is patched, ``create_app_from_workspace_process_context``: webservers take no middleware.
+- ``_core.launcher``, ``_core.errors``, ``_grpc.client``: what a launcher tells, and asks, of a run's process;
+- ``_core.execution.backfill``: which backfills are going on;
+- ``_core.scheduler.instigation``, ``_core.remote_origin``: turning sensors and schedules on and off without a UI;
+- ``_cli.dev``: ``dagster dev`` with another webserver, and that one with a guard before it (docs/upstream.md).
 
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
@@ -34,24 +28,6 @@ _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
 #: A value of ``compute_logs`` in ``dagster.yaml`` that Dagster documents.
 NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-#: Above so many partitions all of an asset's are read, which is one simple question.
-ASKED_BY_NAME = 2_000
-
-
-def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
-    """Deletes what ``delete_run`` leaves of a run: its output, and SQLite's file of its events. Deletes what ticks
-    ``before`` then logged on this disk: Dagster deletes the ticks, and leaves that."""
-    folder = Path(instance.root_directory)
-    if run_id:
-        instance.compute_log_manager.delete_logs(prefix=[run_id])
-        # a command's instance keeps no output, and that of a UI in the same home does
-        shutil.rmtree(folder / "storage" / run_id, ignore_errors=True)
-        for ending in ("db", "db-wal", "db-shm"):
-            (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
-    if before is not None:
-        for path in (folder / "storage" / "__repository__").rglob("*.*"):
-            if path.stat().st_mtime < before.timestamp():
-                path.unlink(missing_ok=True)
 
 
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
@@ -179,17 +155,6 @@ def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
     return None
 
 
-def next_tick(one: dg.ScheduleDefinition) -> datetime:
-    """When a schedule that is on ticks next."""
-    now = datetime.now(UTC)
-    windows = dg.TimeWindowPartitionsDefinition(
-        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
-    )
-    window = windows.get_next_partition_window(now, respect_bounds=False)
-    assert window is not None  # only bounds end the windows
-    return window.start.astimezone(UTC)
-
-
 def origin_of(name: str) -> Any:
     """Where a sensor or schedule is found: the storage knows it by the names of its location and of its own."""
     origins = import_module("dagster._core.remote_origin")
@@ -222,12 +187,6 @@ def executes(server: Mapping[str, Any], run_id: str) -> bool:
     asked = grpc.CanCancelExecutionRequest(run_id=run_id)
     answer: Any = dg.deserialize_value(client.can_cancel_execution(asked, timeout=_ANSWER_SECONDS))
     return bool(answer.can_cancel)
-
-
-def launcher_of(instance: dg.DagsterInstance) -> object:
-    """What starts the queued runs of an instance."""
-    shown: Any = instance
-    return shown.run_launcher
 
 
 def health(*, found: bool) -> object:

@@ -21,7 +21,7 @@ from cc_pipeline.defs.partitions import StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
-from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Failed partitions that the message of a run names; its metadata has them all, up to ``_KEPT``.
@@ -120,6 +120,9 @@ class PartitionRun:
             if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or is_nobodys(error):
                 # those that were located only were given with this error
                 own = [key for key, one in self._errors.items() if one is not error and not is_nobodys(one)]
+                if throttled_object(error) is not None:
+                    # the source refuses all, so also those that met it first
+                    own = [key for key in own if throttled_object(self._errors[key]) is None]
                 # what ended the run may keep this from being written too, as a full disk
                 with suppress(Exception):
                     self._say_tried(own)

@@ -33,7 +33,6 @@ from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.indexing.catalog import follow_catalog
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -163,7 +162,6 @@ def _asked(
     workspace: Workspace, crawl: str, targets: Sequence[Target], tell: Callable[[str], object]
 ) -> tuple[pa.Table, dict[str, AskedIndex]]:
     """The captures that any index lists, each once, with which lists it; and what each index said."""
-    follow_catalog(workspace, crawl)
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
     found: dict[str, pa.Table] = {}
     asked: dict[str, AskedIndex] = {}

@@ -75,12 +75,8 @@ def condition(wish: str, *, known: bool) -> str:
 
 def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[str], as_of: AsOf) -> tuple[str, Seen]:
     """``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown``, lists of
-    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them.
-
-    Raises ``UserInputError`` where a wish is about robots.txt and the published file has no capture of any.
-    """
+    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them."""
     ask = connection.execute
-    _refuse_unread(connection, wanted)
     place = ", ".join(_PLACE)
     ask(
         f"CREATE TABLE sieve.main.asked AS SELECT row_number() OVER () AS page, * FROM "
@@ -137,7 +133,8 @@ def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[s
         dict(ask(f"SELECT coalesce(agreement, 'one side'), count(*) FROM {TABLE} GROUP BY 1 ORDER BY 1").fetchall()),
     )
     for wish in wanted:
-        counts = ", ".join(f"count_if(list_contains({column}, {quoted(wish)}))" for column in ("disallowed", "unknown"))
+        columns = ("disallowed", "unknown")
+        counts = ", ".join(f"count(*) FILTER (list_contains({column}, {quoted(wish)}))" for column in columns)
         [(no, unknown, every)] = ask(f"SELECT {counts}, count(*) FROM {TABLE}").fetchall()
         seen.said[wish] = {"disallow": no, "allow": every - no - unknown, "unknown": unknown}
     same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM c.{name}" for name in _PLACE)
@@ -147,7 +144,7 @@ def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[s
 def unknown_of(connection: duckdb.DuckDBPyConnection, kept: str, wanted: Sequence[str]) -> dict[str, int]:
     """By wish, of how many pages among ``kept`` (a query with their places) nothing is known."""
     same = " AND ".join(f"c.{name} IS NOT DISTINCT FROM k.{name}" for name in _PLACE)
-    counts = ", ".join(f"count_if(list_contains(unknown, {quoted(wish)}))" for wish in wanted)
+    counts = ", ".join(f"count(*) FILTER (list_contains(unknown, {quoted(wish)}))" for wish in wanted)
     [row] = connection.execute(f"SELECT {counts} FROM {TABLE} c SEMI JOIN ({kept}) k ON {same}").fetchall()
     return dict(zip(wanted, row, strict=True))
 
@@ -175,13 +172,16 @@ _READ_SO: Final = (
 )
 
 
-def _refuse_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> None:
+def note_of_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> str | None:
+    """A line where a wish is about robots.txt and the published file has no capture of any: then what these say is
+    unknown of all pages."""
     found = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
-    if not found and any(wish not in _OF_PAGES for wish in wanted):
-        raise UserInputError(
-            "no robots.txt was read in this home, so nothing is known of what it says; read them first: "
-            f"cc-pipeline policies {_some_target(connection)}"
-        )
+    if found or all(wish in _OF_PAGES for wish in wanted):
+        return None
+    return (
+        "no robots.txt was read in this home, so what they say is unknown of all pages; unknown ones stay, counted in "
+        f"the datasheet, unless --known-only. To read them: cc-pipeline policies {_some_target(connection)}"
+    )
 
 
 def _some_target(connection: duckdb.DuckDBPyConnection) -> str:

@@ -43,7 +43,7 @@ class Throttling:
 
     def is_of_all(self, error: BaseException) -> bool:
         """Notes the error of one target. Returns whether the source refuses every target by now."""
-        key = _throttled_object(error)
+        key = throttled_object(error)
         if key is None:
             return False
         self._objects.add(key)
@@ -99,7 +99,8 @@ def is_nobodys(error: BaseException) -> bool:
     return error.__cause__ is not None and is_nobodys(error.__cause__)
 
 
-def _throttled_object(error: BaseException) -> str | None:
+def throttled_object(error: BaseException) -> str | None:
+    """The object that was refused ("throttled") through all tries, where that is what an error says."""
     if isinstance(error, RangeFault) and error.kind is FaultKind.THROTTLED:
         return error.key
-    return None if error.__cause__ is None else _throttled_object(error.__cause__)
+    return None if error.__cause__ is None else throttled_object(error.__cause__)

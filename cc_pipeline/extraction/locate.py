@@ -42,7 +42,7 @@ from cc_pipeline.extraction.target_slices import expand, left_over, retire_other
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
-from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, follow_catalog
+from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, open_catalog
 from cc_pipeline.indexing.crawls import has_cluster
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
@@ -70,7 +70,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
     settings = workspace.settings
     return IndexSources(
         workspace.index_place(crawl),
-        catalog=settings.catalog_path,
+        catalog=partial(open_catalog, workspace.lake),
         url_indexes=settings.home / "url-index",
         footers=settings.footers_path,
         cache=settings.cache_path / "page-indexes",
@@ -220,7 +220,6 @@ def _locate(
     by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
     if asked := {slice_ for slice_ in versions if not is_given(slice_.target)}:
         refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
-        follow_catalog(workspace, crawl)
         if why := workspace.short_ways.get(crawl):
             spent.notes[why] = None
     for some in in_passes(workspace, [*versions]):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import describe_odd_lines, inflated, listed_keys, refuse_odd_list
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.hostfacts.datasets import Dataset
@@ -178,7 +179,8 @@ def read_ahead(
     if not _is_split(dataset):
         return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
     if not crawls:
-        here = sorted(crawls_of(workspace.lake.pin("row_groups")), reverse=True)
+        # of the ARC years there is an index of another kind, and no data by host
+        here = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
         # a list of each crawl's own says nothing about others
         has = set(here) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
         crawls = [crawl for crawl in here if crawl in has][:1] or sorted(has)[-1:]

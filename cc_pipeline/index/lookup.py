@@ -27,8 +27,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.files import index_size, open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
-from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog.contents import catalog_exists
+from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
@@ -103,7 +102,7 @@ _READ_AS = {"domain": "url_host_registered_domain"}
 class IndexSources:
     """Where the indexes are. ``None`` for what there is not.
 
-    ``transport`` leads to the bucket, ``catalog`` is the row-group catalog, ``url_indexes`` the folder of the URL
+    ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``url_indexes`` is the folder of the URL
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
@@ -113,7 +112,7 @@ class IndexSources:
     """
 
     transport: Transport
-    catalog: Path | None = None
+    catalog: Callable[[], Catalog] | None = None
     url_indexes: Path | None = None
     columns: tuple[str, ...] | None = None
     footers: Path | None = None
@@ -313,8 +312,8 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
     lacking: tuple[str, ...] = ()
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
-        if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
-            catalog = stack.enter_context(open_catalog(sources.catalog))
+        if crawl not in ARC_CRAWLS and sources.catalog is not None:
+            catalog = stack.enter_context(sources.catalog())
             covered = catalog.coverage(crawl).to_pylist()
             lacking = unharvested(catalog, crawl, subsets) if covered else ()
             asked = [row for row in covered if row["subset"] in subsets]
@@ -407,11 +406,11 @@ def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
         return None
 
 
-def _marks(path: Path | None) -> list[Mark]:
+def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:
     """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
-    if path is None or not catalog_exists(path):
+    if opened is None:
         return []
-    with open_catalog(path) as catalog:
+    with opened() as catalog:
         for crawl in reversed([name for name in catalog.crawls() if not index_is_built(name)]):
             groups = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
             groups = groups.filter(pc.is_valid(groups[f"{KEY_COLUMN}_min"])).sort_by(f"{KEY_COLUMN}_min")

@@ -1,30 +1,29 @@
-"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built.
+"""The row-group catalog of a lake: the files of its table ``row_groups``, asked as they are.
 
 The version of a crawl's index, by which look-ups tell whether it has changed, comes from the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.build import FORMAT
-from cc_pipeline.index.catalog.catalog import open_catalog
-from cc_pipeline.index.catalog.contents import catalog_exists
-from cc_pipeline.index.catalog.keep import CatalogChange, CrawlSources, stale_crawls, update_catalog
+from cc_pipeline.duck import connect
+from cc_pipeline.index.catalog.catalog import Catalog
+from cc_pipeline.index.catalog.rows import show
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
-from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest, together
-from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import GONE, HARVEST, Slice
-from cc_pipeline.locks import locked
+from cc_pipeline.lake.streaming import crawls_of, files_of_crawl
 from cc_pipeline.workspace.workspace import Workspace
 
+TABLE: Final = "row_groups"
 #: What identifies a file's bytes. Bounds are not among them: a repair reads them later, and answers stay as they are.
 _ROW_GROUP: Final = (
     "subset", "path", "row_group", "rows", "total_bytes", "compressed_bytes", "data_offset", "data_end",
@@ -36,29 +35,53 @@ _COVERAGE: Final = ("subset", "expected", "harvested")
 #: What the ``reason`` of coverage begins with where rows came from a file, whose sha256 follows.
 IMPORTED: Final = "imported:"
 
-#: Rows held at a time, and bytes of a column chunk read at a time.
-_BATCH_ROWS: Final = 8_192
-_BUFFER: Final = 1 << 16
+
+def open_catalog(lake: Lake) -> Catalog:
+    """The catalog of all crawls that were harvested into ``lake``, by any home. Raises ``EnvironmentFault``."""
+    pinned = lake.pin(TABLE)
+    files = {crawl: files_of_crawl(pinned, crawl) for crawl in crawls_of(pinned)}
+    paths = {crawl: [address.removeprefix("s3://") for address in own] for crawl, own in files.items()}
+    return Catalog(paths, lake.file_system())
+
+
+def read_catalog_table(lake: Lake, table: str, crawl: str) -> pa.Table:
+    """``index_files``, ``row_groups``, ``column_chunks`` or ``coverage`` of a crawl as people see it. Raises
+    ``EnvironmentFault`` when the lake cannot be read."""
+    with connect() as connection:
+        return show(connection, table, lake.read(TABLE, {"crawl": crawl}))
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestedSubset:
+    """A subset that was harvested or imported; ``expected`` are the files that its path list names."""
+
+    crawl: str
+    subset: str
+    expected: int
+
+
+def read_subsets(lake: Lake, crawl: str | None = None) -> list[HarvestedSubset]:
+    """The harvested subsets of a crawl, or of all crawls. Raises ``EnvironmentFault`` when the lake cannot be read."""
+    where = {} if crawl is None else {"crawl": crawl}
+    rows = lake.read(TABLE, where, ["crawl", "subset", "coverage"])
+    rows = rows.filter(pc.is_valid(rows["coverage"]))
+    return [HarvestedSubset(row["crawl"], row["subset"], row["coverage"]["expected"]) for row in rows.to_pylist()]
 
 
 def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, str], str]:
     """The version of each (crawl, subset) that was harvested. One reading of the log, and no rows.
 
     Subsets that no harvest asked for are not in it; one that the path list names no file of is, once it was asked for.
-    Homes of layouts up to 3 have none. Raises ``EnvironmentFault`` when the lake cannot be read.
+    Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     names = {version_name(crawl, subset): (crawl, subset) for crawl in crawls for subset in SUBSETS}
     return {names[name]: digest for name, digest in _noted(lake, names).items()}
 
 
-def versions_of_rows(lake: Lake, crawl: str) -> dict[str, str]:
-    """The same digests by subset, from the rows that the lake has of ``crawl``. Raises ``EnvironmentFault``."""
-    row_groups = lake.read("row_groups", {"crawl": crawl}, _ROW_GROUP)
-    return versions_of(row_groups, lake.read("coverage", {"crawl": crawl}, _COVERAGE))
-
-
-def versions_of(row_groups: pa.Table, coverage: pa.Table) -> dict[str, str]:
-    """The same digests by subset, from the rows of a crawl in these two tables, in any order."""
+def versions_of(stored: pa.Table) -> dict[str, str]:
+    """The same digests by subset, from the stored rows of a crawl, in any order."""
+    with connect() as connection:
+        row_groups, coverage = (show(connection, table, stored) for table in (TABLE, "coverage"))
     groups = content_versions(row_groups.select(_ROW_GROUP).to_batches(), "subset", ())
     covered = content_versions(coverage.select(_COVERAGE).to_batches(), "subset", ())
     return {subset: together([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}
@@ -93,6 +116,17 @@ def notes_beside(
     return noted | came | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in made_now}
 
 
+def harvest_digest(footers: Mapping[str, str]) -> str:
+    """The input digest of a crawl: of all its subsets, of which footers or which file they were made."""
+    return HARVEST.digest(footers=dict(sorted(footers.items())))
+
+
+def is_whole(lake: Lake, crawl: str) -> bool:
+    """Whether the crawl was harvested, and nobody had it made again since."""
+    made_from = HARVEST.made_from(lake, [Slice(crawl)])[Slice(crawl)]
+    return made_from == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
+
+
 def _imported_name(crawl: str, subset: str) -> str:
     return f"imported:{crawl}:{subset}"
 
@@ -102,116 +136,14 @@ def _footers_name(crawl: str, subset: str) -> str:
 
 
 def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
-    found = lake.digests("row_groups", list(names))
+    found = lake.digests(TABLE, list(names))
     return {name: digest for name, digest in found.items() if digest is not None and digest != GONE}
-
-
-def follow_catalog(workspace: Workspace, crawl: str) -> bool:
-    """Builds this home's catalog of ``crawl`` where another home on the same lake has harvested it since; gives whether
-    it did. It reads tables of the lake, and asks the source for nothing.
-
-    Nothing is done for a crawl that nobody has harvested, and in a home whose lake is its own: there the harvest does
-    it. Raises ``EnvironmentFault`` while another home is at it, since the answer would not be of what the lake says.
-    """
-    if not workspace.settings.lake_is_apart:
-        return False
-    if catalog_has(workspace, crawl) or crawl not in _by_crawl(workspace.lake.pin("coverage")):
-        return False
-    rebuild_catalog(workspace, only=crawl)
-    if not catalog_has(workspace, crawl):
-        raise EnvironmentFault(
-            f"the index of {crawl} is being harvested by another home on this lake, or its harvest was killed",
-            f"Wait for its end, or harvest it again: cc-pipeline index harvest --crawl {crawl}. Then run this again.",
-        )
-    return True
-
-
-def rebuild_catalog(workspace: Workspace, only: str | None = None) -> CatalogChange:
-    """Builds the catalog's files of crawls that changed in the lake, drops those that are gone, merges when it is due.
-
-    A crawl is taken as changed when the lake keeps its rows in other files. One whose tables a killed harvest left at
-    different states stays as it is until the harvest has run again. ``only`` one crawl is built where it is named. One
-    builder at a time on a host. False where there was nothing to do. Raises ``EnvironmentFault`` when the lake cannot
-    be read or the disk does not take it.
-    """
-    lake, folder = workspace.lake, workspace.settings.catalog_path
-    with locked(workspace.settings.home / "catalog.lock"):
-        pinned = {name: lake.pin(name) for name in HARVEST.tables}
-        files = {name: _by_crawl(table) for name, table in pinned.items()}
-        wanted = {crawl: _made_from(crawl, files) for crawl in files["coverage"]}
-        stale = [Slice(crawl) for crawl in stale_crawls(folder, wanted)]
-        versions = {name: table.version for name, table in pinned.items()}
-        later = {slice_ for slice_ in stale if only is not None and slice_.crawl != only}
-        halves = HARVEST.torn(lake, [slice_ for slice_ in stale if slice_ not in later], versions)
-        held_back = frozenset(slice_.crawl for slice_ in [*halves, *later])
-
-        def rows_of(crawl: str) -> CrawlSources:
-            def stream(name: str) -> pa.RecordBatchReader:
-                return _stream(lake, pinned[name], crawl, files[name].get(crawl, {}))
-
-            return {
-                "index_files": stream("index_files"),
-                "row_groups": stream("row_groups"),
-                "column_chunks": stream("column_chunks"),
-                "coverage": stream("coverage"),
-            }
-
-        return update_catalog(folder, wanted, rows_of, held_back=held_back)
-
-
-def catalog_has(workspace: Workspace, crawl: str) -> bool:
-    """Whether the catalog was built from the rows that the lake has of ``crawl`` now."""
-    files = {name: _by_crawl(workspace.lake.pin(name)) for name in HARVEST.tables}
-    wanted = {crawl: _made_from(crawl, files)}
-    return crawl in files["coverage"] and not stale_crawls(workspace.settings.catalog_path, wanted)
-
-
-def _by_crawl(table: PinnedTable) -> dict[str, dict[str, str]]:
-    """The table's files of each crawl: their names, which stay when a home is moved, and their addresses."""
-    found: dict[str, dict[str, str]] = {}
-    for address in table.files:
-        folder, _, name = address.rpartition("/")
-        found.setdefault(folder.rpartition("/crawl=")[2], {})[name] = address
-    return found
-
-
-def _made_from(crawl: str, files: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
-    names = {table: sorted(by_crawl.get(crawl, ())) for table, by_crawl in files.items()}
-    return input_digest({"format": FORMAT, "files": names})
-
-
-def _stream(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str]) -> pa.RecordBatchReader:
-    """The rows of a crawl, batch by batch: a dataset would decode whole row groups."""
-    return pa.RecordBatchReader.from_batches(table.spec.schema, _batches(lake, table, crawl, files))
-
-
-def _batches(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    schema, place = table.spec.schema, lake.file_system()
-    for address in files.values():
-        try:
-            with place.open_input_file(address.removeprefix("s3://")) as source:
-                reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
-                # a column that was added later is in no file of before, and the crawl is in the path
-                here = [column for column in schema.names if column in reader.schema_arrow.names]
-                for batch in reader.iter_batches(_BATCH_ROWS, columns=here, use_threads=False):
-                    rows = pa.Table.from_batches([batch])
-                    if "crawl" not in here:
-                        rows = rows.append_column("crawl", pa.repeat(pa.scalar(crawl), rows.num_rows))
-                    yield from with_columns(rows, schema).to_batches()
-            # what decoding leaves behind would stay until the process ends
-            pa.default_memory_pool().release_unused()
-        except (OSError, pa.ArrowException) as error:
-            raise EnvironmentFault(
-                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-            ) from error
 
 
 def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:
     """The holes in the index of each of ``crawls``, in the ``subsets`` (default: the settings'), as the catalog knows
     them."""
-    settings = workspace.settings
-    if not catalog_exists(settings.catalog_path):
-        return []
-    with open_catalog(settings.catalog_path) as catalog:
-        found = [find_gaps(catalog, crawl, settings.subsets if subsets is None else subsets) for crawl in crawls]
+    with open_catalog(workspace.lake) as catalog:
+        chosen = workspace.settings.subsets if subsets is None else subsets
+        found = [find_gaps(catalog, crawl, chosen) for crawl in crawls]
     return [gaps for gaps in found if gaps is not None]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
     describe_odd_lines,
@@ -21,7 +21,8 @@ from cc_pipeline.commoncrawl.paths import (
 )
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
 from cc_pipeline.index.archive_rows import SUBSET
-from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
+from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
+from cc_pipeline.index.catalog.rows import sort_rows
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -30,19 +31,18 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.indexing.archives import built_index, has_archives, list_archives, own_list
 from cc_pipeline.indexing.catalog import (
     catalog_gaps,
-    catalog_has,
-    follow_catalog,
     footers_made_from,
+    harvest_digest,
     imported_subsets,
+    is_whole,
     notes_beside,
-    rebuild_catalog,
+    read_catalog_table,
+    read_subsets,
     versions_of,
-    versions_of_rows,
 )
 from cc_pipeline.indexing.crawls import evidence, find_crawl, probe, unknown
 from cc_pipeline.indexing.path_lists import read_path_list
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -124,27 +124,23 @@ def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
 
 def is_harvested(workspace: Workspace, crawl: str) -> bool:
     """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer of the wanted subsets
-    kept, the catalog built from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
+    kept, the catalog made from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
     cannot be read.
 
-    Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers: its
-    catalog is built from the lake's tables.
+    Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
-    if HARVEST.made_from(lake, [slice_])[slice_] is None:
+    if not is_whole(lake, crawl):
         return False
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
     if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
         return False
     wanted = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
-    covered = {row["subset"]: row for row in lake.read("coverage", slice_.where).to_pylist()}
+    covered = {row["subset"]: row for row in read_catalog_table(lake, "coverage", crawl).to_pylist()}
     if any(subset not in covered or covered[subset]["harvested"] != len(own) for subset, own in wanted.items()):
         return False
     store = FooterStore(settings.footers_path)
     kept = store.read(crawl)
-    follow_catalog(workspace, crawl)
-    if not catalog_has(workspace, crawl):
-        return False
     if settings.lake_is_apart:
         wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
     made_from = footers_made_from(lake, crawl, wanted)
@@ -260,14 +256,13 @@ def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
-    """Decodes the kept footers of the wanted subsets of ``crawls`` into their tables, where other subsets stay as they
-    are, and brings the catalog up to date; needs no network."""
+    """Decodes the kept footers of the wanted subsets of ``crawls`` into the catalog, where other subsets stay as they
+    are; needs no network. A crawl is replaced in one commit."""
     reports = {}
     for number, crawl in enumerate(crawls):
         progress.report("row groups", number, len(crawls), crawl)
         reports[crawl] = _commit_crawl(workspace, crawl)
     progress.report("row groups", len(crawls), len(crawls))
-    rebuild_catalog(workspace)
     return reports
 
 
@@ -290,7 +285,6 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
     )
     committed = _commit_crawl(workspace, crawl)
-    rebuild_catalog(workspace)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
     return StageReport(
         "repair",
@@ -307,13 +301,13 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     wanted = _wanted(workspace, crawl)
-    here = HARVEST.made_from(lake, [slice_])[slice_]
-    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
-    known = footers_made_from(lake, crawl, {*before, *wanted})
+    whole = is_whole(lake, crawl)
+    stored = lake.read("row_groups", slice_.where)
+    before = [one.subset for one in read_subsets(lake, crawl)]
+    known = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
-    if not known or here is None:
-        # a harvest was killed between two tables, whose rows do not go together any more: all that footers are kept
-        # of is made again, the rest when it is asked for
+    if not whole:
+        # its rows are not to be trusted: all that footers are kept of is made again, the rest when it is asked for
         every = _listed_files(workspace, crawl, before)
         wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
     # rows of an imported subset stay until all footers are here to make them of
@@ -321,30 +315,23 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     wanted = {
         subset: own
         for subset, own in wanted.items()
-        if here is None or subset not in imported or all(path in footers.entries for path in own)
+        if not whole or subset not in imported or all(path in footers.entries for path in own)
     }
     paths = [path for own in wanted.values() for path in own]
     made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
-    same = here is not None and all(known.get(subset) == digest for subset, digest in made_from.items())
-    files = lake.read("index_files", slice_.where, ["path", "etag"])
-    etags = dict(zip(files["path"].to_pylist(), files["etag"].to_pylist(), strict=True))
+    same = whole and all(known.get(subset) == digest for subset, digest in made_from.items())
+    etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
     written = 0
     if not same or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
-        tables = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl))
-        kept = [] if here is None else [subset for subset in before if subset not in wanted]
-        if kept:
-            tables = with_rows_of(lake, slice_, kept, tables)
-        versions = versions_of(tables.row_groups, tables.coverage)
-        beside = notes_beside(crawl, versions, made_from)
-        if same or (here is not None and not known and versions == versions_of_rows(lake, crawl)):
-            # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
-            lake.commit("index_files", tables.index_files, [slice_.where], {HARVEST.digest_name(slice_): str(here)})
-            lake.commit_digests("row_groups", beside)
-        else:
-            digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in kept})
-            rows = {table: getattr(tables, table) for table in HARVEST.tables}
-            written = max(1, HARVEST.commit(lake, {slice_: digest}, rows, {"row_groups": beside}))
-    coverage = lake.read("coverage", slice_.where, ["row_groups", "reason"])
+        rows = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl)).packed()
+        kept = [subset for subset in before if subset not in wanted] if whole else []
+        rows = with_subsets(rows, stored, kept)
+        digest = harvest_digest({subset: known[subset] for subset in kept} | made_from)
+        beside = notes_beside(crawl, versions_of(rows), made_from)
+        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": beside})
+        # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
+        written = 0 if same else max(1, committed)
+    coverage = read_catalog_table(lake, "coverage", crawl)
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,
@@ -354,17 +341,10 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def with_rows_of(lake: Lake, slice_: Slice, subsets: Sequence[str], tables: CrawlTables) -> CrawlTables:
-    """``tables`` with the rows that the lake has of other ``subsets`` of the crawl."""
-
-    def both(table: str, column: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-        rows = lake.read(table, slice_.where)
-        return pa.concat_tables([getattr(tables, table), rows.filter(pc.is_in(rows[column], values))])
-
-    named = pa.array(subsets, pa.string())
-    files = both("index_files", "subset", named)
-    chunks = both("column_chunks", "path", files["path"].combine_chunks().slice(len(tables.index_files)))
-    return CrawlTables(files, both("row_groups", "subset", named), chunks, both("coverage", "subset", named))
+def with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
+    """``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
+    kept = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
+    return sort_rows(pa.concat_tables([rows, kept])) if len(kept) else rows
 
 
 def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
@@ -398,7 +378,7 @@ def _why_none(crawl: str) -> str:
 def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
     """Which subsets of ``crawl`` were harvested; files expected, harvested and failed, and row groups without
     statistics, over all of these."""
-    rows = workspace.lake.read("coverage", {"crawl": crawl})
+    rows = read_catalog_table(workspace.lake, "coverage", crawl)
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
     figures: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
     figures |= {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}

@@ -7,8 +7,9 @@ checks the ETags that came with them, so a file that was published anew is refus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 from random import SystemRandom
@@ -20,21 +21,23 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
-from cc_pipeline.index.catalog.from_footers import CrawlTables, FooterTables, coverage_table, crawl_tables
+from cc_pipeline.index.catalog.from_footers import FooterTables, crawl_tables
 from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
-from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
+from cc_pipeline.index.catalog.rows import sort_rows
+from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.indexing.catalog import (
     IMPORTED,
-    catalog_has,
     footers_made_from,
+    harvest_digest,
+    is_whole,
     notes_beside,
-    rebuild_catalog,
+    read_subsets,
     versions_of,
 )
-from cc_pipeline.indexing.crawl_index import commit_manifest, with_rows_of
+from cc_pipeline.indexing.crawl_index import commit_manifest, with_subsets
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.transport.faults import is_another
@@ -62,20 +65,22 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
 
     Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
     """
-    lake, where = workspace.lake, Slice(crawl).where
-    tables = FooterTables(*(lake.read(name, where) for name in ("index_files", "row_groups", "column_chunks")))
-    subsets = sorted(set(tables.index_files["subset"].to_pylist()))
-    if not subsets or not catalog_has(workspace, crawl):
+    lake = workspace.lake
+    # a large table is read in no set order, and the same rows are the same file
+    rows = sort_rows(lake.read("row_groups", Slice(crawl).where))
+    # of a subset without index files there is nothing to hand on
+    subsets = sorted(set(rows.filter(pc.is_valid(rows["file"]))["subset"].to_pylist()))
+    if not subsets:
         raise EnvironmentFault(
             f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline index harvest --crawl {crawl}"
         )
     made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
     with written_whole(to) as beside:
-        write_catalog_file(beside, HandedOn(crawl, tables, made_from))
+        write_catalog_file(beside, HandedOn(crawl, _of_subsets(rows, subsets), made_from))
         with beside.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
         size = beside.stat().st_size
-    return Exported(sha256, size, len(tables.row_groups), tuple(subsets))
+    return Exported(sha256, size, len(rows) - rows["row_group"].null_count, tuple(subsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +119,26 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     if crawl in ARC_CRAWLS or index_is_built(crawl):
         raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
     commit_manifest(workspace, crawl)
-    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
-    if before and HARVEST.made_from(lake, [slice_])[slice_] is None:
+    before = [one.subset for one in read_subsets(lake, crawl)]
+    if before and not is_whole(lake, crawl):
         raise EnvironmentFault(
-            f"a harvest or an import of {crawl} was killed between two tables",
-            f"Let a harvest put that right: cc-pipeline index harvest --crawl {crawl}",
+            f"the catalog of {crawl} that is here is to be made again",
+            f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
         )
     new = [subset for subset in handed.paths if subset not in before]
     if not new:
         return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
     _compare_lists(workspace, file, handed, new)
-    tables = _of_subsets(handed.tables, new)
+    rows, unbounded = _of_subsets(handed.rows, new), 0
+    if not believe_repaired:
+        rows, unbounded = _unconfirmed(rows)
+    tables = replace(handed, rows=rows).tables()
     drawn = _drawn(tables.index_files)
-    tables, unbounded = (tables, 0) if believe_repaired else _unconfirmed(tables)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
-    _commit(workspace, slice_, tables, new, before, digest)
+    _commit(workspace, slice_, rows, new, before, digest)
     files = tables.index_files
     unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
     spent = stats.requests - requests, stats.bytes - read
@@ -169,24 +176,18 @@ def _compare_lists(workspace: Workspace, file: Path, handed: HandedOn, subsets: 
             )  # fmt: skip
 
 
-def _of_subsets(tables: FooterTables, subsets: Sequence[str]) -> FooterTables:
-    named = pa.array(subsets, pa.string())
-    files, groups = (
-        table.filter(pc.is_in(table["subset"], named)) for table in (tables.index_files, tables.row_groups)
-    )
-    chunks = tables.column_chunks
-    return FooterTables(files, groups, chunks.filter(pc.is_in(chunks["path"], files["path"].combine_chunks())))
+def _of_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
+    return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
 
 
-def _unconfirmed(tables: FooterTables) -> tuple[FooterTables, int]:
-    """``tables`` without key bounds that are in no footer, and of how many row groups they were."""
-    groups = tables.row_groups
-    repaired = pc.fill_null(pc.equal(groups[f"{KEY_COLUMN}_source"], REPAIRED), False)
+def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
+    """``rows`` without key bounds that are in no footer, and of how many row groups they were."""
+    repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
     for name in _BOUNDS:
-        field = groups.schema.field(name)
-        kept = pc.if_else(repaired, pa.scalar(None, field.type), groups[name])
-        groups = groups.set_column(groups.schema.get_field_index(name), field, kept)
-    return FooterTables(tables.index_files, groups, tables.column_chunks), pc.sum(repaired).as_py() or 0
+        field = rows.schema.field(name)
+        kept = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
+    return rows, pc.sum(repaired).as_py() or 0
 
 
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
@@ -238,20 +239,19 @@ def _first_difference(here: pa.Table, there: pa.Table, table: str) -> str:
 
 
 def _commit(
-    workspace: Workspace, slice_: Slice, tables: FooterTables, new: Sequence[str], before: Sequence[str], sha256: str
+    workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], before: Sequence[str], sha256: str
 ) -> None:
-    """Commits the ``new`` subsets beside those that are here, as a harvest does, and builds the catalog."""
+    """Commits the ``new`` subsets beside those that are here, as a harvest does."""
     made_from = dict.fromkeys(new, input_digest({"imported": sha256}))
-    paths = tables.index_files["path"].to_pylist()
-    covered = coverage_table(slice_.crawl, paths, tables.index_files, tables.row_groups, [*made_from])
-    said = [f"{IMPORTED}{sha256}"] * len(covered)
-    covered = covered.set_column(covered.schema.get_field_index("reason"), "reason", pa.array(said, pa.string()))
-    whole = CrawlTables(tables.index_files, tables.row_groups, tables.column_chunks, covered)
-    if before:
-        whole = with_rows_of(workspace.lake, slice_, before, whole)
-    versions = versions_of(whole.row_groups, whole.coverage)
-    digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in before})
-    rows = {table: getattr(whole, table) for table in HARVEST.tables}
-    beside = notes_beside(slice_.crawl, versions, made_from, imported=True)
-    HARVEST.commit(workspace.lake, {slice_: digest}, rows, {"row_groups": beside})
-    rebuild_catalog(workspace, only=slice_.crawl)
+    taken = _of_subsets(rows, new)
+    taken = taken.filter(pc.is_null(taken["coverage"]))
+    expected = Counter(taken.filter(pc.is_valid(taken["file"]))["subset"].to_pylist())
+    said = [
+        {"crawl": slice_.crawl, "subset": subset, "coverage": {"expected": n, "reason": f"{IMPORTED}{sha256}"}}
+        for subset, n in expected.items()
+    ]
+    taken = sort_rows(pa.concat_tables([pa.Table.from_pylist(said, schema=CATALOG_SCHEMA), taken]))
+    whole = with_subsets(taken, workspace.lake.read("row_groups", slice_.where), before)
+    digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, before) | made_from)
+    beside = notes_beside(slice_.crawl, versions_of(whole), made_from, imported=True)
+    HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": whole}, {"row_groups": beside})

@@ -19,10 +19,11 @@ from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_in
 from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
 from cc_pipeline.index.btree.tree import Item
-from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.indexing.catalog import open_catalog
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -73,7 +74,7 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
             )
         keys = parse_path_list(listed.read_bytes(), str(listed))
         return build_from_arcs(crawl, keys, workspace.transport, root)
-    with open_catalog(settings.catalog_path) as catalog:
+    with open_catalog(workspace.lake) as catalog:
         footers, place = FooterStore(settings.footers_path), workspace.index_place(crawl)
         finder = CatalogFinder(catalog, place, footers)
         _check_whole(finder, catalog, crawl, settings.subsets)
@@ -94,7 +95,7 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     if there != expected:
         raise EnvironmentFault(
             f"the catalog finds {there:,} rows of {crawl} where {expected:,} were harvested",
-            "Build the catalog again: materialize row_groups.",
+            "Harvest it again: materialize row_groups.",
         )
 
 

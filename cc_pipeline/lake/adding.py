@@ -264,7 +264,7 @@ def _written(
         if "://" not in lake.root:
             make_durable_folder(Path(lake.address(spec.name)) / folder)
         like = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
-        groups = whole_row_groups((counted(part, (crawl,)) for _, part in own), schema)
+        groups = whole_row_groups((counted(part, (crawl,)) for _, part in own), schema, spec.row_group_rows)
         yield from write_files(lake, spec, schema, like, groups, quick=True)
 
 
@@ -412,7 +412,9 @@ class Replacing:
                 if left.num_rows:
                     yield left
 
-        written = list(write_files(lake, spec, schema, files[0], whole_row_groups(others(), schema)))
+        written = list(
+            write_files(lake, spec, schema, files[0], whole_row_groups(others(), schema, spec.row_group_rows))
+        )
         if seen != pinned.rows:
             raise EnvironmentFault(
                 f"files of {lake.address(spec.name)} have other rows than the table's log says",

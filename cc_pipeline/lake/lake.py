@@ -33,7 +33,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
-from cc_pipeline.lake.layout import actions_of
+from cc_pipeline.lake.layout import ROW_GROUP_ROWS, actions_of
 from cc_pipeline.lake.predicates import scan
 from cc_pipeline.lake.torn import IF_TORN, torn_in_log
 
@@ -57,6 +57,7 @@ class TableSpec:
     """A table of the lake: its name, schema, the columns that make a slice, and its order within a file.
 
     ``apart`` are columns that say when, where or by whom a row was made: two rows that differ in these say the same.
+    ``row_group_rows`` are the rows of a row group of its files.
     """
 
     name: str
@@ -64,6 +65,7 @@ class TableSpec:
     slice_columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
+    row_group_rows: int = ROW_GROUP_ROWS
 
 
 @dataclass(frozen=True, slots=True)

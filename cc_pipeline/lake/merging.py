@@ -171,7 +171,7 @@ def _write_run(
         rows = chain.from_iterable(
             _rows_of(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
         )
-        return list(write_files(lake, spec, schema, files[0], whole_row_groups(rows, schema)))
+        return list(write_files(lake, spec, schema, files[0], whole_row_groups(rows, schema, spec.row_group_rows)))
 
 
 def _is_small(group: Sequence[StoredFile]) -> bool:

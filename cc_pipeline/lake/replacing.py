@@ -163,7 +163,9 @@ def _changed(
     with lake.file_system().open_input_file(address) as source:
         batches = pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH_ROWS, use_threads=False)
         whole = (one for batch in batches for one in with_columns(pa.Table.from_batches([batch]), schema).to_batches())
-        added = list(write_files(lake, spec, schema, file, whole_row_groups(map(change, whole), schema)))
+        added = list(
+            write_files(lake, spec, schema, file, whole_row_groups(map(change, whole), schema, spec.row_group_rows))
+        )
     if sum(one.rows for one in added) != file.rows:
         raise EnvironmentFault(
             f"changing rows of {lake.address(spec.name)} would change how many there are",
@@ -172,7 +174,9 @@ def _changed(
     return added
 
 
-def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def whole_row_groups(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, most_rows: int = ROW_GROUP_ROWS
+) -> Iterator[pa.Table]:
     """Rows in their order, put together to as many as a row group has."""
     held: list[pa.Table] = []
     rows = size = 0
@@ -183,7 +187,7 @@ def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> It
             table = whole.slice(start, length)
             held.append(table)
             rows, size = rows + table.num_rows, size + table.nbytes
-            if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
+            if rows >= most_rows or size >= _ROW_GROUP_BYTES:
                 yield pa.concat_tables(held)
                 held, rows, size = [], 0, 0
     if held:

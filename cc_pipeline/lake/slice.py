@@ -411,7 +411,7 @@ def content_name(slice_: Slice) -> str:
 
 
 LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
-HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks", "row_groups"), "row_groups:{crawl}")
+HARVEST: Final = Stage("row_groups", ("row_groups",), "row_groups:{crawl}")
 #: Captures that somebody named one by one, before they are those of a target.
 GIVEN: Final = Stage("given", ("given_captures",), "given:{crawl}:{target}")
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")

@@ -20,6 +20,8 @@ from cc_pipeline.settings import Settings
 #: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
 MOST: Final = 20
 _CHARACTERS: Final = 600
+#: Pages of each kind of change that a summary names.
+_SHOWN_PAGES: Final = 10
 #: Paragraphs of a text that are compared: comparing takes the square of it.
 _COMPARED: Final = 2_000
 #: Rows that are held at a time; each may have two long texts.
@@ -57,6 +59,33 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
                 yield from ("", *_page(row))
         told = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
         yield from ("", f"pages: {told or 'none that were looked for in both crawls'}")
+
+
+def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+    """Lines of what changed from the crawl ``before`` to ``after`` in short: the counts, then a line a page, the first
+    ones of each kind of change. Raises as :func:`in_words`."""
+    with _told(), asking(settings) as connection:
+        _, scope, _ = scope_of(connection, slug, named)
+        check_located(connection, slug, scope, (before, after), named)
+        pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))
+        page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
+        found = connection.execute(
+            f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
+            "GROUP BY ALL ORDER BY 1"
+        ).fetchall()
+    told = ", ".join(f"{count:,} {change}" for change, count, _ in found)
+    yield f"{named or slug} from {before} to {after}"
+    yield f"pages: {told or 'none that were looked for in both crawls'}"
+    for change, count, pages in found:
+        if change == "same":
+            continue
+        yield ""
+        for page in pages:
+            moved = f" -> {_clean(page['new_url'])}" if change == "moved" else ""
+            likeness = "" if page["likeness"] is None else f"  (likeness {page['likeness']:.2f})"
+            yield f"{change}: {_clean(page['url'])}{moved}{likeness}"
+        if count > len(pages):
+            yield f"and {count - len(pages):,} more {change}"
 
 
 @contextmanager

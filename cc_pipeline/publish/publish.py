@@ -44,8 +44,8 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
 
-#: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
-NOT_COPIED = ("index_manifest", "column_chunks")
+#: Tables that no published view shows and that a copy leaves out.
+NOT_COPIED = ("index_manifest",)
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:

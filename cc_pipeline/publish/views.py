@@ -10,6 +10,7 @@ from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.surt import KeyRule
+from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, ViewSpec
 from cc_pipeline.publish.consent import page_policies
@@ -153,9 +154,11 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
                 f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {_is_part('slug')}) FROM lake.targets",
             ),
         ),
-        _plain("index_files", "Index files harvested, with their footer's facts."),
-        _plain("row_groups", "Row groups of the columnar index with key ranges."),
-        _plain("coverage", "Index files expected, harvested and failed by crawl and harvested subset."),
+        _of_catalog("index_files", "file IS NULL", "Index files harvested, with their footer's facts."),
+        _of_catalog("row_groups", "row_group IS NULL", "Row groups of the columnar index with key ranges."),
+        _of_catalog(
+            "coverage", "coverage IS NULL", "Index files expected, harvested and failed by crawl and harvested subset."
+        ),
         ViewSpec(
             "lookups",
             _of_targets("lookups", _LOOKUPS),
@@ -224,6 +227,12 @@ def _plain(table: str, comment: str, order: str = "") -> ViewSpec:
     """A table of the lake as it is."""
     sql = f"SELECT * FROM lake.{table}" + (f" ORDER BY {order}" if order else "")
     return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"))
+
+
+def _of_catalog(table: str, others: str, comment: str) -> ViewSpec:
+    """A table of the catalog, whose rows all lie in one; ``others`` are those of the other tables."""
+    all_but = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {others}")
+    return ViewSpec(table, table_query(table, "lake.row_groups"), comment, all_but=all_but)
 
 
 def _is_part(column: str) -> str:

@@ -119,16 +119,13 @@ def sources_for(
 def needs_harvest(workspace: Workspace, crawl: str) -> bool:
     """Whether ``crawl`` has a columnar index, and the catalog knows nothing yet of one of the wanted subsets."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.contents import catalog_exists
     from cc_pipeline.index.gaps import unharvested
+    from cc_pipeline.indexing.catalog import open_catalog
 
-    path, subsets = workspace.settings.catalog_path, workspace.settings.subsets
+    subsets = workspace.settings.subsets
     if crawl in ARC_CRAWLS:
         return False
-    if not catalog_exists(path):
-        return True
-    with open_catalog(path) as catalog:
+    with open_catalog(workspace.lake) as catalog:
         asked = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
         nothing = not any(row["harvested"] or not row["expected"] for row in asked)
         return nothing or bool(unharvested(catalog, crawl, subsets))

@@ -370,7 +370,7 @@ def dataset(
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
     from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
     from cc_pipeline.delivery.provenance import gather
-    from cc_pipeline.delivery.respect import wishes
+    from cc_pipeline.delivery.respect import note_of_unread, wishes
     from cc_pipeline.lake.reading import explained, open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -395,6 +395,7 @@ def dataset(
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
         with explained(settings.published_path):
             sieved = sieve(connection, pages.sql, recipe, scratch)
+            unread = note_of_unread(connection, recipe.respect)
         sheet, told = datasheet(sieved, recipe)
         with open_workspace(settings) as workspace:
             provenance = gather(workspace, meant, ids or sieved.crawls, asked)
@@ -408,6 +409,8 @@ def dataset(
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
             write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
+    if unread is not None:
+        voice().note(unread)
     if not sieved.left:
         voice().note(
             "no page is left; the datasheet says which filter took them"

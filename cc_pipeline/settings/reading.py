@@ -154,7 +154,6 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     said = text_in(env, "SOURCE")
     named = given.pop("source", None) or said
     note = _note_of(home)
-    # homes of before may hold the credentials they were first used with, and go on working with them
     noted = note.places if note is not None else ()
     texts = split_places(str(named)) if named else noted or (DEFAULT_SOURCE,)
     own = own_access(texts)

@@ -142,11 +142,6 @@ class Settings:
         return BETWEEN_PLACES.join(self.sources)
 
     @property
-    def catalog_path(self) -> Path:
-        """The folder of the row-group catalog."""
-        return self.home / "catalog"
-
-    @property
     def published_path(self) -> Path:
         """The DuckDB file analysts open."""
         return self.home / "cc.duckdb"

@@ -117,13 +117,12 @@ class Timeouts:
 
 
 class NoAnswer(CcPipelineError):
-    """The connection failed before an answer was complete. ``received`` is how many body bytes did arrive."""
+    """The connection failed before an answer was complete."""
 
-    def __init__(self, kind: NoAnswerKind, detail: str, received: int = 0) -> None:
+    def __init__(self, kind: NoAnswerKind, detail: str) -> None:
         self.kind: NoAnswerKind = kind
         # words of libraries, which may name the address that was asked
         self.detail = scrubbed(detail)
-        self.received = received
         super().__init__(f"{kind}: {self.detail}")
 
 

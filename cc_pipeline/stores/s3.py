@@ -257,8 +257,8 @@ class S3Store:
         url = self.url(key)
         headers = await self._signed("GET", url, {} if span is None else {"Range": span.header})
         if span is None:
-            return await self._client.get(url, headers, hoped_for=_OK, bound=limit)
-        return await self._client.get(url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+            return await self._client.ask("GET", url, headers, hoped_for=_OK, bound=limit)
+        return await self._client.ask("GET", url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
         url = self.url(key)

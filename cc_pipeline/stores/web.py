@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -17,11 +18,13 @@ from yarl import URL
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.connections import IDLE_SECONDS, ConnectionPool
-from cc_pipeline.stores.opening import ca_bundle, is_public
+from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
+#: Seconds after which an idle connection is closed. Common Crawl's front was seen to refuse an address for the number
+#: of its connections, and what one process keeps open counts beside what another one opens.
+IDLE_SECONDS: Final = 4.0
 _OK = 200
 _PARTIAL = 206
 
@@ -29,7 +32,6 @@ _PARTIAL = 206
 class HttpClient:
     """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
 
-    Plain GETs go over a ``ConnectionPool``; everything else, and everything through a proxy, over an aiohttp session.
     A ``public_only`` client connects to no address of this machine or of a private network, whatever a name stands for
     (a proxy looks names up itself).
     """
@@ -44,7 +46,7 @@ class HttpClient:
         self._ca_bundle = ca_bundle()
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         self._session: aiohttp.ClientSession | None = None
-        self._pools: dict[str, tuple[ConnectionPool, bytes]] = {}
+        self._context: ssl.SSLContext | None = None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -52,55 +54,33 @@ class HttpClient:
             resolver = _PublicResolver() if self._public_only and self.proxy is None else None
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=0, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS, resolver=resolver, ssl=self._tls()
+                    limit=0, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS, resolver=resolver
                 ),
                 headers=self._headers,
                 auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
+                middlewares=(_send_once,),
                 timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=self.timeouts.connect, sock_read=self.timeouts.silence
+                    total=None, connect=self.timeouts.connect, sock_read=self.timeouts.silence
                 ),
             )
         return self._session
 
-    async def get(
-        self, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int, intake: Intake | None = None
-    ) -> Answer:
-        """One GET of an escaped address, cut and refused as ``ask`` says. An ``intake`` may take the body of a
-        ``hoped_for`` answer, and is given up to ``bound + 1`` bytes."""
-        end = url.find("/", url.index("://") + 3)
-        origin, path = url[:end], url[end:]
-        if self.proxy is not None or "@" in origin:
-            return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound, intake=intake)
-        known = self._pools.get(origin)
-        if known is None:
-            known = self._pools[origin] = self._new_pool(origin)
-        pool, common = known
-        own = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        request = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path.encode("ascii"), common, own.encode("latin-1"))
-        return await pool.get(request, hoped_for, bound, intake)
-
     def _tls(self) -> ssl.SSLContext:
         """Raises ``NoAnswer`` where the certificates that somebody named cannot be read."""
+        if self._context is not None:
+            return self._context
         bundle = self._ca_bundle
         try:
             context = ssl.create_default_context()
             if bundle is not None:
                 is_folder = os.path.isdir(bundle)
                 context.load_verify_locations(**{"capath" if is_folder else "cafile": bundle})
-            return context
         except (OSError, ssl.SSLError) as error:
             raise NoAnswer("unreachable", f"the certificates of {bundle} cannot be read: {error}") from error
-
-    def _new_pool(self, origin: str) -> tuple[ConnectionPool, bytes]:
-        parts = urlsplit(origin)
-        secure = parts.scheme == "https"
-        port = parts.port or (443 if secure else 80)
-        tls = self._tls() if secure else None
-        common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
-        pool = ConnectionPool(parts.hostname or "", port, tls, self.timeouts, public_only=self._public_only)
-        return pool, common.encode()
+        self._context = context
+        return context
 
     async def ask(
         self,
@@ -113,46 +93,51 @@ class HttpClient:
         intake: Intake | None = None,
     ) -> Answer:
         """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
-        to 4 KiB.
+        to 4 KiB. An ``intake`` may take the body of a ``hoped_for`` answer.
 
         ``url`` is escaped. Raises ``NoAnswer`` when the connection fails before the answer is complete.
         """
+        if self._public_only and self.proxy is None and not may_be_public(URL(url, encoded=True).host or ""):
+            raise NoAnswer("redirected", f"{shown(url)} is a private network's address")
+        is_secure = url.startswith("https:") or (self.proxy or "").startswith("https:")
+        tls = self._tls() if is_secure else True
+        session = self._open()
         try:
-            # a deadline for the whole answer costs one timer handle
-            async with asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest):
-                return await self._ask(method, url, headers, hoped_for, bound, intake)
+            async with (
+                asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest) as deadline,
+                session.request(
+                    method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy, ssl=tls
+                ) as response,
+            ):
+                most = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
+                given = response.headers
+                if intake is not None and response.status == hoped_for and intake.begins(response.status, given):
+                    return Answer(response.status, given, b"", await _hand_on(response, most, intake, deadline))
+                return Answer(response.status, given, await _read_bounded(response, most))
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
             raise NoAnswer("short_body", str(error.__cause__ or error)) from error
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for a name that is none
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer("connection_reset", f"{type(error).__name__}: {error}".rstrip(": ")) from error
 
-    async def _ask(
-        self, method: str, url: str, headers: Mapping[str, str], hoped_for: int, bound: int, intake: Intake | None
-    ) -> Answer:
-        async with self._open().request(
-            method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy
-        ) as response:
-            most = bound if response.status == hoped_for else ERROR_BODY_BYTES
-            if intake is not None and response.status == hoped_for and intake.begins(response.status, response.headers):
-                return Answer(response.status, response.headers, b"", await _handed_on(response, most + 1, intake))
-            declared = response.content_length
-            if declared is not None and declared <= most:
-                body = await response.read()
-            else:
-                body = await _read_bounded(response, most + 1)
-            return Answer(response.status, response.headers, body)
-
     async def close(self) -> None:
-        for pool, _ in self._pools.values():
-            pool.close()
-        self._pools.clear()
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """aiohttp sends a request again by itself where a connection that was kept open has ended. The budget does not
+    count that request, so the transport is told, which sends again within the budget."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise NoAnswer("connection_reset", str(error) or "the connection closed without an answer") from error
 
 
 class _PublicResolver(aiohttp.ThreadedResolver):
@@ -181,18 +166,27 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(parts)
 
 
-async def _handed_on(response: aiohttp.ClientResponse, most: int, intake: Intake) -> int:
+async def _hand_on(response: aiohttp.ClientResponse, most: int, intake: Intake, deadline: asyncio.Timeout) -> int:
     have = 0
     while have < most and (block := await response.content.read(min(most - have, 1 << 16))):
         have += len(block)
         intake.take(block)
         if intake.is_full:
-            room = asyncio.Event()
-            intake.when_room(room.set)
-            await room.wait()
+            await _wait_for_room(intake, deadline)
     if not response.content.at_eof():
         response.close()
     return have
+
+
+async def _wait_for_room(intake: Intake, deadline: asyncio.Timeout) -> None:
+    """The server is not to blame for time in which nothing is read."""
+    room, clock, until = asyncio.Event(), asyncio.get_running_loop(), deadline.when()
+    intake.when_room(room.set)
+    began = clock.time()
+    deadline.reschedule(None)
+    await room.wait()
+    if until is not None:
+        deadline.reschedule(until + clock.time() - began)
 
 
 def as_sent(address: str) -> str:
@@ -231,9 +225,9 @@ class HttpStore:
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         asked = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
+            return await self._client.ask("GET", asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
         headers = {**self._headers, "Range": span.header}
-        return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+        return await self._client.ask("GET", asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
         asked = self.url(key) + self._access.suffix

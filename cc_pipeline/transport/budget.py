@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.leases import LEASED_LIFE, LOOK_AGAIN, Leases
+from cc_pipeline.transport.leases import LOOK_AGAIN, Leases
 from cc_pipeline.transport.outage import Closed, OutagePolicy
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import (
@@ -157,10 +157,10 @@ class Budget:
         if self._leases is not None:
             self._leases.close()
 
-    def lease(self, wanted: int, came: int = 0, last_sent: float = 0.0) -> Lease | Closed:
+    def lease(self, wanted: int, came: int = 0, last_sent: float = 0.0, lateness: float = 0.0) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one; ``came`` requests got what they asked for since the last
         lease, the last of them sent at ``last_sent``. ``Closed``: the host is blocked, or asked for a pause worth
-        telling. Raises as ``Leases`` do."""
+        telling. ``lateness`` is as ``Leases.slots`` has it. Raises as ``Leases`` do."""
         rules = self._rules
         with Exclusive(self._db):
             now = time.time()
@@ -195,9 +195,10 @@ class Budget:
                 self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
         if self._leases is not None:
             # other processes of the home need not wait for the database with this one
-            ahead, spacing, count = self._leases.slots(1 if asks else wanted, pace, max(0.0, pause_until - now))
+            wait = max(0.0, pause_until - now)
+            ahead, spacing, count = self._leases.slots(1 if asks else wanted, pace, wait, lateness)
             start = time.time() + ahead
-        life = SLOT_LIFE if self._leases is None else LEASED_LIFE
+        life = SLOT_LIFE if self._leases is None else self._leases.life
         return Lease(start, spacing, count, asks, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:

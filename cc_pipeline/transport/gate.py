@@ -27,7 +27,7 @@ T = TypeVar("T")
 _RENEWAL = 1.0
 
 
-#: Seconds without a place among the processes of a budget after which a person is told.
+#: Seconds without a place among the processes of a budget, or without a slot, after which a person is told.
 _CROWDED_OUT = 5.0
 #: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
 _LOOK_AGAIN = 1.0
@@ -86,6 +86,8 @@ class Gate:
         self._waited_since = 0.0
         # since when other processes have all the requests that may be sent at the same time
         self._crowded_out_since = 0.0
+        # since when all slots were missed, and by how many seconds those of the last lease at most
+        self._missed_since = self._lateness = 0.0
         # since when the database of leases does not answer
         self._away_since = 0.0
         # until when it was said to refuse, and when that was said first
@@ -248,7 +250,8 @@ class Gate:
             await asyncio.wait([self._reporter])
         came, self._came = self._came, 0
         self._is_calm = self._outage is None
-        lease = await self._ask(budget.lease, wanted, came, self._came_sent)
+        lateness, self._lateness = self._lateness, 0.0
+        lease = await self._ask(budget.lease, wanted, came, self._came_sent, lateness)
         if self._away_since:
             self._away_since = 0.0
             progress.report(progress.WAITING, 0)
@@ -268,14 +271,38 @@ class Gate:
             due = lease.start + number * lease.spacing
             delay = due - time.time()
             if delay > 0.0005:
-                await asyncio.sleep(delay)
+                await self._wait_for_slot(delay, budget.host)
             now = time.time()
+            self._lateness = max(self._lateness, now - due)
             # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
             if lease.spacing and now - due > lease.life and not lease.asks:
+                self._tell_of_missed_slots(budget.host)
                 continue  # a missed slot is void
+            if self._missed_since:
+                self._missed_since = 0.0
+                progress.report(progress.WAITING, 0)
             if self._refused_at >= asked and not lease.asks:
                 return  # it has refused meanwhile
             self._release(asks=lease.asks)
+
+    async def _wait_for_slot(self, delay: float, host: str) -> None:
+        """Others may have all slots of many seconds."""
+        if delay >= _CROWDED_OUT:
+            text = f"other processes send to {host} too: this one may send its next request in {delay:.0f} s"
+            progress.report(progress.WAITING, round(delay), None, text)
+        await asyncio.sleep(delay)
+        if delay >= _CROWDED_OUT:
+            progress.report(progress.WAITING, 0)
+
+    def _tell_of_missed_slots(self, host: str) -> None:
+        now = time.monotonic()
+        self._missed_since = self._missed_since or now
+        if now - self._missed_since >= _CROWDED_OUT:
+            text = (
+                f"this machine is too busy: for {now - self._missed_since:.0f} s it missed each moment at which it may "
+                f"send to {host}, the last by {self._lateness:.2f} s; it goes on trying"
+            )
+            progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
     async def _wait_for(self, closed: Closed, host: str) -> None:
         """Waits a moment for a host that refuses or asked for a pause, and tells how long that takes; or ends what

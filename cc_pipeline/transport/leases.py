@@ -32,9 +32,12 @@ CLAIM_LIFE: Final = 10.0
 TURN: Final = 20.0
 #: Seconds between two looks whether there is a place, of a process that has none.
 LOOK_AGAIN: Final = 1.0
-#: A leased slot is void when this many seconds have passed: sooner than one of a home's own, since what slots may be
-#: late spaces them wider, and all hosts together are to use the rate.
+#: Seconds after which a leased slot is void: fewer than for a slot of a home's own. Slots are spaced for this lateness,
+#: and all hosts together are to use the rate.
 LEASED_LIFE: Final = 0.01
+#: Slots of a process that was late live up to so many seconds. It leaves the additional time free behind them, so that
+#: a busy host is slower instead of never in time.
+MAX_LIFE: Final = 0.5
 #: Seconds by which one request may take longer to the source than another.
 NETWORK: Final = 0.025
 #: Seconds by which any host may be late, since it does not know the database's clock better: twice the way to a near
@@ -152,18 +155,22 @@ class Leases:
     limits: SourceLimits
     ledger: Ledger
     monotonic: Callable[[], float] = time.monotonic
+    #: Seconds after which the slots that were given last are void.
+    life: float = LEASED_LIFE
     _holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     _clock: DatabaseClock | None = None
 
-    def slots(self, wanted: int, rate: float, wait: float) -> tuple[float, float, int]:
+    def slots(self, wanted: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
         """Up to ``wanted`` slots at ``rate``, the first ``wait`` seconds from now or later: in how many seconds it is,
-        how far apart they are, and how many."""
+        how far apart they are, and how many. ``lateness`` is by how many seconds this process missed slots of the lease
+        before, or nearly missed them."""
+        self.life = min(MAX_LIFE, max(LEASED_LIFE, 2 * lateness, self.life / 2))
         clock = self._known()
         late = clock.late(self.monotonic()) + _DRIFT * _PATIENCE
         spacing = leased_spacing(rate)
         count = max(1, min(wanted, int(LEASE_SECONDS / spacing)))
         # who may be later than others leaves as much time to whoever comes next: those slots are spaced for their own
-        taken = count * spacing + max(0.0, late - KNOWN_LATE)
+        taken = count * spacing + max(0.0, late - KNOWN_LATE) + self.life - LEASED_LIFE
         queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(taken, 1 / rate)
         before = self.monotonic()
         told, start = self.ledger.reserve(self.host, taken, wait, queue)

@@ -18,7 +18,6 @@ from cc_pipeline.addresses import Access, host_of, split_access
 from cc_pipeline.stores.answer import Answer, Listed, S3Options, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
-from cc_pipeline.stores.watched import Watch, WatchedStore
 from cc_pipeline.transport.budget import Budget, open_file
 from cc_pipeline.transport.excerpt import Excerpt
 from cc_pipeline.transport.faults import (
@@ -169,8 +168,7 @@ class PlaceOptions:
     reached that ``buckets`` (by name) does not have. ``refusals`` says how long a request waits for a host that
     refuses; among several places it is passed over instead. ``outage`` is for several places alone: each host is left
     alone then while it gives nothing. ``redirects`` are hosts that a web place may redirect to (``redirects.py``),
-    beside those it is known to. ``watch`` sees each request to a web place or a bucket, and its answer as it came, but
-    not what a redirect leads to. ``bounded`` and ``public_only`` are as in ``open_store``.
+    beside those it is known to. ``bounded`` and ``public_only`` are as in ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -186,7 +184,6 @@ class PlaceOptions:
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
     outage: OutagePolicy | None = None
     redirects: tuple[str, ...] = ()
-    watch: Watch | None = None
     bounded: bool = False
     public_only: bool = False
 
@@ -221,8 +218,6 @@ class Place:
         )
         self.local = self._opened if isinstance(self._opened, LocalStore) else None
         self.store: Store = self._opened
-        if options.watch is not None and self.local is None:
-            self.store = WatchedStore(self._opened, options.watch)
         self.limits = options.limits(self.source)
         self.alone = options.outage is None
         self.host = self.store.host if self.local is None else self.source

@@ -137,8 +137,7 @@ class Follower:
         intake: Intake | None = None,
     ) -> Followed:
         """``answer`` is the redirect that ``gate``'s host gave for ``key``; ``asked`` are the headers that say what of
-        the object is wanted. The last answer is cut as ``HttpClient.ask`` says, its body goes where ``HttpClient.get``
-        says, and it is judged."""
+        the object is wanted. The last answer is cut and handed on as ``HttpClient.ask`` says, and it is judged."""
         address = self._store.url(key)
         size: int | None = None
         sent = 0.0
@@ -194,8 +193,6 @@ class Follower:
         self._stats.requests += 1
         try:
             client = self._client_for(address)
-            if method == "GET":
-                return await client.get(address, headers, hoped_for=hoped_for, bound=bound, intake=intake)
-            return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound)
+            return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound, intake=intake)
         finally:
             gate.leave()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +24,8 @@ Judge = Callable[[Answer], Verified | Finding]
 Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
 
 NO_BODY = Answer(0, {}, b"")
-#: Seconds for which an object that was refused through all tries is asked for once, and not six times. Many targets may
-#: need it, each of which asks.
+#: Seconds for which an object that was refused through all tries is asked for once more, and then not at all. Many
+#: targets may need it, each of which asks: a row of its refusals would be taken for those of its host.
 _STUCK_SECONDS: Final = 300.0
 _MAX_STUCK: Final = 1_000
 
@@ -33,6 +33,15 @@ _MAX_STUCK: Final = 1_000
 def closed_finding(closed: GateClosed) -> Finding:
     """The finding of a request that was not sent; it may be sent after so many seconds."""
     return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stuck:
+    """When an object was refused through all tries, how, and whether it was so once more since."""
+
+    since: float
+    found: Finding
+    once_more: bool = False
 
 
 @dataclass(slots=True)
@@ -58,8 +67,8 @@ class Asker:
         self._retry = retry
         self._stats = stats
         self._asked_again: dict[str, asyncio.Event] = {}
-        # when an object had been refused through all tries, and nothing of it came since
-        self._stuck: dict[str, float] = {}
+        # objects of which nothing came since
+        self._stuck: dict[str, _Stuck] = {}
         # the object that did not come at the last probe, though it came before
         self._doubted = ""
 
@@ -71,8 +80,12 @@ class Asker:
         ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
 
         A host that is blocked is waited for, and a refusal (a probe's, or a 403) counts as an attempt once more only
-        when the host has answered others since the last one: then it is the object that is refused.
+        when the host has answered others since the last one: then it is the object that is refused. An object that was
+        refused through all tries a while ago, and once more since, is not asked for.
         """
+        stuck = self._stuck_at(key)
+        if stuck is not None and stuck.once_more:
+            return replace(stuck.found, detail=f"{stuck.found.detail}, as a moment ago"), NO_BODY, 0
         refusal: _Refusal | None = None
         try:
             stats = self._stats
@@ -130,17 +143,24 @@ class Asker:
                 del self._asked_again[key]
                 refusal.leads.set()
 
+    def _stuck_at(self, key: str) -> _Stuck | None:
+        stuck = self._stuck.get(key)
+        return stuck if stuck is not None and time.monotonic() - stuck.since < _STUCK_SECONDS else None
+
     def _is_stuck(self, key: str, found: Finding) -> bool:
-        return (
-            found.kind is FaultKind.THROTTLED
-            and time.monotonic() - self._stuck.get(key, -_STUCK_SECONDS) < _STUCK_SECONDS
-        )
+        return found.kind is FaultKind.THROTTLED and self._stuck_at(key) is not None
 
     def _note_refusal(self, key: str, found: Finding, attempts: int) -> None:
-        if found.kind is FaultKind.THROTTLED and attempts >= self._retry.most(found) > 1:
+        # changes of a place name no object
+        if not key or found.kind is not FaultKind.THROTTLED:
+            return
+        before = self._stuck_at(key)
+        if before is not None:
+            self._stuck[key] = replace(before, found=found, once_more=True)
+        elif attempts >= self._retry.most(found) > 1:
             if len(self._stuck) >= _MAX_STUCK:
                 self._stuck.clear()
-            self._stuck[key] = time.monotonic()
+            self._stuck[key] = _Stuck(time.monotonic(), found)
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
         """Whether an object is refused for good. One request of those that were refused finds out for all of it."""

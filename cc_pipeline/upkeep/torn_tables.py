@@ -31,7 +31,7 @@ from cc_pipeline.lake.lake import Lake, lake_fault
 from cc_pipeline.lake.layout import StoredFile, stored_files
 from cc_pipeline.lake.replacing import opened_apart, replace_files
 from cc_pipeline.lake.row_counts import NOT_COUNTED, count_in_files, key_of
-from cc_pipeline.lake.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
+from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
 from cc_pipeline.workspace.tables import TABLES
 
@@ -43,7 +43,7 @@ _MOST_STEPS: Final = 1_000
 _NAMED: Final = 20
 #: Beginnings of names under which no digest of a stage is committed.
 _NUMBERS: Final = ("content:", "rows:")
-_PAGE_STAGES: Final = (PARSE, READ_FILES, HARVEST)
+_PAGE_STAGES: Final = (PARSE, READ_FILES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
-from cc_pipeline.index.catalog.schemas import (
-    COLUMN_CHUNKS_SCHEMA,
-    COVERAGE_SCHEMA,
-    INDEX_FILES_SCHEMA,
-    ROW_GROUPS_SCHEMA,
-)
+from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -39,10 +34,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path")),
-    TableSpec("index_files", INDEX_FILES_SCHEMA, BY_CRAWL, ()),
-    TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
-    TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
-    TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP),
     TableSpec("given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
     TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),

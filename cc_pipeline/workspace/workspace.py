@@ -26,7 +26,6 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
@@ -304,11 +303,10 @@ def open_transport(
     *,
     mirrors: Sequence[tuple[str, Access]] = (),
     shares: bool = False,
-    watch: Watch | None = None,
     public_only: bool = False,
 ) -> Transport:
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
-    ``shares`` is as in ``Transport``, ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a
+    ``shares`` is as in ``Transport``. Raises ``UserInputError`` for a rate that wants a
     contact, and for a place that is not public where it is to be."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
         refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
@@ -329,7 +327,6 @@ def open_transport(
                 name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
                 for name, one in settings.s3_buckets.items()
             },
-            watch=watch,
             bounded=root in settings.sources,
             public_only=public_only,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),

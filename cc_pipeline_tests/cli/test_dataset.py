@@ -126,3 +126,16 @@ def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path,
     assert said.status == 1
     assert "cannot be read" in said.err and "next publication" in said.err
     assert not (tmp_path / "corpus").exists()
+
+
+def test_what_no_robots_txt_says_is_unknown_and_counted(cli: Cli, home: Path, tmp_path: Path) -> None:
+    asked = ("dataset", "--rules", "none", "--respect", "tdm,gptbot", "--home", home)
+    said = cli(*asked, "--out", tmp_path / "all")
+    assert said.status == 0, said.err
+    assert "note: no robots.txt was read in this home" in said.told
+    rows = rows_of(tmp_path / "all")
+    assert rows
+    readme = (tmp_path / "all" / "README.md").read_text("utf-8")
+    assert f"| gptbot | 0 | 0 | {len(published(home))} | {len(rows)} |" in readme
+    assert cli(*asked, "--known-only", "--out", tmp_path / "known").status == 0
+    assert rows_of(tmp_path / "known") == []

@@ -45,10 +45,16 @@ def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path
     asked = ("report", "example.com", "--format", "text", "--from", OLD, "--to", NEW, "--home", rich)
     said = cli(*asked)
     assert (said.status, said.err) == (0, "")
-    assert said.out.startswith(f"example.com from {OLD} to {NEW}\n\n== example.com\n")
+    title, counts, *rest = said.out.splitlines()
+    assert title == f"example.com from {OLD} to {NEW}"
+    assert counts.startswith("pages: "), "the summary comes first"
+    assert len(rest) < 50 and not any(line.startswith("  ") for line in rest), "a line a page, and the first ones"
     out = tmp_path / "changes.txt"
     assert cli(*asked, "--out", out).out.strip() == str(out)
     assert out.read_text("utf-8") == said.out
+    every = cli(*asked, "--details").out
+    assert every.startswith(said.out) and every.endswith(f"\n{counts}\n")
+    assert "\n== example.com\n" in every and "\n  captured " in every
 
 
 def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import OPS, config_of, range_tags
+from cc_pipeline.defs.partitions import OPS, config_of, partition_key, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
@@ -27,6 +27,7 @@ from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.graph import (
     EXTRACT,
@@ -115,6 +116,18 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
     assert not again.success
     assert {one.metadata["rows written"].value for one in recorded(instance, "records").values()} == {0}
     assert left_failed(instance).keys() == {(NEW, BAD)}
+
+
+def test_a_source_that_refuses_all_is_no_failure_of_those_that_met_it_first(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+        raise range_fault(FaultKind.THROTTLED, f"cc-index/{slugs[0]}.parquet", 0, 10, "status 503", 6)
+
+    monkeypatch.setattr(extract, "locate_captures", refuses)
+    assert not execute_listed(instance, settings_of(bucket[0], home), GOOD).success
+    found = left_failed(instance)
+    assert {partition_key(*pair): one.times for pair, one in found.items()} == dict.fromkeys(GOOD, 0)
 
 
 def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> None:

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -31,31 +28,25 @@ class World:
     root: Path
     home: Path
     truth: MiniCrawlTruth
-
-    @property
-    def catalog_path(self) -> Path:
-        return self.home / "catalog.duckdb"
+    catalog_files: dict[str, list[str]]
 
     @property
     def footers(self) -> FooterStore:
         return FooterStore(self.home / "footers")
 
     def catalog(self) -> Catalog:
-        return open_catalog(self.catalog_path, threads=1)
+        return Catalog(self.catalog_files)
 
 
 def harvest_world(root: Path, home: Path, truth: MiniCrawlTruth, crawls: Sequence[str]) -> World:
     """Harvests the columnar indexes of ``crawls`` below ``root`` into ``home``."""
-    world = World(root, home, truth)
+    world = World(root, home, truth, {})
     with Transport(str(root)) as transport:
-        tables = []
         for crawl in crawls:
             paths = parse_path_list((root / path_list_key(crawl, "cc-index-table")).read_bytes())
             harvest_crawl(crawl, paths, transport, world.footers)
-            tables.append(crawl_tables(crawl, paths, world.footers))
-    names = ("index_files", "row_groups", "column_chunks", "coverage")
-    joined = {name: pa.concat_tables([getattr(table, name) for table in tables]) for name in names}
-    build_catalog(world.catalog_path, **joined)
+            rows = crawl_tables(crawl, paths, world.footers).packed()
+            world.catalog_files.update(write_catalog_rows(home / "catalog", rows))
     return world
 
 

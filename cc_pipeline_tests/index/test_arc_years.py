@@ -232,7 +232,7 @@ def test_names_of_2015_are_the_keys_of_today_in_every_index(tmp_path: Path) -> N
         world = harvest_world(root / "bucket", root, truth, (OF_2015,))
         targets = [parse_target(domain) for domain in truth.domains()]
         with Transport(str(world.root)) as transport:
-            sources = IndexSources(transport, world.catalog_path, footers=root / "footers")
+            sources = IndexSources(transport, world.catalog, footers=root / "footers")
             for via in ("parquet", "zipnum"):
                 found = look_up(OF_2015, ALL_SUBSETS, targets, sources, via=via)
                 assert places(found) == _places(truth.of(OF_2015))

@@ -186,7 +186,7 @@ def test_every_look_up_finds_what_the_rows_say(world: World, crawl: str, via: st
         target = parse_target(_text(kind, value))
         targets.setdefault(target.slug, (target, kind, target.value if kind in ("url", "prefix") else value))
     with Transport(str(world.root)) as transport:
-        sources = IndexSources(transport, catalog=world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, catalog=world.catalog, footers=world.home / "footers")
         answers = look_up(crawl, ["warc"], [target for target, _, _ in targets.values()], sources, via=via).captures
         alone = {
             slug: look_up(crawl, ["warc"], [target], sources, via=via).captures[slug]

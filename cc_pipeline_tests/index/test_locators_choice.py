@@ -91,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def sources(world: World) -> Iterator[IndexSources]:
     with Transport(str(world.root)) as transport:
-        yield IndexSources(transport, world.catalog_path, world.home / "url", None, world.home / "footers")
+        yield IndexSources(transport, world.catalog, world.home / "url", None, world.home / "footers")
 
 
 def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: IndexSources) -> None:

@@ -88,7 +88,7 @@ def test_the_columnar_index_has_what_members_lack(world: World, tmp_path: Path, 
     root = copy_of(world.root, tmp_path / "bucket")
     targets = [parse_target(one) for one in (SITE, f"set:two = {ELSEWHERE}, host:www.{SITE}")]
     with Transport(str(root)) as transport:
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         before = look_up(crawl, ["warc"], targets, sources)
         damage(root, crawl, how)
         after = look_up(crawl, ["warc"], targets, replace(sources, clusters=Clusters()))
@@ -117,7 +117,7 @@ def test_where_it_may_not_be_asked_the_gap_is_named(
     root = copy_of(world.root, tmp_path / "bucket")
     damage(root, OLD, "no gzip")
     with Transport(str(root)) as transport:
-        given: dict[str, object] = {"catalog": world.catalog_path, "footers": world.home / "footers"} | refused
+        given: dict[str, object] = {"catalog": world.catalog, "footers": world.home / "footers"} | refused
         sources = IndexSources(transport, **given)  # type: ignore[arg-type]
         with pytest.raises(IndexIncomplete, match=r"members of the URL index .* cannot be inflated") as lacking:
             look_up(OLD, ["warc"], [parse_target(SITE)], sources)
@@ -129,7 +129,7 @@ def test_somebody_who_names_zipnum_gets_no_other_index(world: World, tmp_path: P
     root = copy_of(world.root, tmp_path / "bucket")
     damage(root, NEW, "gone")
     with Transport(str(root)) as transport:
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         with pytest.raises(IndexIncomplete, match="not_found"):
             look_up(NEW, ["warc"], [parse_target(SITE)], sources, via="zipnum")
 
@@ -143,7 +143,7 @@ def test_a_shard_that_a_server_refuses(world: World, action: str) -> None:
         FaultServer(world.root, rules=[Rule(action, key, times=None)]) as server,
         Transport(server.url, retry) as transport,
     ):
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         found = look_up(NEW, ["warc"], [parse_target(SITE)], sources)
     with Transport(str(world.root)) as transport:
         right = look_up(NEW, ["warc"], [parse_target(SITE)], IndexSources(transport), via="zipnum")

@@ -36,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = harvest_world(home / "bucket", home, generate(home / "bucket", SPEC), (CRAWL,))
     # a folder and a server name files otherwise, which a look-up learns
     with FaultServer(world.root) as server, Transport(server.url, OPTIONS) as transport:
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         look_up(CRAWL, ["warc"], [parse_target("tld:com"), parse_target("tld:org")], sources, via="parquet")
     return world
 
@@ -47,11 +47,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: str) -> None:
     target = parse_target(SITE)
     with Transport(str(world.root)) as transport:
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         right = places(look_up(CRAWL, ["warc"], [target], sources, via="parquet"))
     rules = [Rule("whole_object", which, times=None)]
     with FaultServer(world.root, rules=rules) as server, Transport(server.url, OPTIONS) as transport:
-        sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         found = look_up(CRAWL, ["warc"], [target], sources, via=via)
     assert (places(found), found.gaps) == (right, None)
     assert len(right) == len(world.truth.of(CRAWL, subset="warc", domain=SITE))
@@ -63,7 +63,7 @@ def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytes
     target = parse_target(SITE)
     with FaultServer(world.root, rules=[Rule("whole_object", ALL_FILES, times=None)]) as server:
         with Transport(server.url, OPTIONS) as transport:
-            sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+            sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
             found = look_up(CRAWL, ["warc"], [target], sources)
             assert (found.index, len(places(found))) == (
                 "zipnum",
@@ -74,7 +74,7 @@ def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytes
                 look_up(CRAWL, ["warc"], [target], sources, via="parquet")
         server.set_rules([Rule("whole_object", CLUSTER, times=None)])
         with Transport(server.url, OPTIONS) as transport:
-            sources = IndexSources(transport, world.catalog_path, footers=world.home / "footers")
+            sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
             assert look_up(CRAWL, ["warc"], [target], sources).index == "parquet"
             with pytest.raises(EnvironmentFault, match="sends whole files"):
                 look_up(CRAWL, ["warc"], [target], sources, via="zipnum")

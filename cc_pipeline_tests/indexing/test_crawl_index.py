@@ -14,8 +14,8 @@ from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.checks.tables import index_verdicts
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.indexing.catalog import open_catalog, read_catalog_table
 from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
     commit_row_groups,
@@ -25,6 +25,7 @@ from cc_pipeline.indexing.crawl_index import (
     list_as_it_is,
 )
 from cc_pipeline.indexing.crawls import commit_crawls, crawls_are_listed
+from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.records.witness import _some_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
@@ -61,7 +62,7 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
 
 def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path)
-    table = workspace.lake.read("row_groups", {"crawl": NEW})
+    table = read_catalog_table(workspace.lake, "row_groups", NEW)
     place = table.column_names.index("url_surtkey_max")
     moved = table.set_column(place, table.schema.field(place), pa.nulls(len(table), table.schema.field(place).type))
     backwards = table.take(list(reversed(range(len(table)))))
@@ -82,10 +83,10 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
     report = harvest(workspace)
     assert [note for note in report.notes if name in note and "failed" in note]
-    files = {row["path"]: row for row in workspace.lake.read("index_files", {"crawl": NEW}).to_pylist()}
+    files = {row["path"]: row for row in read_catalog_table(workspace.lake, "index_files", NEW).to_pylist()}
     assert {path for path, row in files.items() if row["outcome"] == "failed"} == {name}
     assert files[name]["reason"]
-    covered = {row["subset"]: row for row in workspace.lake.read("coverage", {"crawl": NEW}).to_pylist()}
+    covered = {row["subset"]: row for row in read_catalog_table(workspace.lake, "coverage", NEW).to_pylist()}
     assert (covered["warc"]["expected"], covered["warc"]["harvested"], covered["warc"]["failed"]) == (2, 1, 1)
     verdict = _verdict(index_verdicts(workspace), "coverage")
     assert not verdict.passed
@@ -117,9 +118,9 @@ def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(
         replace_file(file, file.read_bytes())
     shutil.rmtree(workspace.settings.footers_path)
     harvest(workspace)
-    files = workspace.lake.read("index_files", {"crawl": NEW})
+    files = read_catalog_table(workspace.lake, "index_files", NEW)
     kept = FooterStore(workspace.settings.footers_path).read(NEW).entries
-    with open_catalog(workspace.settings.catalog_path) as catalog:
+    with open_catalog(workspace.lake) as catalog:
         for said in (files, catalog.index_files(NEW)):
             assert {row["path"]: row["etag"] for row in said.to_pylist()} == {path: kept[path].etag for path in kept}
     assert extract(workspace, "example.com")[0].fresh_slices == 0
@@ -129,13 +130,13 @@ def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(
 def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)
-        before = {name: workspace.lake.pin(name).version for name in ("index_files", "row_groups", "coverage")}
+        before = workspace.lake.pin("row_groups").version
         commit_manifest(workspace, OLD)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         with pytest.raises(EnvironmentFault, match=r"the harvest stopped .*(forbidden|refused repeatedly)") as refused:
             harvest_footers(workspace, OLD)
         assert "run again" in refused.value.advice
-        assert {name: workspace.lake.pin(name).version for name in before} == before
+        assert workspace.lake.pin("row_groups").version == before
         server.set_rules([])
         # the breaker of this run stays open; the next one asks again
         assert harvest(workspace_of(server.url, tmp_path), OLD).written == 2
@@ -180,7 +181,7 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
         assert not is_harvested(workspace, crawl)
         harvest(workspace, crawl)
         assert is_harvested(workspace, crawl)
-    shutil.rmtree(workspace.settings.catalog_path)
+    HARVEST.forget(workspace.lake, [Slice(NEW)])
     assert not is_harvested(workspace, NEW)
     harvest(workspace, NEW)
     assert is_harvested(workspace, NEW)

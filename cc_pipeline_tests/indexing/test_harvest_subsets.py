@@ -14,10 +14,9 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.extraction.locate import captures_of
-from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
-from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, versions_of_rows
+from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, open_catalog, read_catalog_table, versions_of
 from cc_pipeline.indexing.crawl_index import (
     ARC_REASON,
     commit_manifest,
@@ -28,6 +27,7 @@ from cc_pipeline.indexing.crawl_index import (
     repair_statistics,
 )
 from cc_pipeline.indexing.url_index import build_url_index
+from cc_pipeline.lake import adding
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.workspace.workspace import Workspace
@@ -55,7 +55,7 @@ def rows_of(workspace: Workspace, crawl: str = NEW) -> dict[str, set[str]]:
 
 
 def covered(workspace: Workspace, crawl: str = NEW) -> dict[str, tuple[int, int, str | None]]:
-    rows = workspace.lake.read("coverage", {"crawl": crawl}).to_pylist()
+    rows = read_catalog_table(workspace.lake, "coverage", crawl).to_pylist()
     return {row["subset"]: (row["expected"], row["harvested"], row["reason"]) for row in rows}
 
 
@@ -110,7 +110,9 @@ def test_a_version_is_of_what_a_subset_holds_whoever_harvested_it(bucket: Bucket
         harvest(workspace_of(root, tmp_path / "one", subsets=(subset,)))
     versions = columnar_versions(one.lake, [NEW, OLD])
     assert versions.keys() == {(NEW, subset) for subset in SUBSETS}
-    assert versions_of_rows(one.lake, NEW) == {subset: versions[NEW, subset] for subset in SUBSETS}
+    assert versions_of(one.lake.read("row_groups", {"crawl": NEW})) == {
+        subset: versions[NEW, subset] for subset in SUBSETS
+    }
     assert len(set(versions.values())) == 3
 
     put_list(root, index_paths(root, NEW)[::-1])
@@ -161,14 +163,16 @@ def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: B
     assert is_harvested(workspace_of(bucket[0], tmp_path), ARC)
     versions = columnar_versions(workspace.lake, [ARC])
     assert versions.keys() == {(ARC, "warc"), (ARC, "robotstxt")}
-    assert {subset: versions[ARC, subset] for _, subset in versions} == versions_of_rows(workspace.lake, ARC)
+    assert {subset: versions[ARC, subset] for _, subset in versions} == versions_of(
+        workspace.lake.read("row_groups", {"crawl": ARC})
+    )
 
 
 def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path: Path) -> None:
     pages = harvested(bucket[0], tmp_path)
     both = workspace_of(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
     assert catalog_gaps(both, [NEW]) == []
-    with open_catalog(both.settings.catalog_path) as catalog:
+    with open_catalog(both.lake) as catalog:
         assert find_gaps(catalog, NEW, SUBSETS) is None
         assert unharvested(catalog, NEW, SUBSETS) == ("crawldiagnostics", "robotstxt")
     truth = bucket[1]
@@ -204,32 +208,39 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
         assert catalog_gaps(workspace_of(server.url, tmp_path), [NEW]) == []
 
 
-def test_a_harvest_killed_between_two_tables_leaves_no_subset_that_seems_whole(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("at", "is_there"), [("put_rows", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
+)
+def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
 ) -> None:
     whole = harvested(bucket[0], tmp_path / "whole", subsets=("warc", "robotstxt"))
     pages, robots = (workspace_of(bucket[0], tmp_path / "home", subsets=one) for one in (("warc",), ROBOTS))
     harvest(pages)
-    commit = Lake.commit
+    before = rows_of(pages)
+    commit_manifest(robots, NEW)
+    harvest_footers(robots, NEW)
 
-    def killed(self: Lake, table: str, *rest: Any) -> int:
-        if table == "column_chunks":
-            raise KeyboardInterrupt
-        return commit(self, table, *rest)
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, "commit", killed)
+        patched.setattr(adding if at == "put_rows" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
         with pytest.raises(KeyboardInterrupt):
-            harvest(robots)
-    assert columnar_versions(pages.lake, [NEW]).keys() == {(NEW, "warc")}
-    assert not is_harvested(pages, NEW)
-    assert found(pages)[0] == len(bucket[1].of(NEW, subset="warc", domain=SITE))
-    harvest(pages)
-    # its footers are kept here, so it was made as well
+            commit_row_groups(robots, [NEW])
+    later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))
+    here = {"warc", "robotstxt"} if is_there else {"warc"}
+    assert columnar_versions(later.lake, [NEW]).keys() == {(NEW, subset) for subset in here}
+    assert covered(later).keys() == here
+    assert is_there or rows_of(later) == before
+    with open_catalog(later.lake) as catalog:
+        assert set(catalog.index_files(NEW)["subset"].to_pylist()) == here
     assert is_harvested(pages, NEW)
-    assert is_harvested(robots, NEW)
-    assert columnar_versions(pages.lake, [NEW]) == columnar_versions(whole.lake, [NEW])
-    assert covered(pages) == covered(whole)
+    assert is_harvested(robots, NEW) is is_there
+    assert found(pages)[0] == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    harvest(robots)
+    assert columnar_versions(later.lake, [NEW]) == columnar_versions(whole.lake, [NEW])
+    assert covered(later) == covered(whole)
 
 
 def test_homes_on_one_lake_harvest_subsets_beside_each_other(bucket: Bucket, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog import handed_on
 from cc_pipeline.index.catalog.from_footers import FooterTables
 from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
-from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, versions_of_rows
+from cc_pipeline.index.catalog.rows import pack_rows
+from cc_pipeline.index.catalog.schemas import COVERAGE_SCHEMA
+from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, read_catalog_table, versions_of
 from cc_pipeline.indexing.crawl_index import commit_row_groups, harvest_footers, is_harvested, repair_statistics
 from cc_pipeline.indexing.imported import export_catalog, import_catalog
 from cc_pipeline.workspace.workspace import Workspace
@@ -62,9 +65,10 @@ def test_an_imported_catalog_answers_as_a_harvested_one_with_next_to_no_footer_r
     assert is_harvested(ours, NEW)
     assert columnar_versions(ours.lake, [NEW]) == columnar_versions(theirs.lake, [NEW])
     for table in ("row_groups", "column_chunks", "index_files"):
-        mine, other = (one.lake.read(table, {"crawl": NEW}).to_pylist() for one in (ours, theirs))
-        assert sorted(map(str, mine)) == sorted(map(str, other)) != []
-    reasons = set(ours.lake.read("coverage", {"crawl": NEW})["reason"].to_pylist())
+        mine, other = (read_catalog_table(one.lake, table, NEW) for one in (ours, theirs))
+        assert mine.equals(other)
+        assert len(mine)
+    reasons = set(read_catalog_table(ours.lake, "coverage", NEW)["reason"].to_pylist())
     assert reasons == {f"imported:{done.sha256}"}
     rows = captures(ours)
     assert rows == captures(harvested(server.url, tmp_path / "other", via="parquet")) != []
@@ -72,6 +76,18 @@ def test_an_imported_catalog_answers_as_a_harvested_one_with_next_to_no_footer_r
     assert import_catalog(ours, file).subsets == ()
     commit_row_groups(ours, [NEW])
     assert len(ours.lake.read("row_groups", {"crawl": NEW})) == len(theirs.lake.read("row_groups", {"crawl": NEW}))
+
+
+def test_what_is_stored_is_what_is_handed_on(
+    server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
+) -> None:
+    file, theirs = exported
+    stored = theirs.lake.read("row_groups", {"crawl": NEW})
+    assert pq.read_table(file).replace_schema_metadata(None).equals(stored.drop_columns("crawl"))
+    ours = workspace_of(server.url, tmp_path)
+    import_catalog(ours, file)
+    mine = ours.lake.read("row_groups", {"crawl": NEW})
+    assert mine.filter(pc.is_null(mine["coverage"])).equals(stored.filter(pc.is_null(stored["coverage"])))
 
 
 def test_a_harvest_takes_the_place_of_what_was_imported_and_the_same_answers_stay(
@@ -82,7 +98,7 @@ def test_a_harvest_takes_the_place_of_what_was_imported_and_the_same_answers_sta
     version = columnar_versions(workspace.lake, [NEW])
     harvest(workspace)
     assert columnar_versions(workspace.lake, [NEW]) == version
-    covered = workspace.lake.read("coverage", {"crawl": NEW}).to_pylist()
+    covered = read_catalog_table(workspace.lake, "coverage", NEW).to_pylist()
     assert {row["subset"] for row in covered if row["reason"] is None} == {"warc"}
     assert all(row["harvested"] == row["expected"] > 0 for row in covered)
 
@@ -93,14 +109,30 @@ def test_subsets_that_were_harvested_here_stay(
     workspace = harvested(server.url, tmp_path)
     done = import_catalog(workspace, exported[0])
     assert set(done.subsets) == {"robotstxt", "crawldiagnostics"}
-    covered = {row["subset"]: row["reason"] for row in workspace.lake.read("coverage", {"crawl": NEW}).to_pylist()}
+    covered = {row["subset"]: row["reason"] for row in read_catalog_table(workspace.lake, "coverage", NEW).to_pylist()}
     assert covered["warc"] is None
     assert is_harvested(workspace, NEW)
-    assert versions_of_rows(workspace.lake, NEW) == columnar_versions_by_subset(workspace)
+    assert versions_of(workspace.lake.read("row_groups", {"crawl": NEW})) == columnar_versions_by_subset(workspace)
 
 
 def columnar_versions_by_subset(workspace: Workspace) -> dict[str, str]:
     return {subset: digest for (_, subset), digest in columnar_versions(workspace.lake, [NEW]).items()}
+
+
+def handed_on_of(tables: FooterTables, made_from: Mapping[str, str]) -> HandedOn:
+    """A catalog file with these rows, whatever they say."""
+    files = tables.index_files["subset"].to_pylist()
+    said = dict.fromkeys(COVERAGE_SCHEMA.names, 0) | {"crawl": NEW, "reason": None}
+    rows = [said | {"subset": subset, "expected": files.count(subset)} for subset in sorted(set(files))]
+    with connect() as connection:
+        packed = pack_rows(
+            connection,
+            index_files=tables.index_files,
+            row_groups=tables.row_groups,
+            column_chunks=tables.column_chunks,
+            coverage=pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA),
+        )
+    return HandedOn(NEW, packed, made_from)
 
 
 Change = Callable[[FooterTables], FooterTables]
@@ -158,7 +190,7 @@ def test_a_tampered_catalog_is_refused_and_named(
 ) -> None:
     handed = read_catalog_file(exported[0])
     tamper, said = TAMPERED[change]
-    write_catalog_file(tmp_path / "tampered.parquet", replace(handed, tables=tamper(handed.tables)))
+    write_catalog_file(tmp_path / "tampered.parquet", handed_on_of(tamper(handed.tables()), handed.made_from))
     workspace = workspace_of(server.url, tmp_path / "home")
     with pytest.raises(DataFault, match=said) as refused:
         import_catalog(workspace, tmp_path / "tampered.parquet")
@@ -227,7 +259,7 @@ def test_a_later_format_asks_for_a_newer_program(
 
 def test_files_without_row_groups_come_back(exported: tuple[Path, Workspace], tmp_path: Path) -> None:
     handed = read_catalog_file(exported[0])
-    files = handed.tables.index_files
+    files = handed.tables().index_files
     failed = {**files.slice(0, 1).to_pylist()[0], "outcome": "failed", "reason": "no footer", "row_groups": None,
               "rows": None}  # fmt: skip
     others = [row for row in files.to_pylist() if row["path"] != failed["path"]]
@@ -235,12 +267,12 @@ def test_files_without_row_groups_come_back(exported: tuple[Path, Workspace], tm
         pa.Table.from_pylist([failed, *others], schema=files.schema),
         *(
             table.filter(pc.not_equal(table["path"], failed["path"]))
-            for table in (handed.tables.row_groups, handed.tables.column_chunks)
+            for table in (handed.tables().row_groups, handed.tables().column_chunks)
         ),
     )
-    write_catalog_file(tmp_path / "holes.parquet", HandedOn(NEW, tables, handed.made_from))
-    back = read_catalog_file(tmp_path / "holes.parquet").tables
-    assert back.index_files.to_pylist() == sorted([failed, *others], key=lambda row: row["path"])
+    write_catalog_file(tmp_path / "holes.parquet", handed_on_of(tables, handed.made_from))
+    back = read_catalog_file(tmp_path / "holes.parquet").tables()
+    assert sorted(map(str, back.index_files.to_pylist())) == sorted(map(str, [failed, *others]))
     assert len(back.row_groups) == len(tables.row_groups)
 
 
@@ -249,18 +281,18 @@ def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
     server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path, outcome: str
 ) -> None:
     handed = read_catalog_file(exported[0])
-    files = [row for row in handed.tables.index_files.to_pylist() if row["subset"] == "warc"]
+    files = [row for row in handed.tables().index_files.to_pylist() if row["subset"] == "warc"]
     lost = files[0]["path"]
     every = [
         {**row, "outcome": outcome, "row_groups": None, "rows": None} if row["path"] == lost else row
-        for row in handed.tables.index_files.to_pylist()
+        for row in handed.tables().index_files.to_pylist()
     ]
     others = (
         table.filter(pc.not_equal(table["path"], lost))
-        for table in (handed.tables.row_groups, handed.tables.column_chunks)
+        for table in (handed.tables().row_groups, handed.tables().column_chunks)
     )
-    tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables.index_files.schema), *others)
-    write_catalog_file(tmp_path / "holes.parquet", HandedOn(NEW, tables, handed.made_from))
+    tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables().index_files.schema), *others)
+    write_catalog_file(tmp_path / "holes.parquet", handed_on_of(tables, handed.made_from))
     ours = workspace_of(server.url, tmp_path / "home", via="parquet")
     done = import_catalog(ours, tmp_path / "holes.parquet")
     assert (done.unread, done.files) == (1, len(every))
@@ -286,7 +318,7 @@ def test_bounds_that_no_footer_confirms_are_left_out_unless_they_are_believed(
         ours = workspace_of(server.url, tmp_path / str(believe))
         done = import_catalog(ours, tmp_path / "old.parquet", believe_repaired=believe)
         assert bool(done.unbounded) is not believe
-        unknown[believe] = ours.lake.read("row_groups", {"crawl": OLD})["url_surtkey_min"].null_count
+        unknown[believe] = read_catalog_table(ours.lake, "row_groups", OLD)["url_surtkey_min"].null_count
     assert unknown[False] > unknown[True] == 0
 
 

@@ -13,6 +13,7 @@ from cc_pipeline.checks.health import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.index.archive_rows import shard_of
 from cc_pipeline.indexing.archives import archive_files
+from cc_pipeline.indexing.catalog import read_catalog_table
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, closed_port, extract, harvested, workspace_of
@@ -37,7 +38,7 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     _, fetched, _ = extract(workspace, "example.com")
     mine = bucket[1].of(NEW, domain="example.com")
     assert fetched.per_target["example.com"]["fetched"] == len(mine)
-    footers = workspace.lake.read("index_files").to_pylist()
+    footers = read_catalog_table(workspace.lake, "index_files", NEW).to_pylist()
     assert {file["outcome"] for file in footers} == {"decoded"}
     # a place that says other lengths of files may give the records: they are what the index promises
     assert any("mirror" in note for note in fetched.notes) or kind == "other_total"

@@ -14,7 +14,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.dataset import Recipe, Sieved, sieve
-from cc_pipeline.delivery.respect import wishes
+from cc_pipeline.delivery.respect import note_of_unread, wishes
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS
@@ -175,13 +175,16 @@ def test_words_that_are_no_wish() -> None:
         wishes("gpt bot")
 
 
-def test_nothing_is_respected_where_nothing_was_read(policies_bucket: Path, tmp_path: Path) -> None:
+def test_what_nobody_read_is_unknown_and_said_to_be(policies_bucket: Path, tmp_path: Path) -> None:
     empty = workspace_of(policies_bucket, tmp_path / "home")
     empty.register_targets([parse_target("set:duo = example.com, example.org"), parse_target("host:www.example.com")])
     publish(empty)
     (tmp_path / "scratch").mkdir()
-    with pytest.raises(UserInputError, match=r"cc-pipeline policies host:www\.example\.com$"):
-        sieved_of(empty, tmp_path / "scratch", respect=("gptbot",))
+    assert sieved_of(empty, tmp_path / "scratch", respect=("gptbot",))[0].pages == 0
+    with open_settled(empty.settings) as connection:
+        note = note_of_unread(connection, ("tdm", "gptbot"))
+        assert note is not None and note.endswith("cc-pipeline policies host:www.example.com")
+        assert note_of_unread(connection, ("noai",)) is None, "pages say it"
 
 
 def test_the_report_has_a_section(asking: Workspace, tmp_path: Path) -> None:

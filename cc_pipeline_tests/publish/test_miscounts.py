@@ -204,7 +204,7 @@ def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_sto
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("table", ["index_manifest", "row_groups", "coverage"])
+@pytest.mark.parametrize("table", ["index_manifest", "row_groups"])
 def test_doctor_makes_index_tables_again_that_lost_rows(bucket: Bucket, tmp_path: Path, table: str) -> None:
     workspace = made(bucket, tmp_path / "home")
     publish(workspace)

@@ -151,6 +151,17 @@ def test_asking_again_ends() -> None:
         assert len(asked) == 3
 
 
+def test_an_object_that_is_refused_costs_others_no_try() -> None:
+    slow = error(503, "SlowDown", Retry_After="0")
+    answers = [slow, slow, slow, (200, {}, b"")]
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    with scripted(lambda method, path: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
+        with pytest.raises(RangeFault):
+            place.put("x", b"12")
+        assert place.put("y", b"12")
+        assert asked == ["PUT /mine/prefix/x"] * 2 + ["PUT /mine/prefix/y"] * 2
+
+
 @pytest.mark.parametrize("work", ["put", "delete", "listing"])
 def test_a_server_that_is_not_there_is_unreachable(work: str) -> None:
     with socket.socket() as probe:

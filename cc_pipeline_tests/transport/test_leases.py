@@ -6,9 +6,11 @@ import heapq
 import multiprocessing
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import example, given, settings
@@ -105,10 +107,15 @@ class FakeLedger:
 
 
 def simulated(
-    seed: int, rate: float, seconds: float, lives: Sequence[tuple[float, float]], way: float
-) -> tuple[list[float], float]:
+    seed: int,
+    rate: float,
+    seconds: float,
+    lives: Sequence[tuple[float, float]],
+    way: float,
+    busy: Mapping[int, float] = MappingProxyType({}),
+) -> tuple[dict[int, list[float]], float]:
     """When requests reach the source from hosts that have always something to ask while they live, from and to shares
-    of ``seconds``; and the seconds."""
+    of ``seconds``, by host; and the seconds. Hosts that are ``busy`` send up to so many seconds late."""
     world = World(random.Random(seed), way)
     chance, began = world.chance, world.now
     events: list[tuple[float, int]] = []
@@ -120,22 +127,25 @@ def simulated(
         )
         hosts.append(leases)
         heapq.heappush(events, (began + born * seconds, number))
-    arrivals: list[float] = []
+    arrivals: dict[int, list[float]] = {number: [] for number in range(len(lives))}
+    lateness = dict.fromkeys(arrivals, 0.0)
     while events:
         at, number = heapq.heappop(events)
         dies = began + lives[number][1] * seconds
         if at >= dies:
             continue
         world.now = at
-        ahead, spacing, count = hosts[number].slots(chance.randint(1, 60), rate, 0.0)
+        ahead, spacing, count = hosts[number].slots(chance.randint(1, 60), rate, 0.0, lateness[number])
+        lateness[number] = 0.0
         asked_again = given_at = world.now
         for slot in range(count):
             due = given_at + ahead + slot * spacing
-            sent = max(due, given_at) + chance.uniform(0, LEASED_LIFE * 0.9)
+            sent = max(due, given_at) + chance.uniform(0, busy.get(number, LEASED_LIFE * 0.9))
+            lateness[number] = max(lateness[number], sent - due)
             asked_again = max(asked_again, due)
             # one that is late is void, and who is dead sends nothing
-            if sent - due <= LEASED_LIFE and sent < dies:
-                arrivals.append(sent + chance.uniform(0, NETWORK))
+            if sent - due <= hosts[number].life and sent < dies:
+                arrivals[number].append(sent + chance.uniform(0, NETWORK))
         heapq.heappush(events, (asked_again + 1e-6, number))
     return arrivals, seconds
 
@@ -145,22 +155,38 @@ _LIVES = st.lists(st.tuples(st.floats(0, 0.9), st.floats(0.1, 2.0)), min_size=1,
 
 @settings(deadline=None, max_examples=200)
 # who knows the clock less than those that come next
-@example(0, 112.0, [(0.0, 2.0), (0.0, 2.0), (0.0, 2.0)], 0.2)
-@given(st.integers(0, 2**32), st.floats(0.3, 300), _LIVES, st.sampled_from([0.0, 0.001, 0.02, 0.2, 1.5]))
-def test_no_window_sees_more_than_the_rate_whoever_dies(
-    seed: int, rate: float, lives: list[tuple[float, float]], way: float
+@example(0, 112.0, [(0.0, 2.0), (0.0, 2.0), (0.0, 2.0)], 0.2, {})
+@given(
+    st.integers(0, 2**32),
+    st.floats(0.3, 300),
+    _LIVES,
+    st.sampled_from([0.0, 0.001, 0.02, 0.2, 1.5]),
+    st.dictionaries(st.integers(0, 5), st.sampled_from([0.02, 0.1, 0.3, 2.0]), max_size=3),
+)
+def test_no_window_sees_more_than_the_rate_whoever_dies_or_is_late(
+    seed: int, rate: float, lives: list[tuple[float, float]], way: float, busy: dict[int, float]
 ) -> None:
-    arrivals, _ = simulated(seed, rate, max(3.0, min(60.0, 300 / rate)), lives, way)
-    assert most_in_a_second(arrivals) <= max(1.0, rate)
+    arrivals, _ = simulated(seed, rate, max(3.0, min(60.0, 300 / rate)), lives, way, busy)
+    assert most_in_a_second([*chain(*arrivals.values())]) <= max(1.0, rate)
+
+
+@pytest.mark.parametrize("rate", [1.0, 5.0, 100.0])
+def test_a_busy_host_has_its_turns_and_slows_nobody_much(rate: float) -> None:
+    for seed in range(5):
+        # ten times as late as the slots of others live
+        arrivals, seconds = simulated(seed, rate, 120.0, [(0, 2), (0, 2)], 0.001, {0: 0.1})
+        assert len(arrivals[0]) >= 0.3 * rate * seconds
+        assert len(arrivals[1]) >= 0.3 * rate * seconds
 
 
 @pytest.mark.parametrize("rate", [1.0, 10.0, 20.0, 100.0])
 def test_two_hosts_and_the_home_use_all_of_it_when_one_is_dead(rate: float) -> None:
     for seed in range(5):
         arrivals, seconds = simulated(seed, rate, 300.0, [(0, 2), (0, 2), (0, 0.2)], 0.001)
-        assert most_in_a_second(arrivals) <= rate
+        together = [*chain(*arrivals.values())]
+        assert most_in_a_second(together) <= rate
         # fixed shares would leave a third, and what a home alone keeps free up to a tenth
-        assert len(arrivals) >= 0.95 * rate * seconds
+        assert len(together) >= 0.95 * rate * seconds
 
 
 def test_who_is_alone_gets_all_of_it_and_a_killed_one_wastes_no_more_than_a_lease() -> None:
@@ -294,6 +320,49 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(
         with Transport(server.url, fast) as impatient, pytest.raises(EnvironmentFault, match="leased from"):
             impatient.read("f", 0, 3)
         assert len(server.hits) == sent
+
+
+def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.3)
+    (tmp_path / "f").write_bytes(bytes(100))
+    told: list[str] = []
+    options = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "b.sqlite")
+    with (
+        FaultServer(tmp_path) as server,
+        Transport(server.url, options) as transport,
+        progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
+    ):
+        fake.next_slot[transport.hosts[0]] = fake.now + fake.apart + 0.8
+        assert len(transport.read("f", 0, 3).data) == 3
+    assert told[0].startswith("other processes send to "), told
+    assert told[-1] == "", "it is over"
+
+
+def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
+    tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del fake
+    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.0)
+    (tmp_path / "f").write_bytes(bytes(100))
+    told: list[str] = []
+    lateness: list[float] = []
+
+    def slots(leases: Leases, wanted: int, rate: float, wait: float, late: float) -> tuple[float, float, int]:
+        lateness.append(late)
+        return -0.4 if len(lateness) < 4 else 0.0, 0.02, 1
+
+    monkeypatch.setattr(Leases, "slots", slots)
+    options = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "b.sqlite")
+    with (
+        FaultServer(tmp_path) as server,
+        Transport(server.url, options) as transport,
+        progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
+    ):
+        assert len(transport.read("f", 0, 3).data) == 3
+    assert lateness[0] == 0.0
+    assert all(0.4 <= late < 5.0 for late in lateness[1:4])
+    assert "this machine is too busy" in told[0]
+    assert told[-1] == "", "it is over"
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from itertools import accumulate, cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.stores.answer import Answer
-from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
@@ -186,22 +184,15 @@ def whole(folder: Path, got: list[RangeBytes | RangeFault]) -> bool:
     return data == (folder / "f").read_bytes()[7:]
 
 
-@pytest.mark.parametrize("over", ["http", "proxy", "folder"])
-def test_it_comes_in_pieces_over_every_way(folder: Path, over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("over", ["http", "folder"])
+def test_it_comes_in_pieces_over_every_way(folder: Path, over: str) -> None:
     with FaultServer(folder) as server:
-        if over == "proxy":
-            # what goes over aiohttp instead of our own connections
-            monkeypatch.setattr("cc_pipeline.stores.web.HttpClient.get", _by_session)
         got, transport = read(str(folder) if over == "folder" else server.url)
         assert whole(folder, got)
         assert max(len(one.data) for one in got if isinstance(one, RangeBytes)) < 2 * PIECE
         assert len(got) >= 4
         assert transport.stats.bytes == ASKED.length
         assert len(server.hits) == (0 if over == "folder" else 1)
-
-
-async def _by_session(self: HttpClient, url: str, headers: Any, **how: Any) -> Any:
-    return await self.ask("GET", url, headers, **how)
 
 
 @pytest.mark.parametrize("kind", ["cut", "reset", "short", "503", "long", "empty"])

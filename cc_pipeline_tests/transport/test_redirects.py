@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.addresses import Access
+from cc_pipeline.stores import web
 from cc_pipeline.stores.answer import NoAnswer, Timeouts
 from cc_pipeline.stores.opening import is_public
 from cc_pipeline.stores.web import HttpClient
@@ -100,14 +101,17 @@ def test_only_a_loopback_source_may_lead_to_loopback_and_never_down_to_http() ->
             target_of(asked, location, ["127.0.0.1:2", "b.example"])
 
 
-def test_names_that_stand_for_private_addresses_are_not_connected_to() -> None:
+@pytest.mark.parametrize("looks", ["at the address", "at what the name stands for"])
+def test_names_that_stand_for_private_addresses_are_not_connected_to(
+    looks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if looks == "at what the name stands for":
+        monkeypatch.setattr(web, "may_be_public", lambda host: True)
+
     async def asked(method: str) -> str:
         client = HttpClient("test", Timeouts(), public_only=True)
         try:
-            if method == "GET":
-                await client.get("http://localhost:9/", {}, hoped_for=200, bound=0)
-            else:
-                await client.ask(method, "http://localhost:9/", {}, hoped_for=200, bound=0)
+            await client.ask(method, "http://localhost:9/", {}, hoped_for=200, bound=0)
         except NoAnswer as refused:
             return refused.kind
         finally:

@@ -359,15 +359,43 @@ def test_an_object_that_always_fails_is_told_from_a_wave(folder: Path, monkeypat
         assert transport.read("f2", 0, 4).attempts == 1
 
 
-def test_an_object_that_stayed_refused_is_asked_for_once_until_it_comes(folder: Path) -> None:
+def test_an_object_that_stayed_refused_is_asked_for_once_more_and_again_when_time_has_passed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, later = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + later)
     with FaultServer(folder, rules=[Rule("503", "f7", times=None)]) as server, over(server.url) as transport:
-        for tries in (QUICK.attempts, 1, 1):
+        for tries in (QUICK.attempts, 1, 0, 0):
             server.hits.clear()
-            with pytest.raises(RangeFault, match="throttled"):
+            with pytest.raises(RangeFault, match="throttled") as raised:
                 transport.read("f7", 0, 4)
-            assert sum(hit.key == "f7" for hit in server.hits) == tries
+            assert sum(hit.key == "f7" for hit in server.hits) == raised.value.attempts == tries
             transport.read("f1", 0, 4)
         server.set_rules([])
+        later = 301.0
         transport.read("f7", 0, 4)
         server.set_rules([Rule("503", "f7", times=2)])
         assert transport.read("f7", 0, 4).attempts == 3
+
+
+def test_one_answer_of_an_object_that_was_refused_is_enough(folder: Path) -> None:
+    with FaultServer(folder, rules=[Rule("503", "f7", times=QUICK.attempts)]) as server, over(server.url) as transport:
+        with pytest.raises(RangeFault, match="throttled"):
+            transport.read("f7", 0, 4)
+        transport.read("f7", 0, 4)
+        server.set_rules([Rule("503", "f7", times=2)])
+        assert transport.read("f7", 0, 4).attempts == 3
+
+
+def test_an_object_that_many_ask_for_slows_nobody_down(folder: Path, tmp_path: Path) -> None:
+    """A row of its refusals would be a wave of the host, and the next one would halve the rate of all."""
+    budget = tmp_path / "budget.sqlite"
+    rules = [Rule("503", "f7", times=None)]
+    with FaultServer(folder, rules=rules) as server, over(server.url, rate=20.0, budget_path=budget) as transport:
+        transport.read("f1", 0, 4)
+        for _ in range(60):
+            with pytest.raises(RangeFault, match="throttled"):
+                transport.read("f7", 0, 4)
+        [state] = budget_state(budget)
+        assert (state.breaker_open, state.rate) == (False, 20.0)
+        assert sum(hit.key == "f7" for hit in server.hits) == QUICK.attempts + 1

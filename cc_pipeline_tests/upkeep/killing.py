@@ -35,7 +35,7 @@ KILLED, BESIDE, BEFORE = (
 )
 KILLS = 30
 #: What each child would import for itself.
-SHARED = ("aiohttp", "fsspec", "httptools", "pandas", "pyarrow.dataset", "pyarrow.pandas_compat", "uvloop", "warcio")
+SHARED = ("aiohttp", "fsspec", "pandas", "pyarrow.dataset", "pyarrow.pandas_compat", "uvloop", "warcio")
 #: What no run leaves behind, below the home.
 DEBRIS = (
     ".*.part*",

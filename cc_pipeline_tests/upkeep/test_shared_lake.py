@@ -22,14 +22,13 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import captures_of
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.home import LAYOUT, HomeNote, UnknownLayout, read_note, write_note
-from cc_pipeline.index.catalog.catalog import open_catalog
-from cc_pipeline.indexing.catalog import catalog_has, follow_catalog
+from cc_pipeline.indexing.catalog import open_catalog
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.lake import snapshot as pins
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.merging import Bounds
-from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.publish.publish import behind
 from cc_pipeline.upkeep import upkeep
@@ -119,18 +118,14 @@ def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
     assert noted(tmp_path)["layout"] == LAYOUT
 
 
-def test_a_home_without_a_catalog_builds_it_from_the_lake_and_follows_it(bucket: Bucket, tmp_path: Path) -> None:
+def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tmp_path: Path) -> None:
     one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
     for crawl in (OLD, NEW):
         harvest(one, crawl)
-    # a crawl that nobody harvested is nobody's to build
-    assert not follow_catalog(two, "CC-MAIN-2018-09")
     asked = two.transport.stats.requests
-    assert follow_catalog(two, NEW)
-    assert not follow_catalog(two, NEW)
+    with open_catalog(two.lake) as catalog:
+        assert catalog.crawls() == (OLD, NEW)
     assert two.transport.stats.requests == asked
-    with open_catalog(two.settings.catalog_path) as catalog:
-        assert catalog.crawls() == (NEW,)
     # the same captures, from the same index
     found = [captures_of(home, NEW, [parse_target(SITE)]) for home in (one, two)]
     assert found[0].index == found[1].index == "parquet"
@@ -139,24 +134,10 @@ def test_a_home_without_a_catalog_builds_it_from_the_lake_and_follows_it(bucket:
     assert is_harvested(two, NEW)
     assert not (two.settings.footers_path / NEW).exists()
     # the other home has written the rows anew, in other files
-    follow_catalog(two, OLD)
     rows = one.lake.read("row_groups", {"crawl": OLD})
     one.lake.commit("row_groups", rows, [Slice(OLD).where], {})
-    assert not catalog_has(two, OLD)
     [report] = extract(two, SITE, crawl=OLD)[:1]
     assert report.rows == len(bucket[1].of(OLD, subset="warc", domain=SITE))
-    assert catalog_has(two, OLD)
-
-
-def test_a_crawl_that_another_home_is_harvesting_waits(bucket: Bucket, tmp_path: Path) -> None:
-    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
-    harvest(one)
-    lake = two.lake
-    rows = lake.read("row_groups", {"crawl": NEW})
-    # one of its tables is committed, and the others are not
-    lake.commit("row_groups", rows, [Slice(NEW).where], {HARVEST.digest_name(Slice(NEW)): "0" * 64})
-    with pytest.raises(EnvironmentFault, match="being harvested by another home"):
-        follow_catalog(two, NEW)
 
 
 @pytest.mark.process

@@ -18,7 +18,6 @@ from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.indexing.catalog import catalog_has
 from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
@@ -141,12 +140,7 @@ def run_again(workspace: Workspace, world: World) -> None:
 #: Table, kind of file, and what is left of it.
 Cell: TypeAlias = tuple[str, str, str]
 #: One of each kind for the first gear; all others are of the matrix.
-FIRST: tuple[Cell, ...] = (
-    ("captures", "entry", "empty"),
-    ("records", "rows", "half"),
-    ("page_text", "entry", "half"),
-    ("targets", "entry", "empty"),
-)
+FIRST: tuple[Cell, ...] = (("captures", "entry", "empty"), ("records", "rows", "half"))
 EMPTY_HERE = {"given_captures", "feed_items", "host_facts", "site_policies", "source_files", "source_faults"}
 EVERY: tuple[Cell, ...] = tuple(
     (spec.name, kind, to)
@@ -293,17 +287,3 @@ def test_a_repair_that_is_killed_goes_on(
                 _mend_tables(workspace, open_lake(workspace.settings))
     mend(workspace)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("name", ["contents.json", f"{NEW}.duckdb"])
-@pytest.mark.parametrize("to", ["empty", "half"])
-def test_a_file_of_the_catalog_that_cannot_be_read_is_built_anew(workspace: Workspace, name: str, to: str) -> None:
-    path = workspace.settings.catalog_path / name
-    cut(path, to)
-    assert any(str(path) in one.text and "doctor --repair" in one.advice for one in bad(workspace))
-    mend(workspace)
-    assert bad(workspace) == []
-    assert list(path.parent.glob(f"{name}.torn-*"))
-    assert catalog_has(workspace, NEW)
-    assert catalog_has(workspace, OLD)

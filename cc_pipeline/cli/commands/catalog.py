@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, vali
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.index.catalog.catalog import Catalog
 
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
              "without_statistics", "reason")  # fmt: skip
@@ -28,18 +31,24 @@ app = typer.Typer(
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
-def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
-    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
-    from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.contents import catalog_exists
+def _opened(settings: Settings) -> Catalog:
+    """The catalog of the home's lake. Raises ``EnvironmentFault`` where nothing was harvested."""
+    from cc_pipeline.indexing.catalog import open_catalog
+    from cc_pipeline.workspace.workspace import open_lake
 
-    if not catalog_exists(settings.catalog_path):
+    catalog = open_catalog(open_lake(settings))
+    if not catalog.crawls():
         raise EnvironmentFault(
             f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
         )
-    with open_catalog(settings.catalog_path) as catalog:
-        shown = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
-        rows = [row for crawl in shown for row in catalog.coverage(crawl).to_pylist()]
+    return catalog
+
+
+def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
+    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+    with _opened(settings) as catalog:
+        of = [None] if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in of for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
 
@@ -67,16 +76,9 @@ def coverage(
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
     """Answers queries on the files of all crawls, read-only."""
     from cc_pipeline.cli.sql_results import answer
-    from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.contents import catalog_exists
     from cc_pipeline.lake.reading import explained
 
-    path = settings.catalog_path
-    if not catalog_exists(path):
-        raise EnvironmentFault(
-            f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
-        )
-    with explained(path), open_catalog(path) as catalog:
+    with explained(settings.home), _opened(settings) as catalog:
         _refuse_orders(sql)
         answer(catalog.connection(), sql, output, out)
 

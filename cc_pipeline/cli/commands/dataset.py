@@ -4,6 +4,7 @@ published rules, with a datasheet; the page about a target, or what changed, in 
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -101,6 +102,9 @@ def report(
     output: Annotated[
         str, typer.Option("--format", help="html, or text: only what changed from --from to --to, in words.")
     ] = "html",
+    details: Annotated[
+        bool, typer.Option("--details", help="With --format text: every page, with the paragraphs that differ.")
+    ] = False,
     home: options.Home = None,
 ) -> None:
     """Write a page about a target: one HTML file with everything in it, from what was published last.
@@ -108,9 +112,9 @@ def report(
     Captures over time, what changed, languages, link neighbours, feeds, what is missing and why. The file needs nothing
     beside it and no network, and prints.
 
-    With --format text it says what changed between two crawls: pages that are new, gone, moved (the same payload or
-    main text at another URL) or changed, with the dates of their captures and titles; of changed ones the paragraphs
-    that differ. That goes to standard output, or to --out.
+    With --format text it says what changed between two crawls: how many pages are new, gone, moved (the same payload
+    or main text at another URL) or changed, and the first of each kind; with --details all of them, and of changed ones
+    the paragraphs that differ. That goes to standard output, or to --out.
 
     [bold]Examples[/]
 
@@ -131,7 +135,7 @@ def report(
     if output == "text":
         if between is None or len(targets) != 1:
             raise UserInputError("--format text compares two crawls of one target: name it, --from and --to")
-        _changes(load_settings(home=home), targets[0], *between, out)
+        _changes(load_settings(home=home), targets[0], *between, out, details=details)
         return
     for path in handing.reports(load_settings(home=home), targets, out, between):
         console.print(f"{path}", soft_wrap=True)
@@ -139,9 +143,9 @@ def report(
             notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
 
 
-def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None) -> None:
-    """Writes what changed between two crawls of a target, in words, from what was published last."""
-    from cc_pipeline.publish.changes import in_words
+def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
+    """Writes what changed between two crawls of a target, in words: in short, or with ``details`` all of it."""
+    from cc_pipeline.publish.changes import in_words, summarize
 
     slug = slug_meant(target)
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
@@ -151,7 +155,9 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
             f"{settings.home} has published nothing yet",
             f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
-    lines = in_words(settings, slug, before, after, named=target)
+    lines = summarize(settings, slug, before, after, named=target)
+    if details:
+        lines = chain(lines, ("",), in_words(settings, slug, before, after, named=target))
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return

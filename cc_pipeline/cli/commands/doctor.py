@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,22 +18,17 @@ import typer
 
 from cc_pipeline import children
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, whole_file
+from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
-from cc_pipeline.progress import human_bytes
 from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.checks.live import Step
     from cc_pipeline.lake.lake import Lake
     from cc_pipeline.upkeep.stored_files import Verified
     from cc_pipeline.workspace.workspace import Workspace
-
-_OUTCOMES = {"done": ("ok  ", "green"), "skipped": ("note", "yellow"), "failed": ("bad ", "red")}
-_HELD = {True: ("held        ", "green"), False: ("did not hold", "red"), None: ("not seen    ", "yellow")}
 
 #: What its whole group is told, one after the other, and the seconds it has to end: as Ctrl-C in a terminal first.
 _ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
@@ -67,11 +61,8 @@ def doctor(
         ),
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Only ask the source: which of what this project assumes of it holds.")
+        bool, typer.Option("--live", help="Only ask the source: some ten requests, checked as a run checks them.")
     ] = False,
-    answers: Annotated[
-        Path | None, typer.Option("--answers", metavar="FILE", help="With --live: write all answers, as JSON.")
-    ] = None,
     migrate: Annotated[
         bool, typer.Option("--migrate", help="Only bring a home of an older version to the layout of this one.")
     ] = False,
@@ -82,7 +73,8 @@ def doctor(
     All processes of this home share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
 
-    --live sends at most 60 requests, one a second, and says of each assumption whether it held.
+    --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
+    second.
 
     The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
     shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
@@ -112,26 +104,32 @@ def doctor(
         )
     if everything and not verify:
         raise UserInputError("--all says how much --verify reads; give both")
-    if answers is not None and not live:
-        raise UserInputError("--answers says where what --live was answered goes; give both")
     if live and (verify or repair):
         raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
     if migrate and (live or verify or repair):
         raise UserInputError("--migrate goes without --live, --verify and --repair")
     if live:
-        look(settings, answers)
+        from cc_pipeline.checks.live import look_live
+
+        _tell(look_live(settings))
         return
     if migrate:
         migrate_home(settings, yes=yes)
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    findings = [*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)]
+    _tell([*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)])
+
+
+def _tell(findings: Iterable[Finding]) -> None:
+    """Prints findings as they come. Ends the command with status 1 where one is bad."""
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
+    is_bad = False
     for finding in findings:
         console.print(coloured(marks[finding.level], " ", (f"{finding.topic:<10}", "bold"), f" {finding.text}"))
         if finding.advice:
             console.print(f"     {'':<10} what to do: {finding.advice}")
-    if any(finding.level == "bad" for finding in findings):
+        is_bad = is_bad or finding.level == "bad"
+    if is_bad:
         raise typer.Exit(1)
 
 
@@ -195,31 +193,6 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
 
 
-def look(settings: Settings, answers: Path | None) -> None:
-    """Looks at the source and prints what came of it; writes all answers to the file ``answers``. Ends the command with
-    status 1 where a step failed."""
-    from cc_pipeline.checks.live import look_live
-
-    found = look_live(settings, told=_tell)
-    for one in found.verdicts:
-        evidence = f" ({one.evidence})" if one.evidence else ""
-        console.print(coloured(_HELD[one.held], " ", (f"{one.name:<14}", "bold"), f" {one.says}{evidence}"))
-    console.print(
-        f"{found.requests} of at most {found.most} requests to {found.source}, {human_bytes(found.bytes)}, "
-        f"{found.seconds:.0f} s"
-    )
-    if answers is not None:
-        with whole_file(answers) as beside:
-            beside.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
-    if found.failed:
-        raise typer.Exit(1)
-
-
-def _tell(step: Step) -> None:
-    outcome = "skipped: " if step.outcome == "skipped" else ""
-    console.print(coloured(_OUTCOMES[step.outcome], " ", (f"{step.name:<10}", "bold"), f" {outcome}{step.text}"))
-
-
 def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
     """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
     publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
@@ -279,8 +252,6 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     """Takes torn commits back; what was done, and whether all tables can be read then."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.index.catalog.contents import set_catalog_files_aside, torn_catalog_files
-    from cc_pipeline.indexing.catalog import rebuild_catalog
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.settings import is_home_of
@@ -302,11 +273,6 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
         # what was fetched of them is stored, with journals that say which records these are
         for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
             adopt_again(workspace.storage, crawl)
-    if is_whole and (torn_files := torn_catalog_files(workspace.settings.catalog_path)):
-        for path, aside in set_catalog_files_aside(workspace.settings.catalog_path, torn_files).items():
-            text = f"{path} could not be read and was built anew; it is kept as {aside}"
-            findings.append(Finding("ok", "repaired", text))
-        rebuild_catalog(workspace)
     if is_whole and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"

@@ -189,11 +189,11 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
 
 def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
     """How many captures the built index of each file has, by the catalog; 0 where it was not built."""
-    from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.indexing.archives import archive_files
+    from cc_pipeline.indexing.catalog import open_catalog
 
     keys = {shard.filename: shard.key for shard in archive_files(workspace, crawl)}
-    with open_catalog(workspace.settings.catalog_path) as catalog:
+    with open_catalog(workspace.lake) as catalog:
         indexes = catalog.index_files(crawl).select(["path", "rows"]).to_pylist()
     rows = {index["path"]: index["rows"] or 0 for index in indexes}
     return {file: rows.get(keys.get(file.location, ""), 0) for file in files}

@@ -148,15 +148,15 @@ def _rows(
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
-    from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
+    from cc_pipeline.indexing.catalog import open_catalog
 
     settings = question.settings
     if price.index != "parquet":
         return ()
     ranges_of = surt_ranges(crawl, price.index)
     ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
-    with open_catalog(settings.catalog_path) as catalog:
+    with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # of a subset with files the reason says which catalog file its rows came from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}

@@ -11,6 +11,7 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import wanted_keys
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete
+from cc_pipeline.indexing.catalog import read_catalog_table
 from cc_pipeline.indexing.crawl_index import (
     commit_manifest,
     commit_row_groups,
@@ -98,17 +99,16 @@ def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) 
 
 
 def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
-    """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file.
+    """One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the catalog.
 
     Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
     """
     wanted = wanted_keys(context)
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, wanted)
-    of_table = workspace.lake.row_count("row_groups")
     for crawl, report in reports.items():
-        table = workspace.lake.read("row_groups", {"crawl": crawl})
-        metadata = row_counts(report.rows, of_table) | stage_metadata(report)
+        table = read_catalog_table(workspace.lake, "row_groups", crawl)
+        metadata = row_counts(report.rows) | stage_metadata(report)
         metadata |= figures(coverage_figures(workspace, crawl))
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, wanted)

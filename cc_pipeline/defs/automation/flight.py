@@ -11,7 +11,7 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.internals import ASKED_BY_NAME, open_backfills
+from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, op_config, run_partitions, tried_in
@@ -43,6 +43,8 @@ _MOST_FAILED_RUNS: Final = 1_000
 
 #: How many ended runs the pace is taken from.
 _MEASURED: Final = 50
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME: Final = 2_000
 #: Events that one question asks for.
 _EVENTS_AT_ONCE: Final = 1_000
 
@@ -248,7 +250,7 @@ def _latest(
 
 
 def _asked(keys: AbstractSet[str]) -> set[str] | None:
-    return set(keys) if len(keys) <= ASKED_BY_NAME else None
+    return set(keys) if len(keys) <= _ASKED_BY_NAME else None
 
 
 def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:

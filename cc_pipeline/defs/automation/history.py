@@ -7,19 +7,21 @@ whole while one of its records is the newest of its partition, or is what a newe
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import UNFINISHED
-from cc_pipeline.defs.internals import delete_files, open_backfill_ids
+from cc_pipeline.defs.internals import open_backfill_ids
 from cc_pipeline.defs.notes import note, noted
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import OURS, Placement
@@ -152,6 +154,22 @@ def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.Ev
         if not page.has_more:
             return
         cursor = page.cursor
+
+
+def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
+    """Deletes what ``delete_run`` leaves of a run: its output, and SQLite's file of its events. Deletes what ticks
+    ``before`` then logged on this disk: Dagster deletes the ticks, and leaves that."""
+    folder = Path(instance.root_directory)
+    if run_id:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        # a command's instance keeps no output, and that of a UI in the same home does
+        shutil.rmtree(folder / "storage" / run_id, ignore_errors=True)
+        for ending in ("db", "db-wal", "db-shm"):
+            (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
+    if before is not None:
+        for path in (folder / "storage" / "__repository__").rglob("*.*"):
+            if path.stat().st_mtime < before.timestamp():
+                path.unlink(missing_ok=True)
 
 
 def is_trimmed(instance: dg.DagsterInstance) -> bool:

@@ -26,7 +26,7 @@ from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, 
 from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.internals import Instigator, is_on, last_tick, next_tick, switch
+from cc_pipeline.defs.internals import Instigator, is_on, last_tick, switch
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, OPS, config_of, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import Pair
@@ -95,7 +95,18 @@ def _next(one: Instigator, last: datetime | None) -> datetime:
     if isinstance(one, dg.SensorDefinition):
         interval = timedelta(seconds=one.minimum_interval_seconds or 30)
         return max(now, last + interval) if last is not None else now
-    return next_tick(one)
+    return _next_tick(one)
+
+
+def _next_tick(one: dg.ScheduleDefinition) -> datetime:
+    """When a schedule that is on ticks next."""
+    now = datetime.now(UTC)
+    windows = dg.TimeWindowPartitionsDefinition(
+        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
+    )
+    window = windows.get_next_partition_window(now, respect_bounds=False)
+    assert window is not None  # only bounds end the windows
+    return window.start.astimezone(UTC)
 
 
 def backfill_missing(

@@ -31,7 +31,7 @@ from cc_pipeline.defs.lineage import (
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.defs.placement import ANNOTATION, SHOWN, Placement
 from cc_pipeline.documents.schemas import PARSER_VERSION, SCHEMAS
-from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_SCHEMA
 from cc_pipeline.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.settings import owners
@@ -202,7 +202,7 @@ class _Made:
         at, fresh, days = self._at, dg.FreshnessPolicy.time_window, timedelta
         by_crawl: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE}
         on_request: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE, "tags": _ON_REQUEST}
-        row_groups = table_metadata("row_groups", ROW_GROUPS_SCHEMA, at)
+        row_groups = table_metadata("row_groups", SHOWN_ROW_GROUPS_SCHEMA, at)
         return [
             self._one(
                 "catalog.built_index",

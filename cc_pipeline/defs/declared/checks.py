@@ -97,7 +97,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             "A path list names each file once, in its crawl, and as many as the catalog was made of.",
             later("checks.tables.manifest_verdict"),
             "crawl",
-            ("index_manifest", "coverage"),
+            ("index_manifest", "row_groups"),
             ("LIST", "HARVEST"),
         ),
         Check(
@@ -106,7 +106,7 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = {
             "The home has a footer of each listed index file of the wanted subsets.",
             later("checks.tables.footers_verdict"),
             "crawl",
-            ("index_manifest", "coverage"),
+            ("index_manifest", "row_groups"),
             ("LIST", "HARVEST"),
         ),
         _of_index("coverage", "All index files of the harvested subsets were read."),

@@ -1,75 +1,109 @@
-"""A crawl's index has hundreds of files, and a target is in a few row groups of them. Which ones is answered from
-DuckDB files, with no network.
+"""A crawl's index has hundreds of files, and a target is in a few row groups of them. Which ones is answered from the
+Parquet files of the catalog, with no network where they lie on this machine.
 
-A question about one crawl opens that crawl's file alone, however many there are. A question about many is answered
-by the merged files, and by the files of the crawls that changed since those were merged.
+A crawl's rows are read once and pruned in memory. A question about many crawls is one query of DuckDB over their files.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, LocalFileSystem
 
-from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.build import FORMAT
-from cc_pipeline.index.catalog.contents import (
-    Contents,
-    base_file,
-    catalog_exists,
-    crawl_file,
-    read_contents,
-    recent_file,
-)
-from cc_pipeline.index.catalog.part import FEW_CRAWLS, Filter, Part
-from cc_pipeline.index.catalog.schemas import (
-    ANSWER_SCHEMA,
-    COLUMN_CHUNKS_SCHEMA,
-    COVERAGE_SCHEMA,
-    INDEX_FILES_SCHEMA,
-    KEY_COLUMN,
-    ROW_GROUPS_SCHEMA,
-)
+from cc_pipeline.index.catalog.rows import SHOWN, show, table_query
+from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_ROW_GROUP, CATALOG_SCHEMA, KEY_COLUMN
 
-_SCHEMAS: Final = {
-    "index_files": INDEX_FILES_SCHEMA,
-    "row_groups": ROW_GROUPS_SCHEMA,
-    "column_chunks": COLUMN_CHUNKS_SCHEMA,
-    "coverage": COVERAGE_SCHEMA,
-}
-#: What questions may take; a person's own query spills beyond it.
+#: What queries may take; a person's own query spills beyond it.
 _MEMORY: Final = "1GB"
-#: Threads that ask smaller files while the largest is asked.
-_BESIDE: Final = 2
-_ADVICE: Final = "Build the catalog again: delete what is named here, then materialize row_groups."
+#: Crawls whose rows stay in memory: some 5 MB each, and three times that where column chunks were asked for.
+_KEPT_CRAWLS: Final = 4
+#: Ranges that are compared one by one with all rows; of more, each row is compared with them.
+_FEW_RANGES: Final = 40
+_LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
+_ANSWER: Final = ", ".join(ANSWER_SCHEMA.names)
+#: The columns that each table is made of.
+_COLUMNS: Final = {
+    "index_files": ("subset", "path", "part", "file"),
+    "coverage": ("subset", "coverage", "file", "row_group", "rows", _LOW, _HIGH),
+    "column_chunks": ("path", "row_group", "chunks"),
+}
+
+
+@dataclass(frozen=True)
+class _Crawl:
+    """The rows of one crawl in its files, which never change under their names. Columns are read when needed."""
+
+    name: str
+    files: tuple[str, ...]
+    system: FileSystem
+    shown: dict[str, pa.Table] = field(default_factory=dict)
+
+    @cached_property
+    def answers(self) -> pa.Table:
+        """All row groups (``ANSWER_SCHEMA``)."""
+        rows = self.read(ANSWER_SCHEMA.names)
+        return (
+            rows.filter(pc.is_valid(rows["row_group"])).select(ANSWER_SCHEMA.names).cast(ANSWER_SCHEMA).combine_chunks()
+        )
+
+    def read(self, columns: Iterable[str]) -> pa.Table:
+        """Columns of all stored rows. Raises ``EnvironmentFault``."""
+        names = [name for name in columns if name != "crawl"]
+        schema = pa.schema([CATALOG_SCHEMA.field(name) for name in names])
+        tables = [schema.empty_table()]
+        for address in self.files:
+            try:
+                with self.system.open_input_file(address) as source:
+                    tables.append(pq.ParquetFile(source).read(names).select(names).cast(schema))
+            except (OSError, pa.ArrowException) as error:
+                raise EnvironmentFault(
+                    f"could not read the catalog of {self.name} at {address}: {error}",
+                    "Look at the lake: cc-pipeline doctor",
+                ) from error
+        rows = pa.concat_tables(tables)
+        return rows.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(self.name), rows.num_rows))
+
+
+_kept: OrderedDict[tuple[str, ...], _Crawl] = OrderedDict()
+_keeping = threading.Lock()
+
+
+def _kept_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl:
+    """A crawl, with what was read of it, if it was among the last that were asked for."""
+    with _keeping:
+        found = _kept.pop((name, *files), None) or _Crawl(name, files, system)
+        _kept[name, *files] = found
+        while len(_kept) > _KEPT_CRAWLS:
+            _kept.popitem(last=False)
+        return found
 
 
 class Catalog:
-    """An open catalog; made by ``open_catalog``, a context manager, safe to use from threads.
+    """The catalog at one moment: ``files`` of each crawl, in folders ``crawl=…``. A context manager, safe to use from
+    threads. What is committed later does not disturb it."""
 
-    It opens a file when a question first needs it. What is replaced or dropped later does not disturb what is open.
-    """
-
-    def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
-        self.path = path
-        self._con = con
-        self._lock = threading.RLock()
-        self._beside = ThreadPoolExecutor(_BESIDE, thread_name_prefix="cc-pipeline-catalog")
-        self._parts: dict[str, Part] = {}
-        self._has_views = False
-        self._contents = Contents() if path.is_file() else read_contents(path)
-        #: one file with all crawls, given as such
-        self._whole = self._attached(path, "whole") if path.is_file() else None
-        self._merged: list[tuple[Part, frozenset[str]]] | None = None
+    def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
+        self._files = {crawl: tuple(own) for crawl, own in sorted(files.items())}
+        self._system = system or LocalFileSystem()
+        self._con = connect(memory_limit=_MEMORY)
+        self._con.execute("SET parquet_metadata_cache = true")
+        self._lock = threading.Lock()
+        self._views: duckdb.DuckDBPyConnection | None = None
 
     def __enter__(self) -> Catalog:
         return self
@@ -78,8 +112,11 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        self._beside.shutdown()
         self._con.close()
+
+    def crawls(self) -> tuple[str, ...]:
+        """The crawls that were harvested, in order of their names."""
+        return tuple(self._files)
 
     def row_groups_for(
         self, crawls: str | Sequence[str] | None, subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
@@ -88,13 +125,13 @@ class Catalog:
 
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
-        some = (crawls,) if isinstance(crawls, str) else crawls
-        wanted = Filter(None if some is None else tuple(some), None if subsets is None else tuple(subsets))
-        asked = self._asked(wanted)
-        # the merged file of all crawls takes longest: smaller ones are asked meanwhile
-        waiting = [self._beside.submit(part.row_groups_for, own, ranges) for part, own in asked[1:]]
-        found = [*(part.row_groups_for(own, ranges) for part, own in asked[:1]), *(one.result() for one in waiting)]
-        return pa.concat_tables([ANSWER_SCHEMA.empty_table(), *(table for some in found for table in some)])
+        if not isinstance(crawls, str):
+            found = self._of_many(self.crawls() if crawls is None else crawls, subsets, ranges)
+        else:
+            found = self._crawl(crawls).answers
+            if subsets is not None:
+                found = found.filter(pc.is_in(found["subset"], pa.array(subsets, pa.string())))
+        return found.filter(_may_hold(found, ranges))
 
     def unbounded(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> int:
         """How many row groups may hold a key of ``ranges`` only because nobody knows the bounds of theirs."""
@@ -102,153 +139,119 @@ class Catalog:
 
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
-        chosen = None if columns is None else list(columns)
-        several = sorted(pc.unique(row_groups["crawl"]).to_pylist())
-        found = []
-        for part, crawls in self._own_parts(several):
-            own = row_groups
-            if len(crawls) < len(several):
-                own = row_groups.filter(pc.is_in(row_groups["crawl"], pa.array(crawls, pa.string())))
-            found.append(part.column_chunks(own, crawls, chosen))
-        return pa.concat_tables(found) if found else COLUMN_CHUNKS_SCHEMA.empty_table()
+        asked = row_groups.select(["crawl", "path", "row_group"])
+        found = [SHOWN["column_chunks"].empty_table()]
+        for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):
+            stored = self._crawl(crawl).shown
+            if "chunks" not in stored:
+                stored["chunks"] = self._crawl(crawl).read(_COLUMNS["column_chunks"])
+            rows = stored["chunks"].filter(pc.is_in(stored["chunks"]["path"], asked["path"].combine_chunks()))
+            cursor = self._con.cursor()
+            cursor.register("asked", asked)
+            cursor.register("stored", rows)
+            query = "FROM stored SEMI JOIN asked USING (crawl, path, row_group)"
+            found.append(show(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
+        table = pa.concat_tables(found)
+        return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
     def coverage(self, crawl: str | None = None) -> pa.Table:
         """Files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
-        return self._rows_of("coverage", crawl)
+        return self._shown("coverage", crawl)
 
     def index_files(self, crawl: str | None = None) -> pa.Table:
         """The index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
-        return self._rows_of("index_files", crawl)
-
-    def crawls(self) -> tuple[str, ...]:
-        """The crawls the catalog knows of, harvested or not, in order of their names."""
-        named = set(self._contents.crawls)
-        if self._whole is not None:
-            named.update(self._whole.rows_of("coverage", None)["crawl"].to_pylist())
-        return tuple(sorted(named))
+        return self._shown("index_files", crawl)
 
     def sql(self, query: str, params: Sequence[object] = ()) -> pa.Table:
-        """Any read-only query; its tables are named ``catalog.row_groups`` and so on. Opens every crawl's file."""
-        return self.connection().sql(query, params=list(params)).to_arrow_table()
+        """Any query; its tables are named ``catalog.row_groups`` and so on."""
+        con = self.connection()
+        with self._lock:
+            return con.sql(query, params=list(params)).to_arrow_table()
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A cursor in which ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage`` are all the tables'
-        rows, as views in the schema ``catalog``. Opens every crawl's file. Ends with the catalog."""
+        """A connection in which ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage`` are all rows, as
+        views in the schema ``catalog``. It is for one thread, and ends with the catalog."""
         with self._lock:
-            if not self._has_views:
-                parts = self._all_parts()
-                self._con.execute("CREATE SCHEMA IF NOT EXISTS catalog")
-                for table, schema in _SCHEMAS.items():
-                    if parts:
-                        rows = " UNION ALL BY NAME ".join(part.select(table) for part in parts)
-                        self._con.execute(f"CREATE OR REPLACE VIEW catalog.{table} AS {rows}")
-                    else:
-                        self._con.register("nothing", schema.empty_table())
-                        self._con.execute(f"CREATE OR REPLACE TABLE catalog.{table} AS FROM nothing")
-                self._has_views = True
+            if self._views is None:
+                self._views = self._con.cursor()
+                self._views.execute("CREATE SCHEMA catalog")
+                stored = self._scan(self._views, self.crawls())
+                for table in SHOWN:
+                    self._views.execute(f"CREATE VIEW catalog.{table} AS {table_query(table, stored)}")
+                self._views.execute("USE memory.catalog")
+            return self._views
+
+    def _crawl(self, crawl: str) -> _Crawl:
+        return _kept_crawl(crawl, self._files.get(crawl, ()), self._system)
+
+    def _shown(self, table: str, crawl: str | None) -> pa.Table:
+        if crawl is None:
+            return self.sql(f"FROM catalog.{table}").cast(SHOWN[table])
+        stored = self._crawl(crawl)
+        if table not in stored.shown:
+            stored.shown[table] = show(self._con, table, stored.read(_COLUMNS[table]))
+        return stored.shown[table]
+
+    def _of_many(self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]) -> pa.Table:
+        """Row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
+        found = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
+        if ranges:
+            condition, values = f"{_HIGH} >= $start", {"start": min(keys.start for keys in ranges)}
+            ends = [keys.end for keys in ranges if keys.end is not None]
+            if len(ends) == len(ranges):
+                condition, values["end"] = f"{condition} AND {_LOW} < $end", max(ends)
             cursor = self._con.cursor()
-            cursor.execute("USE memory.catalog")
-            return cursor
+            query = f"SELECT {_ANSWER} FROM {self._scan(cursor, crawls)} WHERE {condition}"
+            known = cursor.sql(query, params=values).to_arrow_table().cast(ANSWER_SCHEMA)
+            found = pa.concat_tables([found, known.filter(pc.is_valid(known[_LOW]))])
+        return found if subsets is None else found.filter(pc.is_in(found["subset"], pa.array(subsets, pa.string())))
 
-    def _rows_of(self, table: str, crawl: str | None) -> pa.Table:
-        parts = self._all_parts() if crawl is None else [part for part, _ in self._own_parts([crawl])]
-        found = [part.rows_of(table, crawl) for part in parts]
-        return pa.concat_tables(found) if found else _SCHEMAS[table].empty_table()
+    @cached_property
+    def _without_bounds(self) -> pa.Table:
+        """The row groups of unknown bounds: every question about many crawls has them in its answer."""
+        unknown = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
+        cursor = self._con.cursor()
+        query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unknown}"
+        return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
 
-    def _all_parts(self) -> list[Part]:
-        """The files that together hold all rows of all tables."""
-        parts = [part for part, _ in self._own_parts(self._contents.crawls)]
-        return parts if self._whole is None else [*parts, self._whole]
-
-    def _asked(self, wanted: Filter) -> list[tuple[Part, Filter]]:
-        """The files that answer a question, each with the question's part for it."""
-        crawls = tuple(self._contents.crawls) if wanted.crawls is None else tuple(dict.fromkeys(wanted.crawls))
-        asked: list[tuple[Part, Filter]] = []
-        if len(crawls) > FEW_CRAWLS or wanted.crawls is None:
-            for part, merged in self._merged_parts():
-                asked.append((part, wanted))
-                crawls = tuple(crawl for crawl in crawls if crawl not in merged)
-        for part, own in self._own_parts([crawl for crawl in crawls if crawl in self._contents.crawls]):
-            asked.append((part, replace(wanted, crawls=own)))
-        if self._whole is not None and (wanted.crawls is None or set(wanted.crawls) - self._contents.crawls.keys()):
-            asked.append((self._whole, wanted))
-        return asked
-
-    def _own_parts(self, crawls: Iterable[str]) -> list[tuple[Part, tuple[str, ...]]]:
-        """The files that hold all the rows of ``crawls``, each with those it holds."""
-        found: list[tuple[Part, tuple[str, ...]]] = []
-        others = []
-        for crawl in crawls:
-            if crawl not in self._contents.crawls:
-                others.append(crawl)
-                continue
-            part = self._crawl(crawl)
-            if part is not None:
-                found.append((part, (crawl,)))
-        if others and self._whole is not None:
-            found.append((self._whole, tuple(others)))
-        return found
-
-    def _crawl(self, crawl: str) -> Part | None:
-        """A crawl's own file; ``None`` for one that was dropped after this catalog was opened."""
-        with self._lock:
-            if crawl not in self._parts:
-                path = crawl_file(self.path, crawl)
-                if not path.exists() and crawl not in read_contents(self.path).crawls:
-                    return None
-                part = self._attached(path, f"crawl_{len(self._parts)}")
-                assert part is not None
-                self._parts[crawl] = part
-            return self._parts[crawl]
-
-    def _merged_parts(self) -> list[tuple[Part, frozenset[str]]]:
-        """The merged files, each with the crawls it answers for: those it has as they are now."""
-        with self._lock:
-            if self._merged is None:
-                found: list[tuple[Part, frozenset[str]]] = []
-                left = dict(self._contents.crawls)
-                for name, path in (("base", base_file(self.path)), ("recent", recent_file(self.path))):
-                    part = self._attached(path, name, required=False) if left and path.exists() else None
-                    if part is None:
-                        continue
-                    here = dict(self._con.execute(f"SELECT crawl, made_from FROM {name}.merged").fetchall())
-                    own = frozenset(crawl for crawl, digest in here.items() if left.get(crawl) == digest)
-                    part.hidden = frozenset(here) - own
-                    left = {crawl: digest for crawl, digest in left.items() if crawl not in own}
-                    found.append((part, own))
-                self._merged = found
-            return self._merged
-
-    def _attached(self, path: Path, name: str, *, required: bool = True) -> Part | None:
-        """Opens a file; one of an older format is ``None`` where it is not ``required``, since it is built anew."""
-        quoted = str(path).replace("'", "''")
-        try:
-            self._con.execute(f"ATTACH '{quoted}' AS {name} (READ_ONLY)")
-            row = self._con.execute(f"SELECT format FROM {name}.catalog_info").fetchone()
-            if row is not None and row[0] == FORMAT:
-                return Part(self._con, name)
-            if not required:
-                self._con.execute(f"DETACH {name}")
-                return None
-        except duckdb.Error as error:
-            raise EnvironmentFault(f"{path} cannot be opened as a catalog: {error}", _ADVICE) from error
-        raise EnvironmentFault(f"another version of cc_pipeline built {path}", _ADVICE)
+    def _scan(self, cursor: duckdb.DuckDBPyConnection, crawls: Iterable[str]) -> str:
+        """What SQL reads the files of ``crawls`` by."""
+        files = [file for crawl in crawls for file in self._files.get(crawl, ())]
+        if files and isinstance(self._system, LocalFileSystem):
+            named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+            return f"read_parquet([{named}], hive_partitioning = true, hive_types = {{'crawl': VARCHAR}})"
+        by_crawl = ds.partitioning(pa.schema([("crawl", pa.string())]), flavor="hive")
+        nothing = CATALOG_SCHEMA.empty_table()
+        rows = ds.dataset(files, CATALOG_SCHEMA, "parquet", self._system, by_crawl) if files else nothing
+        name = f"stored_{uuid4().hex}"
+        cursor.register(name, rows)
+        return name
 
 
-def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
-    """Opens a catalog for reading; later changes do not disturb it. Raises ``EnvironmentFault``.
+def _may_hold(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Array | pa.ChunkedArray:
+    """Which rows may have a key of ``ranges``. Unknown bounds may have any."""
+    low, high = rows[_LOW], rows[_HIGH]
+    unknown = pc.or_(pc.is_null(low), pc.is_null(high))
+    if len(ranges) > _FEW_RANGES:
+        asked = range_set(ranges)
+        bounds = zip(low.to_pylist(), high.to_pylist(), strict=True)
+        return pa.array([None in one or asked.meets(*one) for one in bounds], pa.bool_())
+    found = unknown
+    for keys in ranges:
+        inside = pc.greater_equal(high, pa.scalar(keys.start, pa.binary()))
+        if keys.end is not None:
+            inside = pc.and_(inside, pc.less(low, pa.scalar(keys.end, pa.binary())))
+        found = pc.or_(found, pc.fill_null(inside, False))
+    return found
 
-    ``path`` is the catalog's folder, or a file that ``build_catalog`` has made.
-    """
-    if not catalog_exists(path):
-        raise EnvironmentFault(f"there is no catalog at {path}", "Harvest a crawl first (the row_groups asset).")
-    con = connect(memory_limit=_MEMORY)
-    try:
-        if threads is not None:
-            con.execute(f"SET threads = {int(threads)}")
-        spill = str(path.parent / ".catalog-spill").replace("'", "''")
-        con.execute(f"SET temp_directory = '{spill}'")
-        return Catalog(path, con)
-    except EnvironmentFault:
-        con.close()
-        raise
+
+def write_catalog_rows(folder: Path, rows: pa.Table) -> dict[str, list[str]]:
+    """Writes stored rows to files below ``folder`` as the lake has them; gives the files by crawl."""
+    files = {}
+    for crawl in pc.unique(rows["crawl"]).to_pylist():
+        path = folder / f"crawl={crawl}" / f"{uuid4()}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = rows.filter(pc.equal(rows["crawl"], crawl)).drop_columns("crawl")
+        pq.write_table(own, path, compression="zstd", row_group_size=CATALOG_ROW_GROUP, coerce_timestamps="us")
+        files[crawl] = [str(path)]
+    return files

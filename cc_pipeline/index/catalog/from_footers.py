@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault
+from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     DECODED,
     INDEX_FILES_SCHEMA,
-    KEY_CHUNK_FIELDS,
     KEY_COLUMN,
     bound_type,
     row_groups_schema,
@@ -128,9 +129,6 @@ class FooterTableBuilder:
             "data_offset": _known(groups[:, 5]),
             "data_end": _known(groups[:, 6]),
         }
-        columns |= _key_columns(
-            chunks[:, self._names.index(KEY_COLUMN)] if KEY_COLUMN in self._names else None, len(groups)
-        )
         for index, column in enumerate(self.columns):
             found = column_statistics(self._rows, index)
             kind = bound_type(column)
@@ -196,14 +194,6 @@ def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | No
     }
 
 
-def _key_columns(chunk: Cells | None, count: int) -> dict[str, pa.Array]:
-    if chunk is None:
-        return {name: pa.nulls(count, pa.int64()) for name in KEY_CHUNK_FIELDS}
-    usable = (chunk[:, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
-    values = [_starts(chunk), chunk[:, _COMPRESSED], *(chunk[:, index] for index in list(_POSITIONS.values())[:4])]
-    return {name: _known(np.where(usable, value, -1)) for name, value in zip(KEY_CHUNK_FIELDS, values, strict=True)}
-
-
 def _starts(chunk: Cells) -> Cells:
     data, dictionary = chunk[..., _DATA], chunk[..., _DICTIONARY]
     return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
@@ -231,6 +221,8 @@ def _numbered(counts: Sequence[int]) -> Cells:
 
 
 _FILES_A_BATCH = 500
+#: What packing may take; real crawls need less.
+_PACKING_MEMORY = "256MB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +233,17 @@ class CrawlTables:
     row_groups: pa.Table
     column_chunks: pa.Table
     coverage: pa.Table
+
+    def packed(self) -> pa.Table:
+        """The rows to store (``CATALOG_SCHEMA``)."""
+        with connect(memory_limit=_PACKING_MEMORY, threads="1") as connection:
+            return pack_rows(
+                connection,
+                index_files=self.index_files,
+                row_groups=self.row_groups,
+                column_chunks=self.column_chunks,
+                coverage=self.coverage,
+            )
 
 
 def crawl_tables(

@@ -1,7 +1,8 @@
-"""The catalog's tables as Arrow schemas, and decoded footers poured into them.
+"""The catalog as Arrow schemas: the one table that is stored, and the four tables that people see in it.
 
-One row of ``index_files`` for each file of a path list, whatever became of it; one of ``row_groups`` for each
-row group; one of ``column_chunks`` for each (row group, look-up column); one of ``coverage`` for each subset.
+One row of ``index_files`` for each file that a harvest asked for, whatever became of it; one of ``row_groups`` for each
+row group; one of ``column_chunks`` for each (row group, look-up column); one of ``coverage`` for each subset. The
+stored table has a row for each of the first two, with its column chunks in it, and one for each subset.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, stat_kind
 #: The column whose bounds prune look-ups.
 KEY_COLUMN: Final = "url_surtkey"
 
-#: Where the key column of a row group is: what a look-up reads first, kept in ``row_groups`` itself.
+#: Where the key column of a row group is: what a look-up reads first. Shown in ``row_groups``, stored among the chunks.
 KEY_CHUNK_FIELDS: Final = tuple(
     """
 key_chunk_offset key_chunk_bytes key_offset_index_offset key_offset_index_length key_column_index_offset
@@ -108,7 +109,6 @@ def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schem
         pa.field("compressed_bytes", pa.int64(), nullable=False),
         pa.field("data_offset", pa.int64()),
         pa.field("data_end", pa.int64()),
-        *(pa.field(name, pa.int64()) for name in KEY_CHUNK_FIELDS),
     ]
     for column in columns:
         kind = bound_type(column)
@@ -130,14 +130,56 @@ def bound_type(column: str) -> pa.DataType:
 
 ROW_GROUPS_SCHEMA: Final = row_groups_schema()
 
-#: The columns of an answer to a look-up, a part of ``ROW_GROUPS_SCHEMA``; the merged base holds these alone.
+_BOUNDS_FROM: Final = ROW_GROUPS_SCHEMA.get_field_index("data_end") + 1
+#: ``row_groups`` as people see it.
+SHOWN_ROW_GROUPS_SCHEMA: Final = pa.schema(
+    [
+        *list(ROW_GROUPS_SCHEMA)[:_BOUNDS_FROM],
+        *(pa.field(name, pa.int64()) for name in KEY_CHUNK_FIELDS),
+        *list(ROW_GROUPS_SCHEMA)[_BOUNDS_FROM:],
+    ]
+)
+
+#: The columns of an answer to a look-up, a part of ``ROW_GROUPS_SCHEMA``.
 ANSWER_SCHEMA: Final = pa.schema(
     [
         ROW_GROUPS_SCHEMA.field(name)
         for name in (
-            *("crawl", "subset", "path", "row_group", "rows", "compressed_bytes", "data_offset"),
-            *KEY_CHUNK_FIELDS,
-            *(f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max", f"{KEY_COLUMN}_source", "fetch_time_min", "fetch_time_max"),
+            *("crawl", "subset", "path", "row_group", "rows", "compressed_bytes"),
+            *(f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max", f"{KEY_COLUMN}_source"),
         )
+    ]
+)
+
+#: Columns of ``index_files`` and ``row_groups`` that rows of both kinds have.
+PLACE_FIELDS: Final = ("crawl", "subset", "path", "part")
+
+
+def _stored(field: pa.Field) -> pa.Field:
+    """A field of a struct: what is in no row of its kind is null, and tables of the lake count time in microseconds."""
+    return pa.field(field.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(field.type) else field.type)
+
+
+#: Rows of a row group of the catalog's files: small ones let DuckDB pass over most of a crawl for one domain.
+CATALOG_ROW_GROUP: Final = 2_048
+
+#: The table that is stored, and handed on. A row is of a subset (``coverage`` is set: the files that its path list
+#: names, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
+#: look-up columns in ``chunks``). Columns of the other kinds are null.
+CATALOG_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("path", pa.string()),
+        pa.field("part", pa.int32()),
+        pa.field("coverage", pa.struct([_stored(COVERAGE_SCHEMA.field(name)) for name in ("expected", "reason")])),
+        pa.field("file", pa.struct([_stored(f) for f in INDEX_FILES_SCHEMA if f.name not in PLACE_FIELDS])),
+        *(field.with_nullable(True) for field in ROW_GROUPS_SCHEMA if field.name not in PLACE_FIELDS),
+        pa.field(
+            "chunks",
+            pa.list_(
+                pa.struct([_stored(f) for f in COLUMN_CHUNKS_SCHEMA if f.name not in ("crawl", "path", "row_group")])
+            ),
+        ),
     ]
 )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.checks.tables import (
     check_coverage,
@@ -26,11 +24,12 @@ from cc_pipeline.cli.commands.catalog import athena_sql
 from cc_pipeline.commoncrawl.crawls import WITHOUT_KEY_STATISTICS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.index.catalog import build as catalog_build
-from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog import catalog as catalog_module
+from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
+from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,
     COLUMN_CHUNKS_SCHEMA,
@@ -58,14 +57,16 @@ def coverage(**changes: object) -> pa.Table:
     return pa.Table.from_pylist([row | changes], schema=COVERAGE_SCHEMA)
 
 
-def build(path: Path, groups: pa.Table, **tables: object) -> Path:
+def opened(folder: Path, groups: pa.Table, **tables: pa.Table) -> Catalog:
+    """A catalog of files with these rows."""
     sources = {
         "index_files": INDEX_FILES_SCHEMA.empty_table(),
         "column_chunks": COLUMN_CHUNKS_SCHEMA.empty_table(),
         "coverage": COVERAGE_SCHEMA.empty_table(),
     }
-    build_catalog(path, row_groups=groups, **(sources | tables))
-    return path
+    with connect() as connection:
+        rows = pack_rows(connection, row_groups=groups, **(sources | tables))
+    return Catalog(write_catalog_rows(folder, rows))
 
 
 def places(table: pa.Table) -> list[tuple[str, int]]:
@@ -83,13 +84,17 @@ bounds = st.none() | st.tuples(key, key).map(sorted)
     st.sampled_from([None, "c1", ("c1", "c2"), ()]),
     st.sampled_from([None, ("warc",)]),
     st.integers(1, 5),
+    st.sampled_from([0, 40]),
 )
-def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, crawls, subsets, block):
-    monkeypatch.setattr(catalog_build, "BLOCK_ROWS", block)
+def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, crawls, subsets, block, few):
+    monkeypatch.setattr(catalog_module, "CATALOG_ROW_GROUP", block)
+    monkeypatch.setattr(catalog_module, "_FEW_RANGES", few)
     rows = [
         {"crawl": crawl, "subset": subset, "url_surtkey_min": known and known[0], "url_surtkey_max": known and known[1]}
         for known, crawl, subset in groups
     ]
+    # a set of ranges has none that hold no key
+    assume(few or all(end is None or start < end for start, end in wanted))
     ranges = [KeyRange(start, end) for start, end in wanted]
     some = (crawls,) if isinstance(crawls, str) else crawls
 
@@ -100,51 +105,28 @@ def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, 
             and any(r.may_overlap(row["url_surtkey_min"], row["url_surtkey_max"]) for r in asked)
         )
 
-    with open_catalog(build(tmp_path / "catalog.duckdb", row_groups(rows))) as catalog:
+    with opened(tmp_path, row_groups(rows)) as catalog:
         found = catalog.row_groups_for(crawls, subsets, ranges)
         assert found.schema.equals(ANSWER_SCHEMA)
         assert places(found) == [("a.parquet", n) for n, row in enumerate(rows) if may_match(row, ranges)]
 
 
-def test_half_known_bounds_are_never_pruned_wrongly(tmp_path: Path):
+@pytest.mark.parametrize("crawls", [None, "CC-MAIN-2024-22"])
+def test_half_known_bounds_are_never_pruned_wrongly(tmp_path: Path, crawls: str | None):
     groups = row_groups([{"url_surtkey_min": b"b", "url_surtkey_max": None}, {"url_surtkey_max": b"d"}])
-    with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
-        assert len(catalog.row_groups_for(None, None, [KeyRange(b"c", b"d")])) == 2
+    with opened(tmp_path, groups) as catalog:
+        assert len(catalog.row_groups_for(crawls, None, [KeyRange(b"c", b"d")])) == 2
 
 
 def test_a_domain_and_its_look_alikes(tmp_path: Path):
     keys = [b"com,example)/", b"com,example,sub)/", b"com,example-foo)/", b"com,example:8080)/", b"com,examplf)/"]
     groups = row_groups([{"url_surtkey_min": key, "url_surtkey_max": key} for key in keys])
-    with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
+    with opened(tmp_path, groups) as catalog:
         found = catalog.row_groups_for("CC-MAIN-2024-22", ["warc"], parse_target("example.com").ranges)
         assert set(found["url_surtkey_min"].to_pylist()) == {keys[0], keys[1], keys[3]}
 
 
-def test_a_crawl_is_replaced_under_an_open_reader(tmp_path: Path):
-    path = tmp_path / "catalog.duckdb"
-    everything = [KeyRange(b"", None)]
-    build(path, row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}]))
-    with open_catalog(path) as old:
-        assert len(old.row_groups_for(None, None, everything)) == 1
-        build(path, row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}] * 3))
-        with open_catalog(path) as new:
-            assert len(new.row_groups_for(None, None, everything)) == 3
-        assert len(old.row_groups_for(None, None, everything)) == 1
-    assert [child.name for child in tmp_path.iterdir()] == ["catalog.duckdb"]
-
-
-def test_built_from_parquet_files_whose_crawl_is_in_the_path(tmp_path: Path):
-    """Delta leaves partition columns out of the files."""
-    groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}])
-    folder = tmp_path / "row_groups" / "crawl=CC-MAIN-2024-22"
-    folder.mkdir(parents=True)
-    pq.write_table(groups.drop_columns(["crawl"]), folder / "part-0.parquet")
-    build(tmp_path / "c.duckdb", [folder / "part-0.parquet"])
-    with open_catalog(tmp_path / "c.duckdb") as catalog:
-        assert len(catalog.row_groups_for("CC-MAIN-2024-22", ["warc"], [KeyRange(b"a", None)])) == 1
-
-
-def test_coverage_is_counted_from_the_path_lists(tmp_path: Path):
+def test_coverage_is_counted_from_the_rows(tmp_path: Path):
     groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {}])
     crawl = "CC-MAIN-2024-22"
     files = pa.Table.from_pylist(
@@ -154,16 +136,14 @@ def test_coverage_is_counted_from_the_path_lists(tmp_path: Path):
         ],
         schema=INDEX_FILES_SCHEMA,
     )
-    manifest = pa.table(
-        {"crawl": [crawl] * 4, "subset": ["warc"] * 3 + ["robotstxt"], "path": ["a.parquet", "b.parquet", "c", "d"]}
+    said = pa.concat_tables(
+        [coverage(expected=3), coverage(subset="robotstxt", expected=1), coverage(crawl="CC-MAIN-2012", reason="ARC")]
     )
-    build(
-        tmp_path / "c.duckdb", groups, index_files=files, coverage=None, manifest=manifest,
-        reasons={"CC-MAIN-2012": "ARC", crawl: "ignored"},
-    )  # fmt: skip
-    with open_catalog(tmp_path / "c.duckdb") as catalog:
+    with opened(tmp_path, groups, index_files=files, coverage=said) as catalog:
         assert catalog.crawls() == ("CC-MAIN-2012", crawl)
         rows = {(row["crawl"], row["subset"]): row for row in catalog.coverage().to_pylist()}
+        assert catalog.coverage(crawl).to_pylist() == [rows[crawl, "robotstxt"], rows[crawl, "warc"]]
+        assert catalog.index_files(crawl).to_pylist() == catalog.index_files().to_pylist() == files.to_pylist()
     assert rows["CC-MAIN-2012", "warc"]["reason"] == "ARC"
     warc, robots = rows[crawl, "warc"], rows[crawl, "robotstxt"]
     assert [warc[name] for name in ("expected", "harvested", "failed", "missing")] == [3, 1, 1, 1]
@@ -178,33 +158,42 @@ def test_column_chunks_of_an_answer(tmp_path: Path):
         [chunk | {"row_group": n, "column": c, "chunk_offset": 4} for n in range(3) for c in ("url", "url_surtkey")],
         schema=COLUMN_CHUNKS_SCHEMA,
     )
-    build(tmp_path / "c.duckdb", groups, column_chunks=chunks)
-    with open_catalog(tmp_path / "c.duckdb") as catalog:
+    with opened(tmp_path, groups, column_chunks=chunks) as catalog:
         answer = catalog.row_groups_for(None, None, [KeyRange(b"", None)])
         assert len(catalog.column_chunks(answer)) == 4
         assert catalog.column_chunks(answer, ["url"])["column"].to_pylist() == ["url", "url"]
+        # where the key lies is shown with its row group, and stored once
+        assert catalog.sql("FROM catalog.row_groups")["key_chunk_bytes"].to_pylist() == [5, 5]
 
 
-def test_what_is_no_catalog_is_said_plainly(tmp_path: Path):
-    with pytest.raises(EnvironmentFault, match="no catalog"):
-        open_catalog(tmp_path / "none.duckdb")
-    (tmp_path / "broken.duckdb").write_bytes(b"no database")
-    with pytest.raises(EnvironmentFault, match="cannot be opened"):
-        open_catalog(tmp_path / "broken.duckdb")
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
+    (tmp_path / "broken.parquet").write_bytes(b"no parquet")
+    broken = Catalog({"c1": [str(tmp_path / "broken.parquet")]})
+    with broken as catalog, pytest.raises(EnvironmentFault, match=r"broken\.parquet"):
+        catalog.row_groups_for("c1", None, [KeyRange(b"", None)])
+    with Catalog({}) as catalog:
+        assert catalog.crawls() == ()
+        assert not len(catalog.row_groups_for(None, None, [KeyRange(b"", None)]))
+        assert not len(catalog.coverage())
 
 
-def test_a_failed_build_leaves_the_old_catalog(tmp_path: Path):
-    path = build(tmp_path / "c.duckdb", row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}]))
-    with pytest.raises(EnvironmentFault):
-        build(path, [tmp_path / "missing.parquet"])
-    with open_catalog(path) as catalog:
-        assert len(catalog.row_groups_for(None, None, [KeyRange(b"", None)])) == 1
-    assert [child.name for child in tmp_path.iterdir()] == ["c.duckdb"]
+@pytest.mark.parametrize("system", [None, SubTreeFileSystem("/", LocalFileSystem())])
+def test_files_elsewhere_answer_as_those_on_this_machine(tmp_path: Path, system):
+    groups = row_groups(
+        [{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"c", "url_surtkey_max": b"d"}, {}]
+    )
+    with opened(tmp_path, groups) as here, Catalog(here._files, system) as catalog:
+        for crawls in (None, "CC-MAIN-2024-22", ["CC-MAIN-2024-22"]):
+            assert places(catalog.row_groups_for(crawls, ["warc"], [KeyRange(b"c", b"d")])) == [
+                ("a.parquet", 1),
+                ("a.parquet", 2),
+            ]
+        assert catalog.sql("SELECT count(*) AS n FROM catalog.row_groups")["n"].to_pylist() == [3]
 
 
 def test_many_threads_ask_one_catalog(tmp_path: Path):
     rows = [{"url_surtkey_min": b"%05d" % n, "url_surtkey_max": b"%05d" % n} for n in range(5000)]
-    with open_catalog(build(tmp_path / "c.duckdb", row_groups(rows))) as catalog:
+    with opened(tmp_path, row_groups(rows)) as catalog:
         wrong: list[int] = []
 
         def ask(first: int) -> None:
@@ -221,20 +210,9 @@ def test_many_threads_ask_one_catalog(tmp_path: Path):
     assert not wrong
 
 
-def test_another_process_reads_while_this_one_has_it_open(tmp_path: Path):
-    path = build(tmp_path / "c.duckdb", row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}]))
-    code = (
-        "import sys; from pathlib import Path; from cc_pipeline.index.catalog.catalog import open_catalog;"
-        "print(len(open_catalog(Path(sys.argv[1])).sql('SELECT * FROM catalog.row_groups')))"
-    )
-    with open_catalog(path):
-        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1"
-
-
 def test_row_groups_without_bounds_are_counted_among_those_that_may_match(tmp_path: Path):
     groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"x"}, {}])
-    with open_catalog(build(tmp_path / "c.duckdb", groups)) as catalog:
+    with opened(tmp_path, groups) as catalog:
         assert catalog.unbounded("CC-MAIN-2024-22", ["warc"], [prefix_range(b"a")]) == 1
         assert catalog.unbounded("CC-MAIN-2023-14", ["warc"], [prefix_range(b"a")]) == 0
 

@@ -64,8 +64,6 @@ def test_tables_say_what_the_footers_say():
                 assert index == (chunk.offset_index or (None, None))
                 assert found["codec"] == chunk.codec
                 assert set(found["encodings"].split()) == set(chunk.encodings)
-            key = group.chunks["url_surtkey"]
-            assert row["key_chunk_offset"] == (None if key.encrypted else key.offset)
     assert not groups
     assert not chunks
     rows = tables.index_files.to_pylist()

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -44,10 +43,8 @@ def looked_up(root: Path, path: str, columns: tuple[str, ...] | None, *, catalog
             return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
         store = FooterStore(root / "footers")
         harvest_crawl(CRAWL, [path], transport, store)
-        tables = crawl_tables(CRAWL, [path], store)
-        names = ("index_files", "row_groups", "column_chunks", "coverage")
-        build_catalog(root / "catalog.duckdb", **{name: getattr(tables, name) for name in names})
-        with open_catalog(root / "catalog.duckdb", threads=1) as opened:
+        rows = crawl_tables(CRAWL, [path], store).packed()
+        with Catalog(write_catalog_rows(root / "catalog", rows)) as opened:
             locator = ParquetLocator(transport, CatalogFinder(opened, transport, store), columns=columns)
             return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
 

@@ -1,0 +1,116 @@
+"""The catalog's rows as they are stored, packed from the four tables that people see, and those tables shown again.
+
+Each fact is stored once: what a table shows besides is counted, or taken out of the column chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.index.catalog.schemas import (
+    CATALOG_SCHEMA,
+    COLUMN_CHUNKS_SCHEMA,
+    COVERAGE_SCHEMA,
+    DECODED,
+    INDEX_FILES_SCHEMA,
+    KEY_CHUNK_FIELDS,
+    KEY_COLUMN,
+    PLACE_FIELDS,
+    SHOWN_ROW_GROUPS_SCHEMA,
+)
+
+_LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
+_FILE: Final = [name for name in INDEX_FILES_SCHEMA.names if name not in PLACE_FIELDS]
+_CHUNK: Final = [field.name for field in CATALOG_SCHEMA.field("chunks").type.value_type]
+_IN_CHUNK: Final = dict(
+    zip(
+        KEY_CHUNK_FIELDS,
+        (
+            *("chunk_offset", "compressed_bytes", "offset_index_offset", "offset_index_length"),
+            *("column_index_offset", "column_index_length"),
+        ),
+        strict=True,
+    )
+)
+
+#: The tables that people see, with their schemas.
+SHOWN: Final = {
+    "index_files": INDEX_FILES_SCHEMA,
+    "row_groups": SHOWN_ROW_GROUPS_SCHEMA,
+    "column_chunks": COLUMN_CHUNKS_SCHEMA,
+    "coverage": COVERAGE_SCHEMA,
+}
+
+
+def table_query(table: str, stored: str) -> str:
+    """The query for one of the tables ``SHOWN`` over the rows that SQL knows as ``stored``."""
+    if table == "coverage":
+        return f"""SELECT crawl, subset, any_value(coverage.expected) AS expected,
+            count(*) FILTER (file.outcome = '{DECODED}') AS harvested,
+            count(*) FILTER (file.outcome <> '{DECODED}') AS failed,
+            any_value(coverage.expected) - count(file.outcome) AS missing,
+            count(row_group) AS row_groups, coalesce(sum("rows"), 0)::BIGINT AS rows,
+            count(*) FILTER (row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)) AS without_statistics,
+            any_value(coverage.reason) AS reason
+            FROM {stored} GROUP BY crawl, subset ORDER BY crawl, subset"""
+    if table == "index_files":
+        columns = ", ".join([*PLACE_FIELDS, *(f'file."{name}" AS "{name}"' for name in _FILE)])
+        return f"SELECT {columns} FROM {stored} WHERE file IS NOT NULL"
+    if table == "column_chunks":
+        chunk = ", ".join(f'chunk."{name}" AS "{name}"' for name in _CHUNK)
+        inner = f"SELECT crawl, path, row_group, unnest(chunks) AS chunk FROM {stored} WHERE row_group IS NOT NULL"
+        return f"SELECT crawl, path, row_group, {chunk} FROM ({inner})"
+    key = f"list_filter(chunks, lambda one: one.\"column\" = '{KEY_COLUMN}')[1]"
+    of_key = {name: f"{key}.{inside} AS {name}" for name, inside in _IN_CHUNK.items()}
+    columns = ", ".join(of_key.get(name, f'"{name}"') for name in SHOWN_ROW_GROUPS_SCHEMA.names)
+    return f"SELECT {columns} FROM {stored} WHERE row_group IS NOT NULL"
+
+
+def show(con: duckdb.DuckDBPyConnection, table: str, stored: pa.Table) -> pa.Table:
+    """One of the tables ``SHOWN`` of ``stored`` rows, which need the columns alone that the table is made of."""
+    cursor = con.cursor()
+    cursor.register("stored_rows", stored)
+    return cursor.sql(table_query(table, "stored_rows")).to_arrow_table().cast(SHOWN[table])
+
+
+def pack_rows(
+    con: duckdb.DuckDBPyConnection,
+    *,
+    index_files: pa.Table,
+    row_groups: pa.Table,
+    column_chunks: pa.Table,
+    coverage: pa.Table,
+) -> pa.Table:
+    """The rows to store of these tables, in the order in which a question for keys passes over most of them: row groups
+    by their lowest key, those of unknown bounds behind all others."""
+    cursor = con.cursor()
+    for name, table in {"f": index_files, "g": row_groups, "c": column_chunks, "s": coverage}.items():
+        cursor.register(name, table)
+    file = ", ".join(f"'{name}': \"{name}\"" for name in _FILE)
+    chunk = ", ".join(f"'{name}': \"{name}\"" for name in _CHUNK)
+    chunks = f'list({{{chunk}}} ORDER BY chunk_offset, "column")'
+    found = cursor.sql(
+        f"""SELECT crawl, subset, {{'expected': expected, 'reason': reason}} AS coverage FROM s
+        UNION ALL BY NAME SELECT crawl, subset, path, part, {{{file}}} AS file FROM f
+        UNION ALL BY NAME SELECT g.*, chunks FROM g LEFT JOIN
+            (SELECT path, row_group, {chunks} AS chunks FROM c GROUP BY ALL) USING (path, row_group)"""
+    ).to_arrow_table()
+    return sort_rows(found.select(CATALOG_SCHEMA.names).cast(CATALOG_SCHEMA))
+
+
+def sort_rows(stored: pa.Table) -> pa.Table:
+    """``stored`` rows in their order: subsets, index files, row groups of known bounds by the lowest key, others."""
+    group = pc.is_valid(stored["row_group"])
+    unknown = pc.and_(group, pc.or_(pc.is_null(stored[_LOW]), pc.is_null(stored[_HIGH])))
+    order = pa.table(
+        {
+            "is_no_subset": pc.is_null(stored["coverage"]), "is_group": group, "is_unknown": unknown,
+            "low": pc.if_else(unknown, pa.scalar(None, pa.binary()), stored[_LOW]),
+            "subset": stored["subset"], "path": stored["path"], "number": stored["row_group"],
+        }
+    )  # fmt: skip
+    return stored.take(pc.sort_indices(order, [(name, "ascending") for name in order.column_names])).combine_chunks()

@@ -1,0 +1,196 @@
+"""What of Dagster's objects is used that Dagster does not mark public, and that nothing of a library is replaced."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._annotations import is_public
+
+import cc_pipeline
+
+PACKAGE = Path(cc_pipeline.__file__).parent
+#: What a name or an attribute stands for wherever it occurs in ``defs/``.
+_CALLED = {
+    "instance": dg.DagsterInstance,
+    "_instance": dg.DagsterInstance,
+    "run": dg.DagsterRun,
+    "_context": dg.AssetExecutionContext,
+    "_definitions": dg.Definitions,
+}
+#: Members that are used and not marked: an upgrade may take any of them. Fields of Dagster's data classes are not
+#: marked at all, and are left out.
+UNMARKED = {
+    "AssetExecutionContext.run",
+    "DagsterInstance.add_instigator_state",
+    "DagsterInstance.add_run_tags",
+    "DagsterInstance.all_logs",
+    "DagsterInstance.compute_log_manager",
+    "DagsterInstance.dispose",
+    "DagsterInstance.event_log_storage",
+    "DagsterInstance.from_config",
+    "DagsterInstance.get_backfills",
+    "DagsterInstance.get_instigator_state",
+    "DagsterInstance.get_latest_storage_id_by_partition",
+    "DagsterInstance.get_materialized_partitions",
+    "DagsterInstance.get_records_for_run",
+    "DagsterInstance.get_runs",
+    "DagsterInstance.get_runs_count",
+    "DagsterInstance.get_ticks",
+    "DagsterInstance.report_run_canceled",
+    "DagsterInstance.report_run_failed",
+    "DagsterInstance.root_directory",
+    "DagsterInstance.update_instigator_state",
+    "DagsterLogManager.info",
+    "Definitions.resolve_job_def",
+    "FreshnessPolicy.time_window",
+    "RunStatusSensorContext.for_run_failure",
+    "ScheduleEvaluationContext.log",
+    "SensorEvaluationContext.log",
+}
+#: Functions that replace an attribute of a library, until there is another way (docs/upstream.md).
+REPLACING = {
+    "defs/internals.py: run_webserver",
+    "defs/internals.py: run_dev",
+}
+
+
+def used_members(tree: ast.AST) -> Iterator[tuple[type, str]]:
+    """The members of Dagster's classes that a module uses, as far as annotations and names tell the class."""
+    for function in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
+        arguments = function.args if isinstance(function, ast.FunctionDef) else None
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments is not None else []
+        typed = {one.arg: found for one in every if (found := _class_in(one.annotation)) is not None}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and (owner := _owner(node.value, typed)) is not None:
+                yield owner, node.attr
+
+
+def _owner(value: ast.expr, typed: dict[str, type]) -> type | None:
+    if isinstance(value, ast.Name):
+        return typed.get(value.id) or _CALLED.get(value.id)
+    if isinstance(value, ast.Attribute):
+        return _CALLED.get(value.attr) or _class_in(value)
+    return None
+
+
+def _class_in(annotation: ast.expr | None) -> type | None:
+    """The class of Dagster that an annotation names, also beside ``None``."""
+    if isinstance(annotation, ast.BinOp):
+        return _class_in(annotation.left)
+    if isinstance(annotation, ast.Attribute) and isinstance(annotation.value, ast.Name) and annotation.value.id == "dg":
+        found = getattr(dg, annotation.attr, None)
+        return found if isinstance(found, type) else None
+    return None
+
+
+def _is_marked(owner: type, name: str) -> bool:
+    for base in owner.__mro__:
+        if name in vars(base):
+            member = vars(base)[name]
+            return is_public(member.__func__ if isinstance(member, staticmethod | classmethod) else member)
+    return False
+
+
+def test_members_that_are_not_marked_public_are_listed() -> None:
+    found: set[str] = set()
+    for path in sorted((PACKAGE / "defs").rglob("*.py")):
+        for owner, name in used_members(ast.parse(path.read_text("utf-8"))):
+            if owner not in _FIELDS and not issubclass(owner, Enum) and hasattr(owner, name):
+                found |= set() if _is_marked(owner, name) else {f"{owner.__name__}.{name}"}
+    assert found == UNMARKED, "members that an upgrade may take: use marked ones, or list them"
+
+
+@pytest.mark.parametrize("member", sorted(UNMARKED))
+def test_members_that_are_not_marked_public_are_there(member: str) -> None:
+    owner, _, name = member.partition(".")
+    assert hasattr(getattr(dg, owner), name), f"an upgrade of Dagster took {member}"
+
+
+#: Data, of which a class marks no field.
+_FIELDS = (dg.DagsterRun, dg.RunsFilter, dg.AssetKey, dg.AssetCheckKey, dg.MultiPartitionKey, dg.EventLogRecord)
+
+
+def replaced_attributes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The functions in which an attribute of a library's module or class, or of one of Dagster's objects, is assigned
+    or deleted, and how that reads."""
+    libraries = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if _library(node, alias) not in {"cc_pipeline", *sys.stdlib_module_names}
+    }
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        foreign = set(libraries)
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        foreign |= {one.arg for one in arguments if _class_in(one.annotation) is not None}
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Assign | ast.AnnAssign)
+                and node.value is not None
+                and _comes_of(node.value, foreign)
+            ):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                foreign |= {one.id for one in targets if isinstance(one, ast.Name)}
+        for node in ast.walk(function):
+            for target in _targets(node):
+                if isinstance(target, ast.Attribute) and _is_foreign(target.value, foreign):
+                    yield function.name, ast.unparse(target)
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign | ast.Delete):
+        return node.targets
+    if isinstance(node, ast.AnnAssign | ast.AugAssign):
+        return [node.target]
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("setattr", "delattr"):
+        return [ast.Attribute(node.args[0], "any", ast.Store())]
+    return []
+
+
+def _library(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    return ((node.module if isinstance(node, ast.ImportFrom) else None) or alias.name).partition(".")[0]
+
+
+def _comes_of(value: ast.expr, foreign: set[str]) -> bool:
+    """Whether a value is a foreign module, class or object itself: what a call of one gives is a new object, but for
+    ``import_module``."""
+    if isinstance(value, ast.Call):
+        return getattr(value.func, "id", "") == "import_module"
+    return _is_foreign(value, foreign)
+
+
+def _is_foreign(value: ast.expr, foreign: set[str]) -> bool:
+    if isinstance(value, ast.Attribute):
+        return _is_foreign(value.value, foreign)
+    return isinstance(value, ast.Name) and value.id in foreign
+
+
+def test_nothing_of_a_library_is_replaced() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()}: {function}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for function, _ in replaced_attributes(ast.parse(path.read_text("utf-8")))
+    }
+    assert found == REPLACING, "use what the library offers, or a subclass"
+
+
+def test_a_replaced_attribute_is_found() -> None:
+    for text in (
+        "import dagster as dg\ndef f():\n    dg.Failure.x = 1",
+        "from importlib import import_module\ndef f():\n    m = import_module('a')\n    m.x = 1",
+        "import dagster as dg\ndef f(one: dg.DagsterInstance):\n    within: Any = one\n    del within.x",
+        "from sqlalchemy import Engine\ndef f():\n    setattr(Engine, 'x', 1)",
+    ):
+        assert [function for function, _ in replaced_attributes(ast.parse(text))] == ["f"], text
+    for text in (
+        "class A:\n    def f(self):\n        self.x = 1",
+        "import pyarrow as pa\ndef f():\n    x = pa.a()\n    x.b = 1",
+    ):
+        assert not list(replaced_attributes(ast.parse(text))), text
