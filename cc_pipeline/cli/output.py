@@ -94,8 +94,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     # what pages say is no markup
     texts = [[escape_controls(_shown_cell(value), one_line=True) for value in row] for row in values]
     # names of columns have no blanks, so that they can be asked for; in a narrow table they take several lines
-    for names in (list(columns), [name.replace("_", " ") for name in columns]):
-        widths, is_squeezed = _fitting(names, texts)
+    for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
+        widths, is_squeezed = _fitting([name.split(breaks) for name in names], texts)
         if not is_squeezed:
             break
     if is_squeezed and max(widths) < _NARROWEST_FOLDED:
@@ -111,13 +111,12 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     console.print(table)
 
 
-def _fitting(names: Sequence[str], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
+def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
     """Widths of the columns of a table that fits the screen: short ones as wide as they are, long ones as wide as is
-    left for each of them; and whether there are such long ones."""
+    left for each of them; and whether there are such long ones. Of names there are the parts that stay together."""
     room = console.width - _BETWEEN * (len(names) - 1)
     widths = [
-        max([*(len(word) for word in name.split()), *(cell_len(row[place]) for row in texts)], default=0)
-        for place, name in enumerate(names)
+        max([*map(len, name), *(cell_len(row[place]) for row in texts)], default=0) for place, name in enumerate(names)
     ]
     widest = next((cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room), 0)
     return [min(width, widest) for width in widths], max(widths, default=0) > widest

@@ -107,10 +107,11 @@ def test_a_project_with_two_homes_is_checked_and_materialized_by_its_own_executo
 ) -> None:
     told(project, "dg", "check", "defs")
     told(project, "dagster", "definitions", "validate", "-m", "shop.definitions")
-    config = json.dumps(config_of("books_extract_listed", [f"{NEW}|{SITE}"]))
+    config = project / "asked.yaml"
+    config.write_text(json.dumps(config_of("books_extract_listed", [f"{NEW}|{SITE}"])), "utf-8")
     said = told(
         project, "dagster", "job", "execute", "-m", "shop.definitions", "-j", "books_extract_targets",
-        "--config-json", config,
+        "-c", str(config),
     )  # fmt: skip
     assert "multiprocess executor" in said.lower()
     for asset in ("key:news/captures", "words"):

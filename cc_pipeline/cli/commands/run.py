@@ -84,6 +84,9 @@ def run(
 
       cc-pipeline run example.com -c 2018..2024                  (crawl by crawl, the newest first)
 
+      cc-pipeline run example.com -c all                         (then: cc-pipeline export example.com --table page_text
+                                                                  --out example.jsonl, all its texts in one file)
+
       cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
 
       cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
