@@ -14,7 +14,7 @@ import yaml
 from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
-from cc_pipeline.atomic import write_whole
+from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
@@ -162,7 +162,9 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
         chosen | {"compute_logs": NO_OUTPUT}
     )
     if not file.is_file() or file.read_text("utf-8") != text:
-        write_whole(file, text)
+        # what only its owner may read stays so
+        with written_whole(file, mode=own.stat().st_mode & 0o777 if own.is_file() else None) as beside:
+            beside.write_text(text, "utf-8")
     return dg.DagsterInstance.from_config(str(folder), _COMMANDS_YAML)
 
 

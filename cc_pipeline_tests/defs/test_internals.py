@@ -56,8 +56,12 @@ def test_an_instance_opens_from_its_folder_and_the_environment_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    chosen = tmp_path / "dagster.yaml"
+    chosen.write_text("telemetry: {enabled: false}\n", "utf-8")
+    # it may have the password of a database
+    chosen.chmod(0o600)
     instance = instance_in(tmp_path)
+    assert [path.name for path in tmp_path.glob("*.yaml") if path.stat().st_mode & 0o077] == []
     try:
         assert instance.is_persistent
         assert Path(instance.root_directory) == tmp_path, f"DagsterInstance.from_config: {_MOVED}"
