@@ -18,11 +18,10 @@ from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
-from cc_pipeline.defs.partitions import MACHINE_TAG, MACHINE_TAG_BEFORE, PROCESS_TAG, PROCESS_TAG_BEFORE, partition_key
+from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stores.opening import is_loopback
 
@@ -271,11 +270,7 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
             # of another host: it goes on there when its server is killed, and says so by its events
             lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
-    mark = _mark(run)
-    number, _, since = mark.partition("-")
-    if since.isdigit():  # of versions before, which knew one machine
-        return started(int(number)) == since
-    return processes.is_gone(mark) is not True
+    return processes.is_gone(_mark(run)) is not True
 
 
 def of_a_command(run: dg.DagsterRun) -> bool:
@@ -285,7 +280,7 @@ def of_a_command(run: dg.DagsterRun) -> bool:
 
 
 def _mark(run: dg.DagsterRun) -> str:
-    return run.tags.get(PROCESS_TAG) or run.tags.get(PROCESS_TAG_BEFORE, "")
+    return run.tags.get(PROCESS_TAG, "")
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
@@ -297,7 +292,7 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         return not is_silent(instance, run)
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
-        launched_on = run.tags.get(MACHINE_TAG) or run.tags.get(MACHINE_TAG_BEFORE)
+        launched_on = run.tags.get(MACHINE_TAG)
         if hosts > 1 and _is_of_one_machine(server) and launched_on != processes.this_machine():
             return True  # the same address is another server here
         try:

@@ -45,8 +45,6 @@ PROCESS_TAG = f"{_HIDDEN}process"
 HOME_TAG = f"{_HIDDEN}home"
 #: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
 MACHINE_TAG = f"{_HIDDEN}launched_on"
-#: The names of the last two in versions before, whose runs may still be under way.
-PROCESS_TAG_BEFORE, MACHINE_TAG_BEFORE = "cc_pipeline/process", "cc_pipeline/launched_on"
 
 #: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
 #: a backfill, goes to another one than the UI's own setting says.
