@@ -24,6 +24,11 @@ _CRAWL = typer.Option(
 )
 Crawls = Annotated[list[str], _CRAWL]
 MaybeCrawls = Annotated[list[str] | None, _CRAWL]
+#: Crawls that the home has: nothing is asked of a source, so only ids are known.
+CrawlsHere = Annotated[
+    list[str] | None,
+    typer.Option("--crawl", "-c", help="Only these crawls of the home, by id (default: all); may be repeated."),
+]
 _TARGET = typer.Argument(
     metavar="TARGET…",
     help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - for "

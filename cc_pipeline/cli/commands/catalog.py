@@ -55,7 +55,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 @app.command()
 def coverage(
-    crawl: options.MaybeCrawls = None,
+    crawl: options.CrawlsHere = None,
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:

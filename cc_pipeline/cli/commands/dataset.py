@@ -24,7 +24,7 @@ def dataset(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
     ] = None,
-    crawl: options.MaybeCrawls = None,
+    crawl: options.CrawlsHere = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
@@ -171,7 +171,7 @@ def export(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
     ] = None,
-    crawl: options.MaybeCrawls = None,
+    crawl: options.CrawlsHere = None,
     output: Annotated[
         str | None,
         typer.Option(
