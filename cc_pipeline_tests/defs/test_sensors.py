@@ -286,7 +286,9 @@ def test_a_changed_path_list_is_harvested_again_once_for_each_content(
     harvest(workspace_of(root, tmp_path / "home"))
     ticks = Ticks(path_lists, instance, settings)
     assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "nothing is harvested"
-    for crawl in (NEW, "CC-NEWS-2026-04", "CC-NEWS-2026-05", "LOCAL-press"):
+    crawls = [NEW, "CC-NEWS-2026-04", "CC-NEWS-2026-05", "LOCAL-press"]
+    instance.add_dynamic_partitions("crawl", crawls)
+    for crawl in crawls:
         # what is built here, for a person's yes alone, takes no place among the newest
         instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=crawl))
     assert reason(ticks.tick()) == "no path list of the newest crawls has changed"
@@ -301,6 +303,8 @@ def test_a_changed_path_list_is_harvested_again_once_for_each_content(
     assert asked(ticks.tick()) == [NEW]
     replace_file(listed, b"")
     assert reason(ticks.tick()).endswith("is empty")
+    instance.delete_dynamic_partition("crawl", NEW)
+    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "its records stay, the key does not"
 
 
 class TestWatchList:

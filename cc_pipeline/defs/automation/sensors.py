@@ -178,7 +178,10 @@ def path_lists(
     """One tick: compares the lists of the newest harvested crawls by what they name, and asks once for each new
     content: a harvest that fails is the business of whoever looks at failed runs."""
     asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-    harvested = context.instance.get_materialized_partitions(at.key("row_groups"))
+    # records of a key that was taken away stay
+    harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
+        at.crawl_keys(context.instance)
+    )
     changed: dict[str, str] = {}
     try:
         # an index that is built here grows only for a person's yes
