@@ -186,9 +186,16 @@ def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> 
 
 
 def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
-    """Seconds and partitions of the newest runs that made pages and were well."""
-    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of("extract_targets"))
-    records = instance.get_run_records(well, limit=_MEASURED)
+    """Seconds and partitions of the newest runs that made all of ``EXTRACTED`` and were well: those that only fetched,
+    or only parsed, have another pace."""
+    records = [
+        one
+        for job in ("extract_targets", "extract_domain")
+        for one in instance.get_run_records(
+            dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of(job)), limit=_MEASURED
+        )
+        if made_by(one.dagster_run, at) == EXTRACTED
+    ]
     of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
     return [
         (one.end_time - one.start_time, len(of_run[one.dagster_run.run_id]))
