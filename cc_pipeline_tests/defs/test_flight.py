@@ -212,6 +212,12 @@ def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstanc
     assert left_failed(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
 
 
+def test_what_is_no_partition_is_not_left_failed(instance: dg.DagsterInstance) -> None:
+    instance.report_run_failed(began_listed(instance, ["A|w", "A|mistyped", "C|x", "A|y"]))
+    instance.delete_dynamic_partition("target", "y")
+    assert set(left_failed(instance)) == {("A", "w")}
+
+
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
     run = began_listed(instance, ["A|w", "A|x"], tables=["captures", "records"])
     recorded(instance, "A|w", asset="records")
