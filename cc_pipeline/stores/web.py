@@ -45,27 +45,32 @@ class HttpClient:
         self.proxy = proxy
         self._ca_bundle = ca_bundle()
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
-        self._session: aiohttp.ClientSession | None = None
+        # a session a connection; the one that was used last is used next, so that the others are idle and end
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._idle: list[aiohttp.ClientSession] = []
         self._context: ssl.SSLContext | None = None
 
     def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # through a proxy, the only name that is looked up here is the proxy's
-            resolver = _PublicResolver() if self._public_only and self.proxy is None else None
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS, resolver=resolver
-                ),
-                headers=self._headers,
-                auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,
-                middlewares=(_send_once,),
-                timeout=aiohttp.ClientTimeout(
-                    total=None, connect=self.timeouts.connect, sock_read=self.timeouts.silence
-                ),
-            )
-        return self._session
+        """A session of one connection. aiohttp itself uses the oldest of several connections next, so none would ever
+        be idle, and a process that once had many would keep them all."""
+        if self._idle:
+            return self._idle.pop()
+        # through a proxy, the only name that is looked up here is the proxy's
+        resolver = _PublicResolver() if self._public_only and self.proxy is None else None
+        session = aiohttp.ClientSession(
+            # looked at once in these seconds, so that an idle connection ends after twice as many at most
+            connector=aiohttp.TCPConnector(
+                limit=1, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS / 2, resolver=resolver
+            ),
+            headers=self._headers,
+            auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            middlewares=(_send_once,),
+            timeout=aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect, sock_read=self.timeouts.silence),
+        )
+        self._sessions.append(session)
+        return session
 
     def _tls(self) -> ssl.SSLContext:
         """Raises ``NoAnswer`` where the certificates that somebody named cannot be read."""
@@ -122,11 +127,14 @@ class HttpClient:
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer("connection_reset", f"{type(error).__name__}: {error}".rstrip(": ")) from error
+        finally:
+            self._idle.append(session)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        sessions, self._sessions = self._sessions, []
+        self._idle.clear()
+        for session in sessions:
+            await session.close()
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -105,7 +105,7 @@ def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bu
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path, via="parquet")
         workspace.register_targets([parse_target(domain) for domain in domains])
-        files = sorted(workspace.lake.read("index_files", {"crawl": NEW, "subset": "warc"})["path"].to_pylist())
+        files = sorted(workspace.lake.read("index_manifest", {"crawl": NEW, "subset": "warc"})["path"].to_pylist())
         server.set_rules([Rule("503", key=files[0], times=None)])
         found = made(workspace, domains)
         failed = {slug for slug, one in found.items() if one.error is not None}

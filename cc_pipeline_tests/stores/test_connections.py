@@ -214,6 +214,23 @@ def test_an_idle_connection_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(work()) == (4, 0, 5)
 
 
+def test_connections_that_are_not_needed_any_more_end_while_others_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a host that counts an address's connections counts those too that nobody needs
+    monkeypatch.setattr(web, "IDLE_SECONDS", 0.4)
+
+    async def work() -> tuple[int, int, int]:
+        server = Server(lambda connection, number: [0.02, HEAD + b"hello"])
+        async with server.run() as (url, client):
+            await asyncio.gather(*(client.ask("GET", f"{url}/x", {}, hoped_for=200, bound=10) for _ in range(4)))
+            opened = server.open
+            for _ in range(90):  # the server itself ends a connection after 100 requests
+                if server.open > 1:
+                    await client.ask("GET", f"{url}/x", {}, hoped_for=200, bound=10)
+            return opened, server.open, server.connections
+
+    assert asyncio.run(work()) == (4, 1, 4)
+
+
 def test_nothing_is_sent_again_on_a_connection_that_ended_while_idle() -> None:
     # the budget would not count it: the transport is told, and asks again
     for _ in range(3):
