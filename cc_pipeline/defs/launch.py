@@ -229,7 +229,9 @@ class Launcher:
         return self._run_keys("extract_targets", keys, tables=["captures", "records"])
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Materializes the page tables of partitions whose records are there; raises as ``extract`` does."""
+        """Materializes the page tables of partitions whose records are there; raises as ``extract`` does. The records
+        may be of another home of the lake, which had the crawl harvested."""
+        self._add("crawl", [crawl])
         return self._run_keys("extract_targets", [partition_key(crawl, slug) for slug in slugs], tables=[*PAGE_TABLES])
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:

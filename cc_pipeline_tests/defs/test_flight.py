@@ -12,7 +12,16 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.automation.flight import FORGOTTEN, UNFINISHED, Flight, flight, left_failed, made_by, phantoms
+from cc_pipeline.defs.automation.flight import (
+    FORGOTTEN,
+    UNFINISHED,
+    Flight,
+    ended_runs,
+    flight,
+    left_failed,
+    made_by,
+    phantoms,
+)
 from cc_pipeline.defs.internals import open_backfills, origin_of
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
@@ -203,11 +212,29 @@ def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstanc
     assert left_failed(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
 
 
+def test_what_is_no_partition_is_not_left_failed(instance: dg.DagsterInstance) -> None:
+    instance.report_run_failed(began_listed(instance, ["A|w", "A|mistyped", "C|x", "A|y"]))
+    instance.delete_dynamic_partition("target", "y")
+    assert set(left_failed(instance)) == {("A", "w")}
+
+
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
     run = began_listed(instance, ["A|w", "A|x"], tables=["captures", "records"])
     recorded(instance, "A|w", asset="records")
     instance.report_run_failed(run)
     assert set(left_failed(instance)) == {("A", "x")}
+
+
+def test_the_pace_is_that_of_runs_that_fetched_and_parsed(instance: dg.DagsterInstance) -> None:
+    whole = [began_listed(instance, ["A|w", "B|x"]), began(instance, range_tags("A|w", "A|y"))]
+    parts = [
+        began_listed(instance, ["A|w"], tables=["captures", "records"]),
+        began_listed(instance, ["A|w"], tables=["page_metadata", "page_text", "page_links", "feed_items"]),
+        began(instance, {"dagster/partition": "A|w"}, assets=["page_text"]),
+    ]
+    for run in (*whole, *parts):
+        instance.report_dagster_event(dg.DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
+    assert sorted(count for _, count in ended_runs(instance)) == [2, 3]
 
 
 def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.DagsterInstance) -> None:

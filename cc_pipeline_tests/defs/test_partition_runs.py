@@ -281,6 +281,18 @@ def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: 
         assert len(recorded(launcher.instance, "page_metadata")) == 4
 
 
+def test_records_of_a_home_whose_dagster_knows_no_crawl_are_parsed(bucket: Bucket, home: Path) -> None:
+    settings, target = settings_of(bucket[0], home), parse_target("example.org")
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        list(launcher.fetch(NEW, [target]))
+    shutil.rmtree(settings.dagster_home)
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.add_targets([target])
+        [run] = launcher.parse(NEW, [target.slug])
+        assert run.partitions == f"{NEW}|example.org"
+        assert list(recorded(launcher.instance, "page_text")) == [f"{NEW}|example.org"]
+
+
 def test_a_command_makes_all_it_can_and_then_says_what_failed(
     bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import dagster as dg
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
-from cc_pipeline.defs.run_notes import Pair, op_config, run_partitions, tried_in
+from cc_pipeline.defs.run_notes import Pair, op_config, ordered_keys, run_partitions, tried_in
 
 #: The assets over crawl × target, from what is made last to what is made first: a run has made a partition when it has
 #: recorded the first of these that it selects.
@@ -136,7 +136,8 @@ def left_failed(
 
     A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
     bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
-    tried, because it ended early, have not failed: they are among the answer with ``times`` 0.
+    tried, because it ended early, have not failed: they are among the answer with ``times`` 0. What a list names that
+    is no partition, or none any more, is not among it: nobody can make that.
     """
     since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
@@ -146,7 +147,12 @@ def left_failed(
     # one that goes on from another leaves out what that one recorded
     first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
     began = _places_of_runs(instance, {*first, *first.values()}, since)
-    of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
+    crawls, targets = ordered = ordered_keys(instance, at)
+    known = {*crawls}, {*targets}
+    of_run = {
+        run_id: [(crawl, target) for crawl, target in pairs if crawl in known[0] and target in known[1]]
+        for run_id, pairs in run_partitions(instance, [one.dagster_run for one in records], ordered, at).items()
+    }
     said = tried_in(instance, of_run)
     latest = _latest(instance, at, {made_by(one.dagster_run, at)[0] for one in records}, of_run.values())
     # newest run first
@@ -186,9 +192,16 @@ def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> 
 
 
 def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
-    """Seconds and partitions of the newest runs that made pages and were well."""
-    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of("extract_targets"))
-    records = instance.get_run_records(well, limit=_MEASURED)
+    """Seconds and partitions of the newest runs that made all of ``EXTRACTED`` and were well: those that only fetched,
+    or only parsed, have another pace."""
+    records = [
+        one
+        for job in ("extract_targets", "extract_domain")
+        for one in instance.get_run_records(
+            dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of(job)), limit=_MEASURED
+        )
+        if made_by(one.dagster_run, at) == EXTRACTED
+    ]
     of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
     return [
         (one.end_time - one.start_time, len(of_run[one.dagster_run.run_id]))
