@@ -40,7 +40,6 @@ LONGEST = (
     "upkeep/test_s3_lake.py",
     "engines/spark/test_engine.py",
     "cli/test_news.py",
-    "index/catalog/test_keep.py",
     "defs/test_source_down.py",
     "defs/test_unchanged.py",
     "defs/test_sources_job.py",

@@ -149,7 +149,7 @@ def _read_footer(look: _Look) -> str:
     [file] = tables.index_files.to_pylist()
     groups = len(tables.row_groups)
     unknown = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
-    bounds = f", of {unknown} of which each look-up reads the keys: run cc-pipeline repair" if unknown else ""
+    bounds = f", of {unknown} of which each look-up reads the keys: run cc-pipeline index repair" if unknown else ""
     etag = "an ETag" if file["etag"] else "no ETag, so that nothing tells when it is replaced"
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, NoAnswerKind, Span, Timeouts
 from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
@@ -25,6 +26,9 @@ __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 #: Seconds after which an idle connection is closed. Common Crawl's front was seen to refuse an address for the number
 #: of its connections, and what one process keeps open counts beside what another one opens.
 IDLE_SECONDS: Final = 4.0
+#: The end of aiohttp's words for a body that stopped where the connection broke: the error of the connection, which is
+#: found nowhere else. Where the server closed the connection in the middle of a body, its answer was short.
+_NOT_CLOSED: Final = re.compile(r"\. \w+\(.*\)\Z", re.DOTALL)
 _OK = 200
 _PARTIAL = 206
 
@@ -122,7 +126,8 @@ class HttpClient:
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
-            raise NoAnswer("short_body", str(error.__cause__ or error)) from error
+            kind: NoAnswerKind = "connection_reset" if _NOT_CLOSED.search(str(error)) else "short_body"
+            raise NoAnswer(kind, str(error.__cause__ or error)) from error
         except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for a name that is none
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:

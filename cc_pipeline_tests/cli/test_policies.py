@@ -20,8 +20,8 @@ def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_p
     home = tmp_path / "home"
     said = cli("run", "-c", NEW, PREFIX, "--source", bucket[0], "--home", home)
     assert said.status == 0, said.err
-    refused = cli("dataset", "--respect", "gptbot", "--out", tmp_path / "x", "--home", home)
-    assert refused.status == 1 and "cc-pipeline policies" in refused.told
+    unread = cli("dataset", "--respect", "gptbot", "--out", tmp_path / "x", "--home", home)
+    assert unread.status == 0 and "cc-pipeline policies" in unread.told
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM captures WHERE subset = 'robotstxt'").fetchall() == [(0,)]
     priced = cli("plan", PREFIX, "-c", NEW, "--home", home, "--with-policies", "--format", "jsonl")

@@ -44,5 +44,6 @@ def test_the_demo_has_a_home_of_its_own(cli: Cli, tmp_path: Path, monkeypatch: p
         in_the_way.touch()
         said = cli("demo")
         assert said.status == 1
-        assert f"{in_the_way.parent} is not a mini crawl of this specification" in said.told
+        # the terminal breaks a long path
+        assert f"{in_the_way.parent}isnotaminicrawlofthisspecification" in "".join(said.told.split())
         monkeypatch.setenv("CC_PIPELINE_HOME", "usual")

@@ -108,7 +108,7 @@ def test_the_process_of_a_run_keeps_dagsters_files_open_and_that_of_a_tick_does_
     closed: list[Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
-    monkeypatch.setattr(resources, "share_engines", lambda: kept.append("kept"))
+    monkeypatch.setattr(resources, "keep_open", lambda _: kept.append("kept"))
     mine = resource(OURS).configured({"source": str(tmp_path), "home": str(tmp_path / "home")})
 
     @dg.asset

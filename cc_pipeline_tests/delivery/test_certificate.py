@@ -56,7 +56,7 @@ def test_captures_that_were_added_are_refused(bucket: Bucket, tmp_path: Path) ->
 
 def test_a_fault_of_an_index_names_no_path_in_the_certificate(bucket: Bucket, tmp_path: Path) -> None:
     workspace, told = harvested(bucket[0], tmp_path / "home"), list[str]()
-    [catalog] = (tmp_path / "home").rglob("catalog/*.duckdb")
+    [catalog] = (tmp_path / "home").rglob("row_groups/**/*.parquet")
     catalog.write_bytes(b"no catalog" * 1_000)
     document = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), tmp_path / "site.json", told.append)
     [crawl] = document["crawls"]

@@ -15,7 +15,7 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.hostfacts.annotations import read_action, read_join
 from cc_pipeline.hostfacts.known import add_dataset
-from cc_pipeline.stores import opening
+from cc_pipeline.stores import opening, web
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import open_named
 from cc_pipeline_tests.faultserver import FaultServer
@@ -223,7 +223,8 @@ def test_a_file_may_not_name_an_address_of_this_machine_or_a_private_network(tmp
 
 def test_what_a_name_stands_for_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = workspace_of("https://data.example.com", tmp_path / "home").settings
-    monkeypatch.setattr(opening, "may_be_public", lambda host: True)  # as of a name that nobody knows
+    for module in (opening, web):  # as of a name that nobody knows
+        monkeypatch.setattr(module, "may_be_public", lambda host: True)
     with open_named(home, "http://localhost:9/a") as transport, pytest.raises(RangeFault) as refused:
         transport.read_all("scores.parquet")
     assert refused.value.kind is FaultKind.REDIRECTED

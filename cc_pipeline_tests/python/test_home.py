@@ -171,7 +171,7 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
 
 
 def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> None:
-    made = used.dataset(tmp_path / "corpus", SITE, min_words=1, rules="none", near=0, keep_copies=True)
+    made = used.dataset(tmp_path / "corpus", SITE, words="1..100000", rules="none", near=0, keep_copies=True)
     left = {row["filter"]: row for row in made.rows}["left"]["came"]
     texts = pl.read_parquet(tmp_path / "corpus" / "texts.parquet")
     assert 0 < left == texts.height < used.table("page_text", SITE).to_arrow().num_rows

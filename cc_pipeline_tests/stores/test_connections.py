@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 import subprocess
 import time
 import tracemalloc
@@ -22,6 +24,8 @@ from cc_pipeline.stores.opening import open_store
 from cc_pipeline.stores.web import HttpClient, HttpStore
 
 QUICK = Timeouts(connect=1, silence=0.2, total=0.6, slowest=1_000_000)
+#: In a script: the connection is reset.
+RESET = -1.0
 Script = Callable[[int, int], list[bytes | float | None]]
 
 
@@ -48,6 +52,11 @@ class Server:
                 for piece in self.script(connection, number):
                     if piece is None:
                         self.answered += 1
+                        return
+                    if piece == RESET:
+                        linger = struct.pack("ii", 1, 0)
+                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                        writer.transport.abort()
                         return
                     if isinstance(piece, float):
                         await asyncio.sleep(piece)
@@ -117,6 +126,8 @@ def test_answers_in_all_their_forms(pieces: tuple[bytes | float | None, ...]) ->
         ((b"HTTP/1.1 abc\r\n\r\n",), "connection_reset"),
         ((b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,), "connection_reset"),
         ((HEAD + b"hel", None), "short_body"),
+        ((HEAD + b"hel", 0.05, RESET), "connection_reset"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", 0.05, RESET), "connection_reset"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", None), "short_body"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello",), "connection_reset"),
         ((b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",), "connection_reset"),

@@ -28,6 +28,8 @@ def workspace(tmp_path: Path) -> Workspace:
         target = f"t{number:02}"
         row = {"crawl": CRAWL, "target": target, "located_by": "parquet", "subsets": ["warc"], "complete": True}
         row |= {"unread_files": 0, "unread": [], "captures": 1, "looked_up_at": 0, "made_from": "a"}
+        row |= {"definition": "a", "index_version": "", "record_bytes": 0, "fetch_bytes": 0, "fetch_requests": 0}
+        row |= {"unlisted": 0, "removal": "", "repeated": 0}
         where = [{"crawl": CRAWL, "target": target}]
         made.lake.commit("lookups", pa.Table.from_pylist([row], schema=schema), where, {target: "a"})
     return made
