@@ -22,6 +22,7 @@ from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stores.opening import is_loopback
 
@@ -63,6 +64,8 @@ sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}
 """
 
+#: What commands have locked while they open the instance.
+_OPENING: Final = "open.lock"
 #: How commands open the instance.
 _COMMANDS_YAML: Final = "commands.yaml"
 
@@ -175,7 +178,9 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     """
     prepare_instance(settings)
     try:
-        return instance_in(settings.dagster_home)
+        # Dagster makes its files when they are opened first, and two processes at once are in each other's way
+        with locked(settings.dagster_home / _OPENING):
+            return instance_in(settings.dagster_home)
     except (OSError, DBAPIError):
         raise
     except Exception as error:  # Dagster, its storages and its loggers have a class of error each

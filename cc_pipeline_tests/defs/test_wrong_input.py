@@ -6,13 +6,14 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import OperationalError
 
 from cc_pipeline import processes
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -107,30 +108,24 @@ def test_a_full_disk_under_the_whole_home(run, home: Path, tmp_path: Path) -> No
 
 @contextmanager
 def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
-    """Dagster's SQLite files whose names match ``name`` take no new page, as on a full disk, from the first row with
-    ``word`` in it on, and for so many rows. Gives the files whose rows were refused one."""
+    """Dagster's SQLite files whose names match ``name`` take no row, as SQLite says it on a full disk, from the first
+    row with ``word`` in it on, and for so many rows. Gives the files whose rows were refused one."""
     met: list[str] = []
-    limited: list[sqlite3.Connection] = []
 
-    def limit(connection: Connection, cursor: sqlite3.Cursor, statement: str, values: object, *_: object) -> None:
+    def refuse(connection: Connection, _: sqlite3.Cursor, statement: str, values: object, *__: object) -> None:
         file = connection.engine.url.database or ""
         writes = statement.startswith(("INSERT", "UPDATE", "CREATE"))
         if writes and re.search(name, file) and (met or word in f"{statement} {values}"):
-            if len(met) < times:
-                # it cannot be less than what is there: there is just no room for more
-                cursor.connection.execute("PRAGMA max_page_count=1")
-                limited.append(cursor.connection)
             met.append(file)
+            if len(met) <= times:
+                no_room = sqlite3.OperationalError("database or disk is full")
+                raise OperationalError(statement, values, no_room)
 
-    event.listen(Engine, "before_cursor_execute", limit)
+    event.listen(Engine, "before_cursor_execute", refuse)
     try:
         yield met
     finally:
-        event.remove(Engine, "before_cursor_execute", limit)
-        for connection in limited:
-            # connections are kept, and there is room again
-            with suppress(sqlite3.ProgrammingError):
-                connection.execute("PRAGMA max_page_count=1073741823")
+        event.remove(Engine, "before_cursor_execute", refuse)
 
 
 #: A run's own log of events; what all runs share; the list of runs.
