@@ -119,6 +119,7 @@ def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
             met.append(file)
             if len(met) <= times:
                 no_room = sqlite3.OperationalError("database or disk is full")
+                no_room.sqlite_errorcode = sqlite3.SQLITE_FULL
                 raise OperationalError(statement, values, no_room)
 
     event.listen(Engine, "before_cursor_execute", refuse)
