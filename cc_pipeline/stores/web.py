@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, NoAnswerKind, Span, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
@@ -26,9 +25,6 @@ __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 #: Seconds after which an idle connection is closed. Common Crawl's front was seen to refuse an address for the number
 #: of its connections, and what one process keeps open counts beside what another one opens.
 IDLE_SECONDS: Final = 4.0
-#: The end of aiohttp's words for a body that stopped where the connection broke: the error of the connection, which is
-#: found nowhere else. Where the server closed the connection in the middle of a body, its answer was short.
-_NOT_CLOSED: Final = re.compile(r"\. \w+\(.*\)\Z", re.DOTALL)
 _OK = 200
 _PARTIAL = 206
 
@@ -111,6 +107,7 @@ class HttpClient:
         is_secure = url.startswith("https:") or (self.proxy or "").startswith("https:")
         tls = self._tls() if is_secure else True
         session = self._open()
+        closed: asyncio.Future[None] | None = None
         try:
             async with (
                 asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest) as deadline,
@@ -118,6 +115,7 @@ class HttpClient:
                     method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy, ssl=tls
                 ) as response,
             ):
+                closed = _watch_end(response)
                 most = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
                 given = response.headers
                 if intake is not None and response.status == hoped_for and intake.begins(response.status, given):
@@ -126,8 +124,11 @@ class HttpClient:
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
-            kind: NoAnswerKind = "connection_reset" if _NOT_CLOSED.search(str(error)) else "short_body"
-            raise NoAnswer(kind, str(error.__cause__ or error)) from error
+            # a connection that broke, as opposed to one that the server closed in the middle of a body
+            is_reset = (
+                closed is not None and closed.done() and not closed.cancelled() and closed.exception() is not None
+            )
+            raise NoAnswer("connection_reset" if is_reset else "short_body", str(error.__cause__ or error)) from error
         except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for a name that is none
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -163,6 +164,24 @@ class _PublicResolver(aiohttp.ThreadedResolver):
         if not all(is_public(one["host"]) for one in found):
             raise NoAnswer("redirected", f"{host} is a name of a private network's address")
         return found
+
+
+def _watch_end(response: aiohttp.ClientResponse) -> asyncio.Future[None] | None:
+    """The future that ends with a response's connection, with the error that broke it; ``None`` where the whole body
+    is here."""
+    connection = response.connection
+    closed = connection.protocol.closed if connection is not None and connection.protocol is not None else None
+    if closed is not None:
+        # once a connection, however many answers come over it
+        closed.remove_done_callback(_take_error)
+        closed.add_done_callback(_take_error)
+    return closed
+
+
+def _take_error(closed: asyncio.Future[None]) -> None:
+    """Tells asyncio that somebody looked at an error."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
