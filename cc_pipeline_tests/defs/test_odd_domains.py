@@ -18,7 +18,6 @@ from cc_pipeline.defs.recording import failed_in
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import split_source
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -125,10 +124,10 @@ def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[P
     before = path.read_bytes() if path.exists() else None
     source = ("--source", str(folder / "bucket"))
     for text, why in REFUSED.items():
-        for arguments in (("targets", "add", text), ("run", "--crawl", NEW, *source, "--", text)):
+        for arguments in (("targets", "add", text), ("run", "--crawl", NEW, *source, text)):
             status, _, err = run(*arguments)
             assert status == 1
-            assert split_source(err)[1].startswith("error: ")
+            assert "error: " in err
             assert why in err
             assert "\u0007" not in err
     assert (path.read_bytes() if path.exists() else None) == before
