@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import dagster as dg
-from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
+from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD, PipesContextData
 
 from cc_pipeline import children, interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
@@ -319,6 +319,33 @@ class Start:
     reader: Messages
 
 
+@contextmanager
+def _open_session(start: Start) -> Iterator[dg.PipesSession]:
+    """A session of Pipes as ``dg.open_pipes_session`` opens it. That function also demands an output for each asset of
+    a step; ours have none, since each partition is recorded by an event."""
+    handler = dg.PipesMessageHandler(start.context, start.reader)
+    told: PipesContextData = {
+        "asset_keys": None,
+        "code_version_by_asset_key": None,
+        "provenance_by_asset_key": None,
+        "partition_key": None,
+        "partition_key_range": None,
+        "partition_time_window": None,
+        "run_id": start.context.run.run_id,
+        "job_name": start.context.run.job_name,
+        "retry_number": start.context.retry_number,
+        "extras": dict(start.extras),
+    }
+    with start.injector.inject_context(told) as injected, handler.handle_messages() as read:
+        yield dg.PipesSession(
+            context_data=told,
+            message_handler=handler,
+            context_injector_params=injected,
+            message_reader_params=read,
+            context=start.context,
+        )
+
+
 def job_file() -> Path:
     """The program of the job."""
     found = find_spec("cc_pipeline.engines.spark.job")
@@ -359,7 +386,7 @@ class SparkSubmit:
 
     def run(self, start: Start) -> None:
         """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
-        with dg.open_pipes_session(start.context, start.injector, start.reader, dict(start.extras)) as session:
+        with _open_session(start) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
             # where Java alone was killed, the driver's Python would go on

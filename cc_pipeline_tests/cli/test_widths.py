@@ -25,12 +25,12 @@ _PROGRAM = Path(sys.executable).with_name("cc-pipeline")
 COMMANDS = {
     "lookup": ("lookup", "example.com", "-c", NEW, "-c", ARC, "--limit", "20"),
     "plan": ("plan", "example.com", "nothing-here.org", "prefix:https://www.example.org/blog/", "-c", NEW, "-c", OLD),
-    "check": ("check", "example.com", "example.org", "-c", NEW, "-c", ARC),
+    "count": ("lookup", "example.com", "example.org", "-c", NEW, "-c", ARC, "--count"),
     "crawls": ("crawls",),
     "settings": ("settings",),
     "sql": ("sql", "SELECT crawl, url, fetch_time, title FROM page_text ORDER BY url LIMIT 20"),
     "wide sql": ("sql", "FROM records LIMIT 2"),
-    "run": ("run", "example.com", "-c", NEW, "--totals"),
+    "run": ("run", "example.com", "-c", NEW),
     "a run of many crawls": ("run", "example.com", "-c", "2018..2024", "--details"),
 }
 
