@@ -188,7 +188,9 @@ def test_a_range_is_made_crawl_by_crawl(cli: Cli, world: World, tmp_path: Path) 
     assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 captures, 1 new, ")
     assert published_once.split()[0] == "cc.duckdb"
     assert title.strip() == "what this run found"
-    assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]
+    target, *counts = [cell.strip() for cell in found.split("\u2502")]
+    # a long address is cut where the terminal is narrow
+    assert only_old.startswith(target) and counts == ["1", "1", "1", "1", "0"]
     assert absent == "note: absent: 1 target, found in no crawl; 1 of them new, so not kept: exmaple.com"
     with open_instance(load_settings({}, home=str(home))) as instance:
         made = instance.fetch_materializations(OURS.key("warehouse"), limit=9).records
