@@ -88,20 +88,21 @@ def lookup(
     from cc_pipeline.python.scanning import condition_of_all
 
     condition = parse_condition(where).text if where else ""
+    asked = open_question(
+        targets,
+        crawl,
+        source=source,
+        home=home,
+        subset=subset,
+        via=via,
+        allow_gaps=allow_gaps,
+        wait=wait,
+        where=condition,
+    )
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count goes without --out, --columns and --limit")
-        with open_question(
-            targets,
-            crawl,
-            source=source,
-            home=home,
-            subset=subset,
-            via=via,
-            allow_gaps=allow_gaps,
-            wait=wait,
-            where=condition,
-        ) as question:
+        with asked as question:
             _count(question, harvest, checked_format(output or "table"))
         return
     chosen = chosen_format(output, out)
@@ -111,17 +112,7 @@ def lookup(
         return
     read = columns_to_read(names)
     with (
-        open_question(
-            targets,
-            crawl,
-            source=source,
-            home=home,
-            subset=subset,
-            via=via,
-            allow_gaps=allow_gaps,
-            wait=wait,
-            where=condition,
-        ) as question,
+        asked as question,
         capture_writer(chosen, names, out) as write,
     ):
         left = limit or None
