@@ -1,0 +1,173 @@
+"""What a feature adds to a home: one value, which the core asks for. The core knows this type and no extension by name.
+
+Extensions of this project are the packages in ``cc_pipeline.extensions``; those of others are entry points of the group
+``cc_pipeline.extensions``. Each has a value ``EXTENSION``. It is light to make: the module that has it imports nothing
+heavy, and its fields are functions, which load what they need when they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.extraction.engine import Engine
+    from cc_pipeline.index.locator import Locator
+    from cc_pipeline.lake.lake import TableSpec
+    from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: The package whose packages are extensions, and the group of entry points of others.
+GROUP: Final = "cc_pipeline.extensions"
+#: Names of extensions that are left out, with commas.
+WITHOUT: Final = "CC_PIPELINE_WITHOUT"
+
+
+#: What was wrong with extensions that could be loaded, by name.
+_BROKEN: Final[dict[str, str]] = {}
+
+
+def _nothing() -> tuple[()]:
+    return ()
+
+
+def _no_names() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What a feature adds to a home. Every field but the first three is a function, called when the core needs it.
+
+    ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
+    it imports and the core does not, each with the extra of this project (or the package) that brings it.
+
+    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
+    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
+    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
+    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
+    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
+    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    """
+
+    name: str
+    summary: str
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    tables: Callable[[], Sequence[TableSpec]] = _nothing
+    views: Callable[[], Sequence[ViewSpec]] = _nothing
+    macros: Callable[[], Sequence[MacroSpec]] = _nothing
+    notes: Callable[[], Mapping[str, str]] = _no_names
+    settings: Callable[[], type | None] = lambda: None
+    locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
+    export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    launchers: Callable[[], Mapping[str, type]] = _no_names
+    commands: Callable[[], Mapping[str, Any]] = _no_names
+    definitions: Callable[[Placement], dg.Definitions | None] = lambda _: None
+    maintenance: Callable[[Workspace], None] | None = None
+    doctor: Callable[[Workspace], Iterator[Finding]] | None = None
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The modules of ``needs`` that are not installed, each with what brings it."""
+        return {module: extra for module, extra in self.needs.items() if find_spec(module.partition(".")[0]) is None}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An extension that is installed. ``origin`` is where: ``cc_pipeline``, or the distribution it came with.
+
+    ``value`` is ``None`` for one that could not be loaded, of which ``problem`` says why; ``problem`` is also the
+    variable that leaves it out.
+    """
+
+    name: str
+    origin: str
+    value: Extension | None
+    problem: str = ""
+
+
+JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
+
+
+def find_extensions() -> tuple[Found, ...]:
+    """All installed extensions, ours first, each group by name. One that cannot be loaded is among them."""
+    return tuple(
+        replace(found, value=None, problem=_BROKEN[found.name]) if found.name in _BROKEN else found
+        for found in _find(os.environ.get(WITHOUT, ""))
+    )
+
+
+def extensions() -> tuple[Extension, ...]:
+    """The extensions that are in use."""
+    return tuple(found.value for found in find_extensions() if found.value is not None)
+
+
+def collect(joint: str) -> dict[str, Any]:
+    """What each extension hands in at ``joint``, a field of ``Extension`` without arguments, by the extension's name.
+
+    An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
+    """
+    collected: dict[str, Any] = {}
+    for extension in extensions():
+        try:
+            collected[extension.name] = getattr(extension, joint)()
+        except Exception as error:  # whatever it is: it costs only this extension
+            _BROKEN[extension.name] = f"{joint}: {type(error).__name__}: {error}"
+    return collected
+
+
+@cache
+def _find(without: str) -> tuple[Found, ...]:
+    left_out = {name.strip() for name in without.split(",") if name.strip()}
+    found: dict[str, Found] = {}
+    for name, origin, load in (*_own(), *_of_others()):
+        if name in found:
+            problem = f"{found[name].origin} has an extension of this name too"
+            found[f"{name} ({origin})"] = Found(name, origin, None, problem)
+        elif name in left_out:
+            found[name] = Found(name, origin, None, f"left out by {WITHOUT}")
+        else:
+            found[name] = _load(name, origin, load)
+    return tuple(found.values())
+
+
+def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
+    try:
+        value = load()
+    except Exception as error:  # whatever it is: it costs only this extension
+        return Found(name, origin, None, f"{type(error).__name__}: {error}")
+    if not isinstance(value, Extension):
+        return Found(name, origin, None, f"is {type(value).__name__}, and no cc_pipeline.extension.Extension")
+    if value.name != name:
+        return Found(name, origin, None, f"calls itself {value.name!r}")
+    return Found(name, origin, value)
+
+
+def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    # not by installed metadata, which is stale in a checkout
+    package = import_module(GROUP)
+    for one in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+        yield one.name, "cc_pipeline", partial(_own_value, one.name)
+
+
+def _own_value(name: str) -> object:
+    return import_module(f"{GROUP}.{name}").EXTENSION
+
+
+def _of_others() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    for one in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        yield one.name, one.dist.name if one.dist is not None else one.value, one.load
