@@ -19,8 +19,8 @@ import typer
 
 from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
-from cc_pipeline.engines.spark import job
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.extensions.spark import job
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings.reading import declared_settings
 from cc_pipeline.workspace.tables import TABLES

@@ -2,8 +2,8 @@
 
 Every setting is declared once, in ``values.py`` or by an extension (``declaration.py``). It is an environment variable
 ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
-Who has to know whether a variable is set asks ``in_environment``. ``engines/spark/ambient.py`` alone reads variables
-itself, for a worker's own credentials.
+Who has to know whether a variable is set asks ``in_environment``. An extension may read variables for its workers'
+own credentials itself.
 """
 
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
