@@ -248,8 +248,8 @@ def demo(
     Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
     the folder demo of the usual one. No other home is asked or changed.
     """
-    from cc_pipeline.minicrawl.generate import ensure
-    from cc_pipeline.minicrawl.spec import DEMO, spec_for
+    from cc_pipeline.testing.mini_crawl.generate import ensure
+    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
     where = load_settings(home=home).home if home else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)

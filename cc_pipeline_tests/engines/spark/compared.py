@@ -9,8 +9,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.run import TABLES, Made, extract
 from cc_pipeline.lake.slice import FETCH, PARSE, slices_of
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.storage import COMMITTED
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
 

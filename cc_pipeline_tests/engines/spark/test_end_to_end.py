@@ -17,8 +17,8 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.engines.spark.compared import left_over, located, not_named, same, slugs_of

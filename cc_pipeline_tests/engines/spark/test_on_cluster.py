@@ -16,9 +16,9 @@ from cc_pipeline.engines.spark import plans as cutting
 from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.extraction.engine import LOCAL, LocalEngine
 from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.records.sweep import sweep
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same

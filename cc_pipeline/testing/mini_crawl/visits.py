@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
 
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, drawn_number
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, drawn_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ import re
 from xml.etree import ElementTree
 
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.minicrawl import DEMO, Capture
-from cc_pipeline.minicrawl.archives import Servers
-from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES
-from cc_pipeline.minicrawl.visits import CERTAIN_KINDS, plan_visits
-from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
+from cc_pipeline.testing.mini_crawl import DEMO, Capture
+from cc_pipeline.testing.mini_crawl.archives import Servers
+from cc_pipeline.testing.mini_crawl.bodies import INDEX_CHARSETS, LANGUAGES
+from cc_pipeline.testing.mini_crawl.visits import CERTAIN_KINDS, plan_visits
+from cc_pipeline_tests.testing.mini_crawl.conftest import ARC, NEW, OLD, Bucket
 
 CODEC = {name: codec for codec, name in INDEX_CHARSETS.items()}
 

@@ -11,9 +11,9 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from fastwarc.warc import WarcRecordType
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.minicrawl import Capture
-from cc_pipeline.minicrawl.spec import sha1_base32
-from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
+from cc_pipeline.testing.mini_crawl import Capture
+from cc_pipeline.testing.mini_crawl.spec import sha1_base32
+from cc_pipeline_tests.testing.mini_crawl.conftest import ARC, NEW, OLD, Bucket
 
 
 def warc_files(bucket: Bucket) -> list[Path]:

@@ -20,10 +20,10 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.bodies import LANGUAGES, feed, html_page
-from cc_pipeline.minicrawl.spec import MemberFile, gzip_member
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import spec as seeded
+from cc_pipeline.testing.mini_crawl.bodies import LANGUAGES, feed, html_page
+from cc_pipeline.testing.mini_crawl.spec import MemberFile, gzip_member
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 
 #: Publishers by domain: the language they write in, and their hosts.
 PUBLISHERS: Final = {

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.minicrawl import TEST, MiniCrawlSpec, MiniCrawlTruth, generate
+from cc_pipeline.testing.mini_crawl import TEST, MiniCrawlSpec, MiniCrawlTruth, generate
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 

@@ -1,4 +1,4 @@
-"""Generates a mini crawl from the shell: ``python -m cc_pipeline.minicrawl --out bucket --preset demo``."""
+"""Generates a mini crawl from the shell: ``python -m cc_pipeline.testing.mini_crawl --out bucket --preset demo``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl.generate import ensure, truth_path
-from cc_pipeline.minicrawl.spec import PRESETS, spec_for
+from cc_pipeline.testing.mini_crawl.generate import ensure, truth_path
+from cc_pipeline.testing.mini_crawl.spec import PRESETS, spec_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives the exit code: 0, or 2 for input that cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m cc_pipeline.minicrawl", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m cc_pipeline.testing.mini_crawl", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the bucket; must be new or empty")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="demo", help="what to generate (default: demo)")
     parser.add_argument(

@@ -13,7 +13,7 @@ from cc_pipeline.archive.record import ODD_DATE
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_path_list, path_list_key
 from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.minicrawl.news import PUBLISHERS, NewsSpec, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import PUBLISHERS, NewsSpec, write_news
 
 SPEC = NewsSpec(files=3, fetches=20)
 

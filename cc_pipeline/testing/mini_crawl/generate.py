@@ -16,12 +16,12 @@ from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.format import pack_pointer
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.btree.writer import write_btree
-from cc_pipeline.minicrawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
-from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline.minicrawl.visits import plan_visits, segment_start
 from cc_pipeline.settings.places import MINI_CRAWL_MARK
+from cc_pipeline.testing.mini_crawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
+from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.visits import plan_visits, segment_start
 
 #: Called with a crawl id, captures written so far and captures in all.
 Progress = Callable[[str, int, int], None]

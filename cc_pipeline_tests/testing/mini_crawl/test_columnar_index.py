@@ -16,8 +16,8 @@ import pytest
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
-from cc_pipeline.minicrawl import CrawlSpec, MiniCrawlSpec, generate
-from cc_pipeline_tests.minicrawl.conftest import NEW, OLD, Bucket
+from cc_pipeline.testing.mini_crawl import CrawlSpec, MiniCrawlSpec, generate
+from cc_pipeline_tests.testing.mini_crawl.conftest import NEW, OLD, Bucket
 
 LATER = {"url_host_name_reversed", "fetch_redirect", "content_charset", "content_languages", "content_truncated"}
 

@@ -1,5 +1,5 @@
 """Adds to a generated bucket what is published by host and a month of CC-NEWS, to try the pages about them:
-``python -m cc_pipeline_tests.minicrawl BUCKET``."""
+``python -m cc_pipeline_tests.testing.mini_crawl BUCKET``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.hostfacts.rank_text import parse_release
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import DEMO, MiniCrawlSpec
-from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
-from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import DEMO, MiniCrawlSpec
+from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, plain_hosts, write_keyed
+from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 
 
 def write_more(bucket: Path, spec: MiniCrawlSpec = DEMO) -> None:

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
+from cc_pipeline_tests.testing.mini_crawl.conftest import ARC, NEW, OLD, Bucket
 
 
 def key_list(bucket: Bucket, crawl: str, name: str) -> list[str]:

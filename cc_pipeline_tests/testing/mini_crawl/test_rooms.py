@@ -20,8 +20,8 @@ from cc_pipeline.commoncrawl.paths import (
 )
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, generate
-from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
+from cc_pipeline.testing.mini_crawl import Capture, CrawlSpec, MiniCrawlSpec, generate
+from cc_pipeline_tests.testing.mini_crawl.conftest import ARC, NEW, OLD, Bucket
 
 
 def record_of(root: Path, capture: Capture) -> ArchivedRecord:

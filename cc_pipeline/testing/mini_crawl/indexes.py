@@ -16,9 +16,16 @@ from cc_pipeline.commoncrawl.crawls import FIRST_WITH, WITHOUT_KEY_STATISTICS, h
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER
-from cc_pipeline.minicrawl.spec import CrawlSpec, MemberFile, MiniCrawlSpec, drawn_number, generator, identifier
-from cc_pipeline.minicrawl.truth import Capture
-from cc_pipeline.minicrawl.visits import serving_address
+from cc_pipeline.testing.mini_crawl.spec import (
+    CrawlSpec,
+    MemberFile,
+    MiniCrawlSpec,
+    drawn_number,
+    generator,
+    identifier,
+)
+from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.visits import serving_address
 
 REQUIRED: frozenset[str] = frozenset(
     """

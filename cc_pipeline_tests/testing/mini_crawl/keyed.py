@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.hostfacts.host_keys import host_index_key, host_of_surt
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.spec import gzip_member
-from cc_pipeline.minicrawl.truth import Capture
-from cc_pipeline.minicrawl.visits import site
+from cc_pipeline.testing.mini_crawl import spec as seeded
+from cc_pipeline.testing.mini_crawl.spec import gzip_member
+from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.visits import site
 
 HOST_INDEX_LIST: Final = "projects/host-index-testing/v2.paths.gz"
 DEGREES_LIST: Final = "projects/webgraph-outin-testing/v2.paths.gz"

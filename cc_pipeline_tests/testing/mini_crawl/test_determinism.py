@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from cc_pipeline.minicrawl import DEMO, TEST, MiniCrawlTruth, generate, truth_path
-from cc_pipeline_tests.minicrawl.conftest import Bucket
+from cc_pipeline.testing.mini_crawl import DEMO, TEST, MiniCrawlTruth, generate, truth_path
+from cc_pipeline_tests.testing.mini_crawl.conftest import Bucket
 
 
 def fingerprint(root: Path) -> dict[str, str]:
@@ -37,7 +37,7 @@ def test_a_second_generation_in_this_process_is_byte_identical_and_counts_every_
 
 def test_another_process_with_another_hash_seed_and_time_zone_is_byte_identical(bucket: Bucket, tmp_path: Path) -> None:
     out = tmp_path / "bucket"
-    command = [sys.executable, "-m", "cc_pipeline.minicrawl", "--out", str(out), "--preset", "test"]
+    command = [sys.executable, "-m", "cc_pipeline.testing.mini_crawl", "--out", str(out), "--preset", "test"]
     environment = os.environ | {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

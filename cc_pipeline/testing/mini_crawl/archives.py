@@ -20,9 +20,17 @@ from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.index.btree.locator import segment_of
-from cc_pipeline.minicrawl import bodies
-from cc_pipeline.minicrawl.bodies import INDEX_CHARSETS, LANGUAGES, MIME_TYPES, HtmlPage, Language, feed, html_page
-from cc_pipeline.minicrawl.records import (
+from cc_pipeline.testing.mini_crawl import bodies
+from cc_pipeline.testing.mini_crawl.bodies import (
+    INDEX_CHARSETS,
+    LANGUAGES,
+    MIME_TYPES,
+    HtmlPage,
+    Language,
+    feed,
+    html_page,
+)
+from cc_pipeline.testing.mini_crawl.records import (
     Exchange,
     Headers,
     arc_record,
@@ -32,7 +40,7 @@ from cc_pipeline.minicrawl.records import (
     response_record,
     warcinfo,
 )
-from cc_pipeline.minicrawl.spec import (
+from cc_pipeline.testing.mini_crawl.spec import (
     CrawlSpec,
     MemberFile,
     MiniCrawlSpec,
@@ -42,8 +50,8 @@ from cc_pipeline.minicrawl.spec import (
     ordered_identifier,
     sha1_base32,
 )
-from cc_pipeline.minicrawl.truth import Capture
-from cc_pipeline.minicrawl.visits import (
+from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.visits import (
     SEGMENT_SPAN,
     Visit,
     page_counts,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cc_pipeline.commoncrawl.crawls import WITH_DOUBTFUL_DIGESTS
-from cc_pipeline.minicrawl.bodies import LANGUAGES
-from cc_pipeline.minicrawl.spec import CrawlSpec, sha1_base32
+from cc_pipeline.testing.mini_crawl.bodies import LANGUAGES
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, sha1_base32
 
 Headers = tuple[tuple[str, str], ...]
 
