@@ -100,7 +100,7 @@ def run(
 
       cc-pipeline run example.com -c newest --refetch
     """
-    from cc_pipeline.engines.spark.readiness import refuse_unready
+    from cc_pipeline.extensions.spark.readiness import refuse_unready
 
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")

@@ -61,7 +61,7 @@ def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
     def look(rows: Iterable[int]) -> Iterator[dict[str, Any]]:
         del rows
         try:
-            from cc_pipeline.engines.spark.same_code import here as there  # noqa: PLC0415
+            from cc_pipeline.extensions.spark.same_code import here as there  # noqa: PLC0415
         except ImportError as error:
             yield {"lacks": str(error), "executable": sys.executable}
         else:

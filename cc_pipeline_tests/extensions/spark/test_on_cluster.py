@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.engines.spark import engine as module
-from cc_pipeline.engines.spark import plans as cutting
-from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.extensions.spark import engine as module
+from cc_pipeline.extensions.spark import plans as cutting
+from cc_pipeline.extensions.spark.engine import SparkEngine
 from cc_pipeline.extraction.engine import LOCAL, LocalEngine
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.records.sweep import sweep
@@ -21,8 +21,8 @@ from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same
-from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster, with_pyspark
+from cc_pipeline_tests.extensions.spark.compared import Bucket, left_over, located, made, not_named, same
+from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster, with_pyspark
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from cc_pipeline.engines.spark.messages import Mailbox, ends_when_alone, mailbox_in
 from cc_pipeline.errors import PlaceFault
+from cc_pipeline.extensions.spark.messages import Mailbox, ends_when_alone, mailbox_in
 
 
 class Store:

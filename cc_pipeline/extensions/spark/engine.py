@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.engines.spark.ambient import settings_here
-from cc_pipeline.engines.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
-from cc_pipeline.engines.spark.same_code import here
-from cc_pipeline.engines.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
+from cc_pipeline.extensions.spark.ambient import settings_here
+from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
+from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.run import Made, extract
@@ -201,7 +201,7 @@ class SparkEngine:
 
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
     it needs of that. Raises ``UserInputError`` for an application that would not be polite
-    (:func:`~cc_pipeline.engines.spark.engine.refuse_impolite`).
+    (:func:`~cc_pipeline.extensions.spark.engine.refuse_impolite`).
     """
 
     spark_context: SparkContext

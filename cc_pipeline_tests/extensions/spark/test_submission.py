@@ -1,6 +1,6 @@
 """A Dagster run whose records and pages are made by a job: recorded while it runs, and whatever its end.
 
-The driver is a stand-in with the local engine; the mailbox is on a real S3 server. The real thing is in engines/spark.
+The driver is a stand-in with the local engine; the mailbox is on a real S3 server. "test_on_cluster.py" has a real one.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import pytest
 
 from cc_pipeline import locks
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import spark
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.spark import JOB_TAG, SparkSubmit
-from cc_pipeline.engines.spark.messages import FOLDER, s3_client
+from cc_pipeline.extensions.spark import submission
+from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
+from cc_pipeline.extensions.spark.submission import JOB_TAG, SparkSubmit
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import budget as sharing
 from cc_pipeline.transport.budget import Opening
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
+from cc_pipeline_tests.extensions.spark import stand_in_driver
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -54,7 +54,7 @@ def _stand_in(weed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
     program.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec {sys.executable} {standindriver.__file__} "$@"\n'
+        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec {sys.executable} {stand_in_driver.__file__} "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
@@ -144,7 +144,7 @@ def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest
         if mark.exists():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(spark.interruption, "check", interrupt)
+    monkeypatch.setattr(submission.interruption, "check", interrupt)
     with Launcher(workspace) as launcher, pytest.raises(BaseException) as ended:
         list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
     assert not isinstance(ended.value, AssertionError)
@@ -189,7 +189,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
             shares.extend(db.execute("select host, shares from lent").fetchall())
         sharing.take_over(path, told)
 
-    monkeypatch.setattr(spark, "take_over", meanwhile)
+    monkeypatch.setattr(submission, "take_over", meanwhile)
     with Launcher(workspace) as launcher:
         list(launcher.extract([NEW], [parse_target(TWO[0])]))
     # the stand-in says of each that it opened again
@@ -199,7 +199,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []
     leasing = Workspace(replace(workspace.settings, leases=True))
-    with spark._shares_lent(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
+    with submission._shares_lent(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == [], "all of them lease"
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWriter, open_dagster_pipes
 
-from cc_pipeline.engines.spark.messages import Client, Outbox, ends_when_alone, s3_client
+from cc_pipeline.extensions.spark.messages import Client, Outbox, ends_when_alone, s3_client
 
 #: Seconds between two messages of one stage's progress.
 _EVERY: Final = 1.0
@@ -49,8 +49,8 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     # what cannot be imported is told like any other error
     from pyspark import SparkContext  # noqa: PLC0415
 
-    from cc_pipeline.engines.spark.engine import run_job  # noqa: PLC0415
-    from cc_pipeline.engines.spark.same_code import ask_workers  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.engine import run_job  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
     from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
     asked = pipes.extras

@@ -23,7 +23,8 @@ from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD, 
 from cc_pipeline import children, interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG, StepContext
-from cc_pipeline.engines.spark.messages import (
+from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extensions.spark.messages import (
     Facts,
     Failed,
     Inbox,
@@ -34,9 +35,8 @@ from cc_pipeline.engines.spark.messages import (
     mailbox_in,
     s3_client,
 )
-from cc_pipeline.engines.spark.readiness import LOCAL as LOCAL_MASTER
-from cc_pipeline.engines.spark.readiness import refuse_unready, spark_submit
-from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extensions.spark.readiness import LOCAL as LOCAL_MASTER
+from cc_pipeline.extensions.spark.readiness import refuse_unready, spark_submit
 from cc_pipeline.extraction.run import Made, current, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
@@ -348,7 +348,7 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
 
 def job_file() -> Path:
     """The program of the job."""
-    found = find_spec("cc_pipeline.engines.spark.job")
+    found = find_spec("cc_pipeline.extensions.spark.job")
     assert found is not None and found.origin is not None
     return Path(found.origin)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
+from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 ASK = """
 import json, sys
 from pyspark import SparkContext
-from cc_pipeline.engines.spark.same_code import ask_workers
+from cc_pipeline.extensions.spark.same_code import ask_workers
 from cc_pipeline.errors import EnvironmentFault
 with SparkContext(appName="ask") as context:
     for context.pythonExec in sys.argv[1:]:

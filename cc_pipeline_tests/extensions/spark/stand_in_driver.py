@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline.engines.spark import job
-from cc_pipeline.engines.spark import same_code as worker_facts
 from cc_pipeline.errors import PlaceFault
+from cc_pipeline.extensions.spark import job
+from cc_pipeline.extensions.spark import same_code as worker_facts
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
@@ -78,7 +78,7 @@ def _install(name: str, **content: object) -> None:
 
 if __name__ == "__main__":
     _install("pyspark", SparkContext=_Context)
-    _install("cc_pipeline.engines.spark.engine", run_job=run_job)
+    _install("cc_pipeline.extensions.spark.engine", run_job=run_job)
     worker_facts.ask_workers = lambda context, workers: {"workers": str(workers)}
-    program = next(at for at, text in enumerate(sys.argv) if text.endswith("engines/spark/job.py"))
+    program = next(at for at, text in enumerate(sys.argv) if text.endswith("extensions/spark/job.py"))
     sys.exit(job.main(sys.argv[program + 1 :]))

@@ -14,11 +14,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.engines.spark import engine, work
-from cc_pipeline.engines.spark import plans as cutting
-from cc_pipeline.engines.spark.engine import SparkEngine, run_job
-from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.extensions.spark import engine, work
+from cc_pipeline.extensions.spark import plans as cutting
+from cc_pipeline.extensions.spark.engine import SparkEngine, run_job
+from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.engine import LOCAL
@@ -38,7 +38,7 @@ from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.engines.spark.compared import (
+from cc_pipeline_tests.extensions.spark.compared import (
     Bucket,
     left_over,
     located,
@@ -48,7 +48,7 @@ from cc_pipeline_tests.engines.spark.compared import (
     same,
     slugs_of,
 )
-from cc_pipeline_tests.engines.spark.inprocess import InProcess
+from cc_pipeline_tests.extensions.spark.inprocess import InProcess
 from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.extraction.test_fetch import damage
 from cc_pipeline_tests.faultserver import FaultServer, Rule

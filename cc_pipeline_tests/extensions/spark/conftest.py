@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.sparkcluster import SparkCluster, spark_cluster
+from cc_pipeline_tests.extensions.spark.spark_cluster import SparkCluster, spark_cluster
 from cc_pipeline_tests.weedserver import CREDENTIALS
 from cc_pipeline_tests.wheel import install_wheel
 

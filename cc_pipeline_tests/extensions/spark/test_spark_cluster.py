@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
+from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline import COMPILED
-from cc_pipeline.engines.spark import same_code as worker_facts
-from cc_pipeline.engines.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
-from cc_pipeline.engines.spark.same_code import here, in_words
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark import same_code as worker_facts
+from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
+from cc_pipeline.extensions.spark.same_code import here, in_words
 from cc_pipeline.settings import Settings
 
 GOOD = Settings(

@@ -15,12 +15,12 @@ import pytest
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.engines.spark.ambient import at_work, settings_here
-from cc_pipeline.engines.spark.engine import SparkEngine, refuse_crowded
-from cc_pipeline.engines.spark.plans import Plans, cut, fetch_plans, share_of
-from cc_pipeline.engines.spark.same_code import here
-from cc_pipeline.engines.spark.work import Failed, Halting, Job, Task
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
+from cc_pipeline.extensions.spark.ambient import at_work, settings_here
+from cc_pipeline.extensions.spark.engine import SparkEngine, refuse_crowded
+from cc_pipeline.extensions.spark.plans import Plans, cut, fetch_plans, share_of
+from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.work import Failed, Halting, Job, Task
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.leases import lease, left_behind
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -28,7 +28,7 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import load_settings
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.engines.spark.inprocess import InProcess
+from cc_pipeline_tests.extensions.spark.inprocess import InProcess
 from cc_pipeline_tests.world import NEW
 
 #: Plans many captures, which take some 360 bytes each, and tells how much more memory that took (KiB).
@@ -36,8 +36,8 @@ PLAN = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from cc_pipeline.engines.spark.plans import fetch_plans
-from cc_pipeline.engines.spark.plans import Plans
+from cc_pipeline.extensions.spark.plans import fetch_plans
+from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.capture_columns import RECORD_KEY_FIELDS
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport

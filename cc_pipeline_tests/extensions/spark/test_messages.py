@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.engines.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress, Refused
-from cc_pipeline.engines.spark.messages import error_as_json as as_json
-from cc_pipeline.engines.spark.messages import error_from_json as from_json
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.extensions.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress, Refused
+from cc_pipeline.extensions.spark.messages import error_as_json as as_json
+from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.isolation import is_nobodys
 from cc_pipeline.extraction.run import Made
 from cc_pipeline.lake.slice import StageReport

@@ -21,10 +21,10 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.engines.spark.compared import left_over, located, not_named, same, slugs_of
-from cc_pipeline_tests.engines.spark.compared import made as made_by
+from cc_pipeline_tests.extensions.spark.compared import left_over, located, not_named, same, slugs_of
+from cc_pipeline_tests.extensions.spark.compared import made as made_by
+from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
 from cc_pipeline_tests.weedserver import CREDENTIALS, REGION, S3Server
 from cc_pipeline_tests.world import NEW
 

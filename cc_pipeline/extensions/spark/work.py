@@ -20,10 +20,10 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER
-from cc_pipeline.engines.spark.ambient import at_work, storage_in
-from cc_pipeline.engines.spark.plans import Plans
-from cc_pipeline.engines.spark.same_code import here, refuse_others
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extensions.spark.ambient import at_work, storage_in
+from cc_pipeline.extensions.spark.plans import Plans
+from cc_pipeline.extensions.spark.same_code import here, refuse_others
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
 from cc_pipeline.lake.adding import Added, write_rows
