@@ -30,7 +30,7 @@ from cc_pipeline.cli.output import (
     usable_streams,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
-from cc_pipeline.extension import collect, refuse
+from cc_pipeline.extension import OURS, collect, find_extensions, refuse
 from cc_pipeline.python.voice import told_to
 
 if TYPE_CHECKING:
@@ -45,19 +45,34 @@ def find_commands() -> dict[str, Command]:
     found: dict[str, Command] = {}
     for module in pkgutil.iter_modules(commands.__path__):
         found |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
+    origins = {extension.name: extension.origin for extension in find_extensions()}
     for extension, handed_in in collect("commands").items():
         try:
-            found |= _checked(found, handed_in)
-        except (TypeError, ValueError) as error:
-            refuse(extension, f"commands: {error}")
+            found |= _checked(found, handed_in, is_tried=origins[extension] != OURS)
+        except Exception as error:  # whatever it is: it costs only this extension
+            refuse(extension, f"commands: {type(error).__name__}: {error}")
     panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
     return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-def _checked(taken: Mapping[str, Command], handed_in: Mapping[str, object]) -> dict[str, Command]:
+def _checked(taken: Mapping[str, Command], handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
     if names := sorted(taken.keys() & handed_in.keys()):
         raise ValueError(f"the name {', '.join(names)} is taken")
-    return {name: as_command(value) for name, value in handed_in.items()}
+    checked = {name: as_command(value) for name, value in handed_in.items()}
+    if checked and is_tried:
+        # a parameter that typer cannot take would otherwise break every command
+        built = typer.Typer()
+        for name, command in checked.items():
+            _add(built, name, command)
+        typer.main.get_command(built)
+    return checked
+
+
+def _add(built: typer.Typer, name: str, command: Command) -> None:
+    if isinstance(command.call, typer.Typer):
+        built.add_typer(command.call, name=name, rich_help_panel=command.panel)
+    else:
+        built.command(name, rich_help_panel=command.panel)(command.call)
 
 
 def build_app() -> typer.Typer:
@@ -82,10 +97,7 @@ def build_app() -> typer.Typer:
         callback=_tell_the_person,
     )
     for name, command in tree.items():
-        if isinstance(command.call, typer.Typer):
-            built.add_typer(command.call, name=name, rich_help_panel=command.panel)
-        else:
-            built.command(name, rich_help_panel=command.panel)(command.call)
+        _add(built, name, command)
     for group in (built, *(group.typer_instance for group in built.registered_groups)):
         assert group is not None
         for registered in group.registered_commands:

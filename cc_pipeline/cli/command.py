@@ -29,13 +29,9 @@ class Command:
 
 
 def as_command(value: object) -> Command:
-    """A function or a typer application as a command of the panel of features. Raises ``TypeError`` for others."""
-    if isinstance(value, Command):
-        value, command = value.call, value
-    elif callable(value):
-        command = Command(value)
-    else:
-        command = None
-    if command is None or not (callable(value) or isinstance(value, typer.Typer)):
-        raise TypeError(f"{value!r} is neither a function nor a typer.Typer")
+    """A function or a typer application as a command of the panel of features; a command as it is. Raises
+    ``TypeError`` for others."""
+    command = value if isinstance(value, Command) else Command(value)  # type: ignore[arg-type]  # checked below
+    if not callable(command.call):
+        raise TypeError(f"{command.call!r} is neither a function nor a typer.Typer")
     return command

@@ -33,14 +33,15 @@ def extensions(
     if output == "table" and not listed:
         console.print("no extensions are installed")
         return
-    columns = ["extension", "state", "from", "adds", "to_do"]
+    columns = ["extension", "state", "from", "adds", "problem", "to_do"]
     rows = [
         (
             each.name,
             each.state,
             each.origin,
             "; ".join(each.adds) or each.summary,
-            " ".join(filter(None, (each.problem, each.advice))),
+            each.problem or None,
+            each.advice or None,
         )
         for each in listed
     ]
