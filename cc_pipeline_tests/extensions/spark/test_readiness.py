@@ -171,7 +171,7 @@ def test_where_a_cluster_listens(master: str, found: list[tuple[str, int]]) -> N
 
 
 def test_the_program_of_the_job_keeps_its_name_and_flags() -> None:
-    """Whoever submits it to another cluster names both (docs/extensions/spark.md)."""
+    """Whoever submits it to another cluster names both."""
     assert job.__name__ == "cc_pipeline.extensions.spark.job"
     assert re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8")) == [
         "--endpoint", "--region",
