@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import read_note
@@ -207,3 +208,6 @@ def _say(written: list[Path], quiet: bool) -> None:
         console.print(f"wrote {path}", soft_wrap=True)
     if not written:
         console.print("every file is there already; none was changed")
+
+
+COMMANDS = {"settings": Command(settings, HOME, 20)}
