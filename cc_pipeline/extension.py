@@ -145,11 +145,6 @@ def collect(joint: str) -> dict[str, Any]:
     return collected
 
 
-def refuse(name: str, problem: str) -> None:
-    """Takes an extension out of use, of which something that it handed in cannot be used; ``problem`` says why."""
-    _BROKEN[name] = problem
-
-
 @cache
 def _find(without: str) -> tuple[Found, ...]:
     left_out = {name.strip() for name in without.split(",") if name.strip()}
