@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import dagster as dg
-
+    from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.placement import Placement
     from cc_pipeline.extraction.engine import Engine
     from cc_pipeline.index.locator import Locator
@@ -57,8 +57,9 @@ class Extension:
     ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
     ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
     write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
-    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, jobs, sensors and schedules of a
+    home, and ``checks`` those of its assets. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports
+    findings.
     """
 
     name: str
@@ -76,7 +77,8 @@ class Extension:
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
-    definitions: Callable[[Placement], dg.Definitions | None] = lambda _: None
+    definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
+    checks: Callable[[Placement], Sequence[Check]] = lambda _: ()
     maintenance: Callable[[Workspace], None] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
@@ -116,17 +118,22 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found.value for found in find_extensions() if found.value is not None)
 
 
-def collect(joint: str) -> dict[str, Any]:
-    """What each extension hands in at ``joint``, a field of ``Extension`` without arguments, by the extension's name.
+def exclude(name: str, problem: str) -> None:
+    """Leaves an extension out from now on: :func:`find_extensions` says that ``problem`` is why."""
+    _BROKEN[name] = problem
+
+
+def collect(joint: str, *arguments: Any) -> dict[str, Any]:
+    """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
     An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
     """
     collected: dict[str, Any] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = getattr(extension, joint)()
+            collected[extension.name] = getattr(extension, joint)(*arguments)
         except Exception as error:  # whatever it is: it costs only this extension
-            _BROKEN[extension.name] = f"{joint}: {type(error).__name__}: {error}"
+            exclude(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
 
 
