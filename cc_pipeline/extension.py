@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
-    from cc_pipeline.extraction.engine import Engine
     from cc_pipeline.index.locator import Locator
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -55,11 +55,11 @@ class Extension:
 
     ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
     ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
-    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, jobs, sensors and schedules of a
-    home, and ``checks`` those of its assets. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports
-    findings.
+    ``locators`` find captures, by the kind of index. ``engines`` extract the partitions of a run, by name.
+    ``export_formats`` write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for
+    ``dagster.yaml``. ``commands`` are functions or typer groups, by name. ``definitions`` are assets, jobs, sensors and
+    schedules of a home, and ``checks`` those of its assets. ``maintenance`` is done with the weekly upkeep. ``doctor``
+    reports findings.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Extension:
     notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
-    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
