@@ -23,9 +23,10 @@ from cc_pipeline.defs.declared.bodies import later
 from cc_pipeline.defs.declared.core import core_definitions
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extension import collect, exclude, extensions
+from cc_pipeline.extension import collect, extensions, refuse
 from cc_pipeline.hostfacts.checks import dataset_checks
 from cc_pipeline.pagefiles import checks as pagefiles_checks
+from cc_pipeline.settings import Settings, load_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +73,24 @@ def parts(at: Placement) -> list[Part]:
 
 
 def _of_extensions(at: Placement) -> Iterator[Part]:
-    checks, definitions = collect("checks", at), collect("definitions", at)
-    for extension in extensions():
-        own, looks = definitions[extension.name], tuple(checks[extension.name])
+    checks, definitions = collect("checks", _settings(at)), collect("definitions", at)
+    for name, own in definitions.items():
+        looks = tuple(checks.get(name, ()))
         if own is not None or looks:
-            yield Part(extension.name, own or HomeDefinitions(), looks)
+            yield Part(name, own or HomeDefinitions(), looks)
+
+
+def _settings(at: Placement) -> Settings:
+    """The settings of a home; those of no home where they are wrong, which the first run says."""
+    try:
+        return at.load_settings()
+    except CcPipelineError:
+        return load_settings({})
 
 
 def leave_out(name: str, problem: str) -> None:
     """Leaves an extension out from now on, and warns."""
-    exclude(name, f"definitions: {problem}")
+    refuse(name, f"definitions: {problem}")
     warnings.warn(f"the extension {name} is left out: {problem}", stacklevel=2)
 
 
