@@ -53,12 +53,13 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
-    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
-    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
-    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    ``tables`` of the lake, each with all that the core needs to know of it. ``views`` of ``cc.duckdb``, ``macros`` in
+    it, and notes of columns (``notes``) by ``table.column``, or by the name of a column that means the same
+    everywhere. ``settings`` is a frozen dataclass. ``locators`` find captures, by the kind of index. ``engines`` fetch
+    records and parse pages. ``export_formats`` write tables. ``rate_sources`` say when the next request may go.
+    ``launchers`` are classes for ``dagster.yaml``. ``commands`` are functions or typer groups, by name.
+    ``definitions`` are assets, checks, jobs, sensors and schedules of a home. ``maintenance`` is done with the weekly
+    upkeep. ``doctor`` reports findings.
     """
 
     name: str
@@ -126,8 +127,13 @@ def collect(joint: str) -> dict[str, Any]:
         try:
             collected[extension.name] = getattr(extension, joint)()
         except Exception as error:  # whatever it is: it costs only this extension
-            _BROKEN[extension.name] = f"{joint}: {type(error).__name__}: {error}"
+            refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
+
+
+def refuse(name: str, problem: str) -> None:
+    """Leaves out the extension ``name`` from now on, because of a ``problem`` with what it hands in."""
+    _BROKEN[name] = problem
 
 
 @cache
