@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
-    from cc_pipeline.extraction.engine import Engine
     from cc_pipeline.index.locator import Locator
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -53,13 +53,19 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake, each with all that the core needs to know of it. ``views`` of ``cc.duckdb``, ``macros`` in
-    it, and notes of columns (``notes``) by ``table.column``, or by the name of a column that means the same
-    everywhere. ``settings`` is a frozen dataclass. ``locators`` find captures, by the kind of index. ``engines`` fetch
-    records and parse pages. ``export_formats`` write tables. ``rate_sources`` say when the next request may go.
-    ``launchers`` are classes for ``dagster.yaml``. ``commands`` are functions or typer groups, by name.
-    ``definitions`` are assets, checks, jobs, sensors and schedules of a home. ``maintenance`` is done with the weekly
-    upkeep. ``doctor`` reports findings.
+    - ``tables`` of the lake, each with all that the core needs to know of it.
+    - ``views`` of ``cc.duckdb``, and ``macros`` in it.
+    - ``notes`` of columns, by ``table.column``, or by the name of a column that means the same everywhere.
+    - ``settings``: a frozen dataclass.
+    - ``locators`` find captures, by the kind of index.
+    - ``engines`` extract the partitions of a run, by name.
+    - ``export_formats`` write tables.
+    - ``rate_sources`` say when the next request may go.
+    - ``launchers``: classes for ``dagster.yaml``.
+    - ``commands``: functions or typer groups, by name.
+    - ``definitions``: assets, checks, jobs, sensors and schedules of a home.
+    - ``maintenance`` is done with the weekly upkeep.
+    - ``doctor`` reports findings.
     """
 
     name: str
@@ -72,7 +78,7 @@ class Extension:
     notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
-    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
