@@ -152,11 +152,6 @@ def collect(joint: str) -> dict[str, Any]:
     return collected
 
 
-def refuse(name: str, problem: str) -> None:
-    """Leaves out the extension ``name`` from now on, because of a ``problem`` with what it hands in."""
-    _BROKEN[name] = problem
-
-
 @cache
 def _find(without: str) -> tuple[Found, ...]:
     left_out = {name.strip() for name in without.split(",") if name.strip()}
