@@ -168,8 +168,8 @@ class PurgePlan:
     @property
     def found_nothing(self) -> bool:
         """Whether nothing is here of the target but its definition, and what became of looking for it."""
-        notes = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
-        held = sum(count for table, count in self.rows.items() if table not in notes)
+        uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
+        held = sum(count for table, count in self.rows.items() if table not in uncounted)
         return not held and not self.exports
 
     @property
