@@ -53,8 +53,9 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
-    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
+    ``tables`` of the lake. ``views`` and ``macros`` of ``cc.duckdb``, which follow the core's: with a view that fails,
+    or a name that is taken, none of an extension is there. Notes of columns come with the views. ``settings`` is a
+    frozen dataclass.
     ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
     write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
     ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
@@ -68,7 +69,6 @@ class Extension:
     tables: Callable[[], Sequence[TableSpec]] = _nothing
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
-    notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 import dagster as dg
-import pyarrow as pa
 from pydantic import Field
 
+from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.defs.declared.bodies import body, schema_of
 from cc_pipeline.defs.lineage import (
@@ -30,24 +30,28 @@ from cc_pipeline.defs.lineage import (
 )
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.defs.placement import ANNOTATION, SHOWN, Placement
-from cc_pipeline.documents.schemas import PARSER_VERSION, SCHEMAS
-from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_SCHEMA
+from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
+from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.policies import VERSION as POLICIES_VERSION
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.settings import owners
 from cc_pipeline.workspace.schemas import (
-    CAPTURES_SCHEMA,
-    CRAWLS_SCHEMA,
-    HOST_FACTS_SCHEMA,
-    INDEX_MANIFEST_SCHEMA,
-    SITE_POLICIES_SCHEMA,
-    SOURCE_FAULTS_SCHEMA,
+    CAPTURES_COLUMNS,
+    CRAWLS_COLUMNS,
+    HOST_FACTS_COLUMNS,
+    INDEX_MANIFEST_COLUMNS,
+    SITE_POLICIES_COLUMNS,
+    SOURCE_FAULTS_COLUMNS,
 )
 
 #: Of ``warehouse``, as Dagster keeps it with each materialization.
 WAREHOUSE_VERSION: Final = "1"
 #: The tables over crawl × target, which one step makes.
-EXTRACTED: Final[Mapping[str, pa.Schema]] = {"captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA, **SCHEMAS}
+EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
+    "captures": CAPTURES_COLUMNS,
+    "records": RECORD_COLUMNS,
+    **PAGE_COLUMNS,
+}
 #: Of assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST: Final = {"asked": "on-request", "reads": "gigabytes"}
 #: One run takes several files: a file fails by itself.
@@ -202,7 +206,7 @@ class _Made:
         at, fresh, days = self._at, dg.FreshnessPolicy.time_window, timedelta
         by_crawl: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE}
         on_request: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE, "tags": _ON_REQUEST}
-        row_groups = table_metadata("row_groups", SHOWN_ROW_GROUPS_SCHEMA, at)
+        row_groups = table_metadata("row_groups", SHOWN_ROW_GROUPS_COLUMNS, at)
         return [
             self._one(
                 "catalog.built_index",
@@ -220,7 +224,7 @@ class _Made:
                 "catalog",
                 {"json", "deltalake"},
                 "One row per crawl in collinfo.json, including the three of the ARC years.",
-                metadata=table_metadata("crawls", CRAWLS_SCHEMA, at),
+                metadata=table_metadata("crawls", CRAWLS_COLUMNS, at),
                 # the list is read once a day
                 automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
                 # a crawl comes every month or two, and the sensor new_crawls asks every few hours
@@ -232,7 +236,7 @@ class _Made:
                 {"deltalake"},
                 "One row per index file that the crawl's path list names; no row for a crawl of the ARC years.",
                 deps=["crawls"],
-                metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA, at),
+                metadata=table_metadata("index_manifest", INDEX_MANIFEST_COLUMNS, at),
                 **by_crawl,
             ),
             self._one(
@@ -332,7 +336,7 @@ class _Made:
                 config=FactsConfig,
                 partitions_def=self._at.pairs,
                 backfill_policy=BACKFILL,
-                metadata=table_metadata("host_facts", HOST_FACTS_SCHEMA, self._at),
+                metadata=table_metadata("host_facts", HOST_FACTS_COLUMNS, self._at),
                 output_required=False,
             )
         ]
@@ -366,7 +370,7 @@ class _Made:
                 code_version=POLICIES_VERSION,
                 partitions_def=self._at.pairs,
                 backfill_policy=BACKFILL,
-                metadata=table_metadata("site_policies", SITE_POLICIES_SCHEMA, self._at),
+                metadata=table_metadata("site_policies", SITE_POLICIES_COLUMNS, self._at),
                 output_required=False,
             )
         ]
@@ -404,7 +408,7 @@ class _Made:
                 "One row per stretch of a file that could not be read, with place and reason.",
             ),
         }
-        schemas = {**SCHEMAS, "source_faults": SOURCE_FAULTS_SCHEMA}
+        columns = {**PAGE_COLUMNS, "source_faults": SOURCE_FAULTS_COLUMNS}
         specs = [
             self._spec(
                 name,
@@ -412,7 +416,7 @@ class _Made:
                 {"deltalake"},
                 text,
                 code_version=PARSER_VERSION,
-                metadata=table_metadata(table, schemas[table], self._at, lineage=False),
+                metadata=table_metadata(table, columns[table], self._at, lineage=False),
             )
             for name, (table, text) in files.items()
         ]
@@ -486,10 +490,10 @@ def common_crawl(at: Placement) -> list[dg.AssetSpec]:
         )
 
     def keyed(key: dg.AssetKey, description: str, about: str) -> dg.AssetSpec:
-        columns = [(HOST_KEY, "string"), *((name, str(kind)) for name, kind in KEYED[key].items())]
+        columns = [(HOST_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
         return spec(key, description, about, "columnar", "parquet", columns=columns)
 
-    index = [("crawl", "string"), ("subset", "string"), *((field.name, str(field.type)) for field in INDEX_COLUMNS)]
+    index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [
         spec(
             COLLINFO,
