@@ -36,9 +36,9 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KIND_TAG, OPS, config_of, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import DEMO, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")

@@ -20,8 +20,8 @@ import typer
 
 from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
-from cc_pipeline.engines.spark import job
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.extensions.spark import job
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import FROM_ENVIRONMENT

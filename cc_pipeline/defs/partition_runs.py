@@ -25,7 +25,7 @@ from cc_pipeline.defs.metadata import (
 from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.defs.spark import made_on_spark
+from cc_pipeline.extensions.spark.submission import made_on_spark
 from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.extraction.run import Made, extract

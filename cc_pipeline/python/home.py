@@ -178,7 +178,7 @@ class Home:
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
         settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
         if settings.engine == "spark":
-            from cc_pipeline.engines.spark.readiness import refuse_unready
+            from cc_pipeline.extensions.spark.readiness import refuse_unready
 
             refuse_unready(settings)
         parts: list[Part] = []

@@ -1,7 +1,7 @@
 """The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
 Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it makes sense, a flag of the command line.
-Who has to know whether a variable is set asks ``in_environment``. ``engines/spark/ambient.py`` alone reads variables
+Who has to know whether a variable is set asks ``in_environment``. ``extensions/spark/ambient.py`` alone reads variables
 itself, for a worker's own credentials.
 """
 

@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer

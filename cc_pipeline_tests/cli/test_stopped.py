@@ -15,7 +15,7 @@ import pytest
 from cc_pipeline import interruption
 from cc_pipeline.cli import main
 from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, split_source
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 

@@ -13,8 +13,8 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.lineage import COLUMNS, FROM_COMMON_CRAWL, checked_owners, made_of
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import owners
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of

@@ -27,10 +27,10 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import OPS, PARTITION_TAG, config_of, range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.defs.run_notes import listed_partitions
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.graph import EXTRACT
 from cc_pipeline_tests.defs.test_dagster_process import (

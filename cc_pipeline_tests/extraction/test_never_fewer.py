@@ -12,10 +12,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.extraction.shortfall import NotGiven
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.indexes import write_zipnum
-from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
-from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import Cli, cli  # noqa: F401  # a fixture
 from cc_pipeline_tests.extraction.test_removals import number_in

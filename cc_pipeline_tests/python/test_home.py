@@ -16,8 +16,8 @@ import pytest
 import cc_pipeline
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.extraction.nearest import NotCaptured
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.python.home import Home
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"

@@ -94,7 +94,7 @@ def doctor(
       cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.health import budget_findings, examine
-    from cc_pipeline.engines.spark.readiness import engine_findings
+    from cc_pipeline.extensions.spark.readiness import engine_findings
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)

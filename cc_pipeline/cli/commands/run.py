@@ -99,7 +99,7 @@ def run(
 
       cc-pipeline run example.com -c newest --refetch
     """
-    from cc_pipeline.engines.spark.readiness import refuse_unready
+    from cc_pipeline.extensions.spark.readiness import refuse_unready
 
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
@@ -247,8 +247,8 @@ def demo(
     Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
     the folder demo of the usual one. No other home is asked or changed.
     """
-    from cc_pipeline.minicrawl.generate import ensure
-    from cc_pipeline.minicrawl.spec import DEMO, spec_for
+    from cc_pipeline.testing.mini_crawl.generate import ensure
+    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
     where = load_settings(home=home).home if home else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)

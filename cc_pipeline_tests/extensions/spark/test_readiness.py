@@ -1,0 +1,168 @@
+"""What is refused before a job is started, and what may be wrong with workers."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline import COMPILED
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark import same_code as worker_facts
+from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
+from cc_pipeline.extensions.spark.same_code import here, in_words
+from cc_pipeline.settings import Settings
+
+GOOD = Settings(
+    "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", spark_master="spark://h:7077",
+    spark_workers=2,
+)  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with Spark and Java, which the environment names."""
+    for name, variable in (("spark-submit", "SPARK_HOME"), ("java", "JAVA_HOME")):
+        program = tmp_path / name / "bin" / name
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path
+
+
+def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
+    refuse_unready(GOOD)
+    refuse_unready(replace(GOOD, source="/folder", spark_master="local[2]"))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"spark_master": ""}, "CC_PIPELINE_SPARK_MASTER"),
+        ({"spark_workers": 0}, "CC_PIPELINE_SPARK_WORKERS"),
+        ({"lake": "/home/lake"}, "CC_PIPELINE_LAKE"),
+        ({"source": "/folder"}, "http"),
+        ({"mirrors": ("s3://bucket/crawls", "/folder")}, "/folder"),
+    ],
+)
+def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
+    with pytest.raises(UserInputError, match=names):
+        refuse_unready(replace(GOOD, **change))
+
+
+def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "java" / "bin" / "java").unlink()
+    with pytest.raises(EnvironmentFault, match="Java 17") as refused:
+        refuse_unready(GOOD)
+    assert "JAVA_HOME" in refused.value.advice
+    monkeypatch.setenv("SPARK_HOME", str(machine / "nothing"))
+    monkeypatch.setenv("PATH", str(machine))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EnvironmentFault, match="spark-submit") as refused:
+        spark_submit()
+    assert "cc-pipeline[spark]" in refused.value.advice
+
+
+def test_what_workers_run_with_is_said() -> None:
+    own = here()
+    found = in_words([own, own], own)
+    assert found["Python of the workers"] == own["python"]
+    # the checkout is compiled in place where there is a compiler
+    assert (found["compiled parts"] == "all") == (len(own["compiled"]) == len(COMPILED))
+    twins = in_words([own, {**own, "compiled": []}], own)["compiled parts"]
+    assert "_bounds" in twins
+    assert "_signals" in twins
+
+
+@pytest.mark.parametrize(
+    "other", [{"version": "0"}, {"parser": "0"}, {"modules": "0"}, {"lacks": "No module", "executable": "/py"}]
+)
+def test_workers_with_something_else_are_refused(other: dict[str, str]) -> None:
+    own = here()
+    with pytest.raises(EnvironmentFault) as refused:
+        in_words([own, own | other], own)
+    assert "PYSPARK_PYTHON" in refused.value.advice
+
+
+def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(worker_facts.cc_pipeline.__file__).parent
+    for name in ("same", "other"):
+        shutil.copytree(package, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
+    with (tmp_path / "other" / "documents" / "parse.py").open("a") as module:
+        module.write("\n")
+    found = {"own": here()}
+    for name in ("same", "other"):
+        monkeypatch.setattr(worker_facts.cc_pipeline, "__file__", str(tmp_path / name / "__init__.py"))
+        worker_facts._digest.cache_clear()
+        found[name] = here()
+    worker_facts._digest.cache_clear()
+    in_words([found["same"]], found["own"])
+    with pytest.raises(EnvironmentFault, match="another build") as refused:
+        in_words([found["other"]], found["own"])
+    assert "wheel" in refused.value.advice
+    # of modules that are in no folder nothing is known
+    in_words([found["other"] | {"modules": ""}], found["own"])
+
+
+def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
+    broken = replace(GOOD, spark_master="", spark_workers=0, lake="/home/lake")
+    (machine / "java" / "bin" / "java").unlink()
+    bad = [finding for finding in engine_findings(broken) if finding.level == "bad"]
+    assert len(bad) == 4
+    for name, finding in zip(("SPARK_MASTER", "SPARK_WORKERS", "LAKE", "JAVA_HOME"), bad, strict=True):
+        assert name in finding.text + finding.advice
+    with pytest.raises(UserInputError) as refused:
+        refuse_unready(broken)
+    assert str(refused.value) == bad[0].text
+    [local] = engine_findings(replace(broken, engine="local"))
+    assert local.level == "ok"
+
+
+def test_the_doctor_knocks_at_the_clusters_door(machine: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        near = replace(GOOD, spark_master=f"spark://127.0.0.1:{port}")
+        [found] = engine_findings(near)
+        assert found.level == "ok"
+        assert "2 workers" in found.text
+    with socket.socket() as taken:
+        # bound and not listening: nobody else's port
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        [found] = engine_findings(replace(GOOD, spark_master=f"spark://127.0.0.1:{port}"))
+    assert (found.level, f"127.0.0.1:{port}" in found.text) == ("bad", True)
+    assert "SPARK_MASTER" in found.advice
+    # what can be no name of a host
+    [found] = engine_findings(replace(GOOD, spark_master="spark://a..b:7077"))
+    assert found.level == "bad"
+    # a cluster without an address of its own is not asked
+    [found] = engine_findings(replace(GOOD, spark_master="yarn"))
+    assert found.level == "ok"
+
+
+def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) -> None:
+    levels = [
+        (one.level, one.topic) for one in engine_findings(replace(GOOD, spark_master="local[9]", spark_workers=8))
+    ]
+    assert levels == [("ok", "engine"), ("note", "engine")]
+
+
+@pytest.mark.parametrize(
+    ("master", "found"),
+    [
+        ("spark://one:7078,two", [("one", 7078), ("two", 7077)]),
+        ("k8s://https://cluster:6443", [("cluster", 6443)]),
+        ("k8s://cluster", [("cluster", 443)]),
+        ("local[2]", []),
+        ("yarn", []),
+        ("spark://host:port", []),
+    ],
+)
+def test_where_a_cluster_listens(master: str, found: list[tuple[str, int]]) -> None:
+    assert addresses_of(master) == found
