@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
-    from cc_pipeline.extraction.engine import Engine
     from cc_pipeline.index.locator import Locator
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -55,11 +55,10 @@ class Extension:
 
     ``tables`` of the lake. ``views`` and ``macros`` of ``cc.duckdb``, which follow the core's: with a view that fails,
     or a name that is taken, none of an extension is there. Notes of columns come with the views. ``settings`` is a
-    frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
-    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
-    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    frozen dataclass. ``locators`` find captures, by the kind of index. ``engines`` extract the partitions of a run, by
+    name. ``export_formats`` write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes
+    for ``dagster.yaml``. ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs,
+    sensors and schedules of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Extension:
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
-    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names

@@ -94,7 +94,7 @@ def doctor(
       cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.health import budget_findings, examine
-    from cc_pipeline.extensions.spark.readiness import engine_findings
+    from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
@@ -117,7 +117,7 @@ def doctor(
         migrate_home(settings, yes=yes)
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    _tell([*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)])
+    _tell([*examine(settings), *found, *find_engine(settings.engine).examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:

@@ -46,6 +46,10 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="Where records are fetched and pages parsed: local, or an extension's engine."),
+    ] = None,
     hosts: options.Hosts = None,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
@@ -99,7 +103,7 @@ def run(
 
       cc-pipeline run example.com -c newest --refetch
     """
-    from cc_pipeline.extensions.spark.readiness import refuse_unready
+    from cc_pipeline.defs.engines import find_engine
 
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
@@ -111,14 +115,14 @@ def run(
         home=home,
         subsets=tuple(subset) if subset else None,
         via=via,
+        engine=engine,
         max_index_gaps=options.most_gaps(allow_gaps),
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
         accept_losses=tuple(accept_losses) if accept_losses else None,
         wait=options.patience(wait),
     )
-    if settings.engine == "spark":
-        refuse_unready(settings)
+    find_engine(settings.engine).check_ready(settings)
     meant = _asked_for(settings, targets or (), watched)
     _tell_a_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
