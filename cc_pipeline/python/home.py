@@ -220,6 +220,20 @@ class Home:
         """The names of the published tables."""
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
+    def extensions(self) -> Held:
+        """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
+        that are broken or lack libraries the ``problem``, with ``advice``."""
+        from dataclasses import asdict
+
+        import pyarrow as pa
+
+        from cc_pipeline.checks.extensions import list_extensions
+        from cc_pipeline.python.rows import Held
+
+        texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
+        schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
+        return Held(pa.Table.from_pylist([asdict(each) for each in list_extensions()], schema))
+
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
         none, and a target that was not run here."""
