@@ -363,9 +363,9 @@ def _annotate(connection: duckdb.DuckDBPyConnection, notes: Mapping[str, Mapping
     """Comments on columns, by view or table and column. Opens no file of the lake."""
     found = "SELECT schema_name || '.' || table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     comments = [
-        f'COMMENT ON COLUMN {name}."{column}" IS {quoted(notes[name][column])}'
+        f'COMMENT ON COLUMN {name}."{column}" IS {quoted(comment)}'
         for name, column in connection.execute(found).fetchall()
-        if column in notes.get(name, ())
+        if (comment := notes.get(name, {}).get(column)) is not None
     ]
     if comments:
         connection.execute(";".join(comments))
