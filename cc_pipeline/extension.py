@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.settings import Settings
+    from cc_pipeline.transport.rate_source import RateSourceOpener
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The package whose packages are extensions, and the group of entry points of others.
@@ -84,7 +85,7 @@ class Extension:
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
-    rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None

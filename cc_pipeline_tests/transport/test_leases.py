@@ -33,8 +33,8 @@ from cc_pipeline.transport.leases import (
     Claim,
     DatabaseClock,
     Leases,
-    LeasesAway,
     PostgresLedger,
+    RateSourceAway,
     claim,
     leased_spacing,
 )
@@ -66,7 +66,7 @@ class World:
 
     def _asked(self) -> float:
         if self.is_away:
-            raise LeasesAway("gone")
+            raise RateSourceAway("gone")
         self._cross()
         return self.now + self.apart
 
@@ -208,7 +208,7 @@ def test_a_line_that_was_written_before_the_clock_was_set_back_is_begun_anew() -
     leases = Leases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
     leases.slots(1, 10.0, 0.0)
     world.apart -= 40 * 86_400.0
-    with pytest.raises(LeasesAway, match="set"):
+    with pytest.raises(RateSourceAway, match="set"):
         for _ in range(2):
             # far from what it said before: neither is believed blindly
             world.way = 0.3
@@ -372,7 +372,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         PostgresLedger().now()
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "9")
-    with pytest.raises(LeasesAway, match="refused"):
+    with pytest.raises(RateSourceAway, match="refused"):
         PostgresLedger().now()
     assert of_leases.where() == "PostgreSQL at 127.0.0.1:9, database None"
 
@@ -424,7 +424,7 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     with killer._statements() as ask:
         ask("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and usename = user")
     for leases in (one, other, beside):
-        with pytest.raises(LeasesAway):
+        with pytest.raises(RateSourceAway):
             leases.renew(4)
     assert one.renew(4) == 4
     # time ahead that nobody can have written
@@ -449,18 +449,18 @@ def test_a_host_that_hangs_in_the_middle_stops_nobody_for_long(
     hangs, other = PostgresLedger(), Leases("c", SourceLimits(10.0, 8), PostgresLedger())
 
     def decide(now: float, before: Claim | None, others: Sequence[Claim]) -> Claim:
-        with pytest.raises(LeasesAway):
+        with pytest.raises(RateSourceAway):
             other.renew(0)
         deadline = time.monotonic() + 30
         while True:
             try:
                 assert other.renew(0) == 8
-            except LeasesAway:
+            except RateSourceAway:
                 assert time.monotonic() < deadline
             else:
                 return Claim("x", 8, 0, now)
 
-    with pytest.raises(LeasesAway):
+    with pytest.raises(RateSourceAway):
         hangs.renew("c", "x", decide)
     assert other.renew(0) == 8, "it wrote nothing"
     other.close()
