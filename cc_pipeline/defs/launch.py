@@ -36,8 +36,8 @@ from cc_pipeline.defs.partitions import (
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, said
 from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
-from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.extensions.several_hosts.spreading import refuse_alone
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.indexing.crawls import crawls_are_listed, find_crawl

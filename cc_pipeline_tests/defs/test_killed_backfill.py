@@ -27,8 +27,8 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     environment,
     free_port,
 )
-from cc_pipeline_tests.defs.test_team import backfill, wait_for_backfill
 from cc_pipeline_tests.defs.test_ui_stopped import descendants
+from cc_pipeline_tests.extensions.several_hosts.test_team import backfill, wait_for_backfill
 from cc_pipeline_tests.faultserver import FaultServer, Hit
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 

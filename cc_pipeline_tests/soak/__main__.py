@@ -33,8 +33,8 @@ import yaml
 
 from benchmarks.report import Report, sized
 from cc_pipeline.defs.instance import DAEMON_VARIABLES
-from cc_pipeline.defs.team import Team as WrittenTeam
-from cc_pipeline.defs.team import team_files
+from cc_pipeline.extensions.several_hosts.team import Team as WrittenTeam
+from cc_pipeline.extensions.several_hosts.team import team_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening

@@ -75,7 +75,7 @@ _ONE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: Watchi
 #: Where runs go. Names, not addresses of loopback: daemon, webserver and every host ask them.
 _LAUNCHER = """\
 run_launcher:
-  module: cc_pipeline.defs.spreading
+  module: cc_pipeline.extensions.several_hosts.spreading
   class: SpreadingRunLauncher
   config:
     # partitions go to whoever has the fewest runs; harvests, publications and exports to the first

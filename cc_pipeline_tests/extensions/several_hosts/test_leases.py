@@ -19,12 +19,8 @@ from hypothesis import strategies as st
 from cc_pipeline import progress
 from cc_pipeline.checks.health import budget_findings
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings import load_settings
-from cc_pipeline.transport import gate as of_gate
-from cc_pipeline.transport import leases as of_leases
-from cc_pipeline.transport import place as of_place
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.leases import (
+from cc_pipeline.extensions.several_hosts import leases as of_leases
+from cc_pipeline.extensions.several_hosts.leases import (
     CLAIM_LIFE,
     LEASE_SECONDS,
     LEASED_LIFE,
@@ -38,6 +34,10 @@ from cc_pipeline.transport.leases import (
     claim,
     leased_spacing,
 )
+from cc_pipeline.settings import load_settings
+from cc_pipeline.transport import gate as of_gate
+from cc_pipeline.transport import place as of_place
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import SourceLimits

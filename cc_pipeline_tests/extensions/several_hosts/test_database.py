@@ -13,8 +13,8 @@ import yaml
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from cc_pipeline.defs import database
 from cc_pipeline.defs.instance import DAGSTER_YAML
+from cc_pipeline.extensions.several_hosts import database
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process")]

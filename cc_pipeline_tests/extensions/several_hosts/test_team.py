@@ -18,7 +18,7 @@ import yaml
 from botocore.config import Config
 
 from cc_pipeline.defs.partitions import range_tags
-from cc_pipeline.defs.team import IN_CONTAINER
+from cc_pipeline.extensions.several_hosts.team import IN_CONTAINER
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
