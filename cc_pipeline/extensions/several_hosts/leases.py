@@ -48,7 +48,10 @@ KNOWN_LATE: Final = 0.004
 _DRIFT: Final = 1e-4
 #: Seconds that the database may take, for twice as long as that the clocks may drift apart before a slot is used.
 _PATIENCE: Final = 10.0
-_SETTING: Final = "CC_PIPELINE_LEASES"
+#: The name of leases from PostgreSQL as a rate source.
+RATE_SOURCE: Final = "postgresql"
+_SETTING: Final = f"CC_PIPELINE_RATE_SOURCE={RATE_SOURCE}"
+_INSTEAD: Final = "CC_PIPELINE_RATE_SOURCE=own"
 #: Variables of PostgreSQL's own that say where a server is.
 _WHERE: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
 
@@ -205,6 +208,11 @@ class Leases:
         return self._clock
 
 
+def open_leases(host: str, limits: SourceLimits) -> Leases:
+    """The turns of this process at a host, from PostgreSQL."""
+    return Leases(host, limits, PostgresLedger())
+
+
 _TABLES: Final = """
 select pg_advisory_xact_lock(hashtext('cc_pipeline_turns'));
 create table if not exists cc_pipeline_turns (host text primary key, next_slot double precision not null);
@@ -318,7 +326,7 @@ class PostgresLedger:
             self.close()
             raise EnvironmentFault(
                 f"requests cannot be leased from {where()}: {_first_line(error)}",
-                f"Its user has to own a schema, as for Dagster's tables; or set {_SETTING}=no on all hosts.",
+                f"Its user has to own a schema, as for Dagster's tables; or set {_INSTEAD} on all hosts.",
             ) from error
         except BaseException:
             self.close()
@@ -331,7 +339,7 @@ def _driver() -> Any:
     except ImportError as error:
         raise EnvironmentFault(
             f"{_SETTING} is set, and there is no psycopg2 here, which asks PostgreSQL",
-            f"Install it: pip install 'cc-pipeline[team]'; or set {_SETTING}=no on all hosts.",
+            f"Install it: pip install 'cc-pipeline[several-hosts]'; or set {_INSTEAD} on all hosts.",
         ) from error
     return psycopg2
 
