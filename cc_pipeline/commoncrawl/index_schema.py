@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.capture_columns import CAPTURE, TIMESTAMP
 
 #: The 30 stored columns in published order. Offsets and lengths are widened to int64: other archives hold
 #: records of 20 GB. ``fetch_status`` is a Spark short (-1 when missing).
@@ -96,3 +96,10 @@ CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "length": ("warc_record_length",),
     "digest": ("content_digest",),
 }
+
+
+def distinct_captures(captures: pa.Table) -> pa.Table:
+    """The first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
+    numbered = captures.select([*CAPTURE]).append_column("row", pa.array(range(captures.num_rows), pa.int64()))
+    first = numbered.group_by([*CAPTURE]).aggregate([("row", "min")])
+    return captures.take(first["row_min"].combine_chunks().sort())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.delivery.delivered import Place, Shop, bucket_place, folder_place, shop_at
+from cc_pipeline_tests.extensions.proofs.delivered import Place, Shop, bucket_place, folder_place, shop_at
 
 PLACES: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {"folder": folder_place, "s3": bucket_place}
 
