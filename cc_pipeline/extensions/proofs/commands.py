@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Records as WARC files at a place of your own, verified, with a certificate (docs/delivery.md).",
+    help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/proofs.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
