@@ -11,6 +11,7 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
@@ -151,7 +152,7 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.delivery.deliver import Order, deliver, with_planned
-    from cc_pipeline.delivery.provenance import gather
+    from cc_pipeline.export.provenance import gather
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.lake.slice import LOCATE
@@ -365,7 +366,7 @@ def certify_(
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
         from cc_pipeline.delivery.certificate import beside, certify
-        from cc_pipeline.delivery.provenance import gather
+        from cc_pipeline.export.provenance import gather
 
         with progress_bars():
             provenance = gather(question.workspace, question.targets, question.crawls)
@@ -399,3 +400,6 @@ def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: s
             "Copy again what lacks or differs; a certificate that was changed has to be made again.",
         )
     notice("the delivery bears the certificate out")
+
+
+COMMANDS = {"delivery": Command(app, FEATURES, 60)}

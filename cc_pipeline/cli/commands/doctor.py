@@ -18,6 +18,7 @@ import typer
 
 from cc_pipeline import children
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
@@ -391,3 +392,9 @@ def _adopt_orphans() -> None:
 
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+COMMANDS = {
+    "doctor": Command(doctor, EVERYDAY, 90),
+    "ui": Command(ui, EVERYDAY, 100),
+}

@@ -13,6 +13,7 @@ import typer
 from cc_pipeline import lacks_compiled, progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import Spoken, coloured, console, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import named_shortly, note, say_crawl, say_summary, say_totals, say_what_was_done
@@ -344,3 +345,9 @@ def _shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+COMMANDS = {
+    "run": Command(run, EVERYDAY, 10),
+    "demo": Command(demo, EVERYDAY, 110),
+}
