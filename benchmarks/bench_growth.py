@@ -23,8 +23,8 @@ from statistics import median
 
 from benchmarks.growth_home import PAGE_SHARE
 from benchmarks.report import FULL, Report, sized, spread
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import DEMO
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import DEMO
 
 PARTS = ("rows", "slices", "captures", "members", "many", "durable")
 #: Of the short form: the others take the way of rows again.

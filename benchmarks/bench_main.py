@@ -100,8 +100,8 @@ def _environment() -> dict[str, str]:
 
 def made(bench: Bench) -> None:
     """The bucket, and a home of it that is harvested and used."""
-    from cc_pipeline.minicrawl.generate import ensure
-    from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+    from cc_pipeline.testing.mini_crawl.generate import ensure
+    from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 
     spec = MiniCrawlSpec(pages=bench.targets * 4, sites=bench.targets, crawls=tuple(map(CrawlSpec, CRAWLS)))
     truth = ensure(bench.bucket, spec)

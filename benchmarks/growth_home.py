@@ -32,10 +32,10 @@ from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups,
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline.publish.publish import behind, publish_warehouse
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import DEMO
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
 from cc_pipeline.workspace.workspace import Workspace, open_lake

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.indexes import published_schema, writer_options
-from cc_pipeline.minicrawl.spec import CrawlSpec
+from cc_pipeline.testing.mini_crawl import spec as seeded
+from cc_pipeline.testing.mini_crawl.indexes import published_schema, writer_options
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec
 
 CRAWL = "CC-MAIN-2024-22"
 FOLDER = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc"

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.minicrawl.indexes import published_schema, writer_options
-from cc_pipeline.minicrawl.records import Exchange, response_record
-from cc_pipeline.minicrawl.spec import CrawlSpec, gzip_member, sha1_base32
+from cc_pipeline.testing.mini_crawl.indexes import published_schema, writer_options
+from cc_pipeline.testing.mini_crawl.records import Exchange, response_record
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, gzip_member, sha1_base32
 
 CRAWL = "CC-MAIN-2024-22"
 TARGET = "large.example"

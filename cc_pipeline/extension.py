@@ -13,23 +13,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import dagster as dg
-
+    from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
-    from cc_pipeline.extraction.engine import Engine
+    from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.locator import Locator
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
+    from cc_pipeline.settings import Settings
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The package whose packages are extensions, and the group of entry points of others.
 GROUP: Final = "cc_pipeline.extensions"
+#: The origin of extensions of this project.
+OURS: Final = "cc_pipeline"
 #: Names of extensions that are left out, with commas.
 WITHOUT: Final = "CC_PIPELINE_WITHOUT"
 
@@ -53,12 +56,20 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
-    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
-    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
-    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    - ``tables`` of the lake, each with all that the core needs to know of it.
+    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
+      fails or has a name that is taken, the file has none of them.
+    - ``settings``: a frozen dataclass.
+    - ``locators`` find captures, by the kind of index.
+    - ``engines`` extract the partitions of a run, by name.
+    - ``export_formats`` write tables.
+    - ``rate_sources`` say when the next request may go.
+    - ``launchers``: classes for ``dagster.yaml``.
+    - ``commands``: functions or typer groups, by name.
+    - ``definitions``: assets, jobs, sensors and schedules of a home.
+    - ``checks`` of its assets.
+    - ``maintenance`` is done with the weekly upkeep.
+    - ``doctor`` reports findings.
     """
 
     name: str
@@ -68,15 +79,15 @@ class Extension:
     tables: Callable[[], Sequence[TableSpec]] = _nothing
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
-    notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
-    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
-    export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
+    export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
-    definitions: Callable[[Placement], dg.Definitions | None] = lambda _: None
+    definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
+    checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
     maintenance: Callable[[Workspace], None] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
@@ -90,8 +101,7 @@ class Extension:
 class Found:
     """An extension that is installed. ``origin`` is where: ``cc_pipeline``, or the distribution it came with.
 
-    ``value`` is ``None`` for one that could not be loaded, of which ``problem`` says why; ``problem`` is also the
-    variable that leaves it out.
+    ``value`` is ``None`` for an extension that is broken or left out; ``problem`` says why.
     """
 
     name: str
@@ -99,8 +109,16 @@ class Found:
     value: Extension | None
     problem: str = ""
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether somebody left it out."""
+        return self.problem == _LEFT_OUT
 
+
+_LEFT_OUT: Final = f"left out by {WITHOUT}"
 JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
+#: Those that need nothing to be collected.
+COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
 
 def find_extensions() -> tuple[Found, ...]:
@@ -116,17 +134,22 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found.value for found in find_extensions() if found.value is not None)
 
 
-def collect(joint: str) -> dict[str, Any]:
-    """What each extension hands in at ``joint``, a field of ``Extension`` without arguments, by the extension's name.
+def refuse(name: str, problem: str) -> None:
+    """Leaves an extension out from now on, since what it hands in cannot be used. ``problem`` says why."""
+    _BROKEN[name] = problem
+
+
+def collect(joint: str, *arguments: Any) -> dict[str, Any]:
+    """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
     An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
     """
     collected: dict[str, Any] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = getattr(extension, joint)()
+            collected[extension.name] = getattr(extension, joint)(*arguments)
         except Exception as error:  # whatever it is: it costs only this extension
-            _BROKEN[extension.name] = f"{joint}: {type(error).__name__}: {error}"
+            refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
 
 
@@ -139,7 +162,7 @@ def _find(without: str) -> tuple[Found, ...]:
             problem = f"{found[name].origin} has an extension of this name too"
             found[f"{name} ({origin})"] = Found(name, origin, None, problem)
         elif name in left_out:
-            found[name] = Found(name, origin, None, f"left out by {WITHOUT}")
+            found[name] = Found(name, origin, None, _LEFT_OUT)
         else:
             found[name] = _load(name, origin, load)
     return tuple(found.values())
@@ -161,7 +184,7 @@ def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
     # not by installed metadata, which is stale in a checkout
     package = import_module(GROUP)
     for one in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield one.name, "cc_pipeline", partial(_own_value, one.name)
+        yield one.name, OURS, partial(_own_value, one.name)
 
 
 def _own_value(name: str) -> object:
@@ -169,5 +192,7 @@ def _own_value(name: str) -> object:
 
 
 def _of_others() -> Iterator[tuple[str, str, Callable[[], object]]]:
-    for one in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        yield one.name, one.dist.name if one.dist is not None else one.value, one.load
+    from importlib.metadata import entry_points  # noqa: PLC0415  # slow to load, and most modules that import this one never ask
+
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        yield point.name, point.dist.name if point.dist is not None else point.value, point.load

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import TEST
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces

@@ -29,11 +29,11 @@ from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import replay_records
 from cc_pipeline.extraction.shortfall import LOOKS
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import TEST
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import places, values
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer
 
 #: A crawl that the mirror has.

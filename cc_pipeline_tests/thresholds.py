@@ -160,7 +160,7 @@ def _importers(module: str, name: str) -> list[str]:
 def _modules() -> dict[str, str]:
     """The text of each module by its name below ``cc_pipeline``."""
     root = Path(cc_pipeline.__file__).parent
-    paths = [path for path in sorted(root.rglob("*.py")) if "engines" not in path.parts]
+    paths = [path for path in sorted(root.rglob("*.py")) if "extensions" not in path.parts]
     return {".".join(path.relative_to(root).with_suffix("").parts): path.read_text("utf-8") for path in paths}
 
 

@@ -25,8 +25,8 @@ from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 

@@ -26,14 +26,14 @@ from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
+from cc_pipeline.export.formulas import harmless
 from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:
     from click import Context, Parameter
 
-    from cc_pipeline.python.handing import Export
+    from cc_pipeline.python.export import Export
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
 #: a message stays one line of a log.

@@ -10,11 +10,12 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
+from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.defs.declarations import Asset, Columns
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
+from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.publish.notes import COLUMN_NOTES
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import DEGREES_COLUMNS, GNEISSWEB_COLUMNS, HOST_INDEX_COLUMNS
 
@@ -30,31 +31,13 @@ HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
 GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
 #: What is taken of those that are keyed by host, under the column ``HOST_KEY``.
-KEYED: Final[Mapping[dg.AssetKey, Mapping[str, pa.DataType]]] = {
+KEYED: Final[Mapping[dg.AssetKey, Sequence[Column]]] = {
     HOST_INDEX: HOST_INDEX_COLUMNS, DEGREES: DEGREES_COLUMNS, GNEISSWEB: GNEISSWEB_COLUMNS,
 }  # fmt: skip
 HOST_KEY: Final = "surt_host_name"
 
-#: What an asset is made of, beside assets of ours.
-FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
-    "crawls": (COLLINFO,),
-    "index_manifest": (PATH_LISTS,),
-    "built_index": (PATH_LISTS, ARCHIVES),
-    "index_footers": (COLUMNAR_INDEX,),
-    "repaired_statistics": (COLUMNAR_INDEX,),
-    "url_index": (COLUMNAR_INDEX, ARCHIVES),
-    "captures": (COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012),
-    "records": (ARCHIVES,),
-    "host_facts": (HOST_INDEX, DEGREES, GNEISSWEB),
-    "source_metadata": (WHOLE_FILES,),
-    "source_text": (WHOLE_FILES,),
-    "source_links": (WHOLE_FILES,),
-    "source_feed_items": (WHOLE_FILES,),
-    "source_faults": (WHOLE_FILES,),
-}
-
 _OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
-Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
+_Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
 #: The bytes of a record, as a column that stands for them, and where they are kept.
 RECORD_BYTES: Final = "record"
@@ -69,17 +52,17 @@ _OURS: Final = frozenset(
 _OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
 
 
-def _captures() -> Columns:
+def _captures() -> _Columns:
     of_index = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
-    found: Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
+    found: _Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
     found["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
     asked = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
     found["meant"] = tuple((COLUMNAR_INDEX, column) for column in asked if column in INDEX_COLUMN_NAMES)
     return found
 
 
-def _records() -> Columns:
-    found: Columns = {}
+def _records() -> _Columns:
+    found: _Columns = {}
     for name in RECORD_SCHEMA.names:
         own = ((_CAPTURES, name),) if name in RECORD_KEY_NAMES else ()
         of_bytes = name in _FILLED or (not own and name not in _OURS)
@@ -87,9 +70,9 @@ def _records() -> Columns:
     return found
 
 
-def _pages(schema: pa.Schema) -> Columns:
-    found: Columns = {}
-    provenance = {field.name for field in PROVENANCE_FIELDS}
+def _pages(schema: pa.Schema) -> _Columns:
+    found: _Columns = {}
+    provenance = {field.name for field in PROVENANCE_COLUMNS}
     for name in schema.names:
         if name in KEY_NAMES:
             found[name] = ((_RECORDS, name),)
@@ -101,11 +84,11 @@ def _pages(schema: pa.Schema) -> Columns:
     return found
 
 
-def _host_facts() -> Columns:
+def _host_facts() -> _Columns:
     hosts = tuple((asset, HOST_KEY) for asset in KEYED)
-    found: Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
+    found: _Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
     for asset, columns in KEYED.items():
-        found |= {column: ((asset, column),) for column in columns}
+        found |= {column.name: ((asset, column.name),) for column in columns}
     return found
 
 
@@ -118,33 +101,29 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 }
 
 
-def made_of(table: str, column: str) -> str:
+def made_of(columns: Columns, column: str) -> str:
     """A column's sources in words, for people whose UI does not draw them; empty where there are none."""
-    found = COLUMNS.get(table, {}).get(column, ())
-    return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in found)
+    return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def upstream(asset: str, at: Placement) -> list[dg.AssetKey]:
-    """Common Crawl's data that an asset of ours is made of."""
-    return [at.key(*key.path) for key in FROM_COMMON_CRAWL.get(asset, ())]
+def table_metadata(asset: Asset, at: Placement) -> dict[str, Any]:
+    """The name and columns of an asset's table, and what these are made of: metadata that is known before it is
+    materialized."""
+    found: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
+    if asset.lineage:
+        found["dagster/column_lineage"] = _column_lineage(asset.lineage, at)
+    return found | {"dagster/table_name": ".".join((*at.prefix, asset.table or asset.name))}
 
 
-def table_metadata(name: str, schema: pa.Schema, at: Placement, *, lineage: bool = True) -> dict[str, Any]:
-    """The name and columns of a table, and what these are made of: metadata that is known before it is materialized."""
-    found: dict[str, Any] = {"dagster/column_schema": _column_schema(schema, name if lineage else "")}
-    if lineage and name in COLUMNS:
-        found["dagster/column_lineage"] = _column_lineage(COLUMNS[name], at)
-    return found | {"dagster/table_name": ".".join((*at.prefix, name))}
-
-
-def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+def in_events(name: str, columns: Sequence[Column], at: Placement) -> dict[str, Any]:
     """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
     without notes, and of the place of a record's bytes, which is three columns, the first."""
-    columns = [dg.TableColumn(field.name, _type(field.type)) for field in schema]
+    named = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
     short = {
-        column: tuple(one for one in found if one[1] not in _STORED[1:]) for column, found in COLUMNS[name].items()
+        column: tuple(source for source in sources if source[1] not in _STORED[1:])
+        for column, sources in COLUMNS[name].items()
     }
-    return {"dagster/column_schema": dg.TableSchema(columns), "dagster/column_lineage": _column_lineage(short, at)}
+    return {"dagster/column_schema": dg.TableSchema(named), "dagster/column_lineage": _column_lineage(short, at)}
 
 
 def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
@@ -157,17 +136,17 @@ def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
     )
 
 
-def _column_schema(schema: pa.Schema, table: str) -> dg.TableSchema:
-    """An Arrow schema as the UI shows columns; of a ``table`` with what each is made of."""
+def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchema:
+    """Columns as the UI shows them, with what each is made of."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name,
-                _type(field.type),
-                description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+                column.name,
+                _type(column.type),
+                description=_described(column.note, made_of(lineage, column.name)),
+                constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
-            for field in schema
+            for column in columns
         ]
     )
 
@@ -179,8 +158,8 @@ def _type(of: pa.DataType) -> str:
     return "struct" if pa.types.is_struct(of) else str(of)
 
 
-def _described(note: str | None, sources: str) -> str | None:
-    return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
+def _described(note: str, sources: str) -> str:
+    return f"{note} [from {sources}]" if sources else note
 
 
 def checked_owners(named: Sequence[str]) -> list[str]:

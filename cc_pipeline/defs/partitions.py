@@ -16,14 +16,7 @@ PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-#: The op of each job over listed partitions: any of them, of several crawls, in whatever order. Dagster takes one
-#: partition or a range, so the configuration of the op names them; Dagster knows of none that is not made.
-OPS: Final[Mapping[str, str]] = {
-    "extract_targets": "extract_listed",
-    "fill_facts_of_targets": "fill_facts_listed",
-    "read_policies_of_targets": "read_policies_listed",
-}
-#: Where that configuration names them: targets by crawl.
+#: Where the configuration of a job over listed partitions names them: targets by crawl.
 LISTED: Final = "partitions"
 #: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
 #: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
@@ -32,8 +25,6 @@ KIND_TAG = "cc_pipeline/kind"
 _NOT_IN_LISTS, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = f"{_NOT_IN_LISTS}left"
-#: The job on a cluster that made a run's records and pages.
-JOB_TAG = f"{_NOT_IN_LISTS}spark_job"
 #: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
 #: the run, since a run that repeats another has the tags of that one.
 MADE_TAG = f"{_HIDDEN}made"

@@ -19,8 +19,8 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.python.captures import Captures, Page
+    from cc_pipeline.python.export import Export
     from cc_pipeline.python.giving import Given
-    from cc_pipeline.python.handing import Export
     from cc_pipeline.python.materializing import Part
     from cc_pipeline.python.rows import Answer, Held
 
@@ -50,13 +50,14 @@ class RunReport:
 class Home:
     """A folder of captures, records and pages, and the source they come from.
 
-    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given.
+    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given; ``voice`` hears what the
+    work has to say. Functions in the ``api`` module of an extension take a home.
     """
 
     def __init__(self, home: str | Path | None, given: dict[str, Any], hearer: Voice) -> None:
         self._named = None if home is None else str(home)
         self._given = given
-        self._voice = hearer
+        self.voice = hearer
         self.settings: Settings = load_settings(home=self._named, **given)
 
     def __enter__(self) -> Self:
@@ -113,7 +114,7 @@ class Home:
         @contextmanager
         def ask() -> Iterator[Any]:
             with (
-                told_to(self._voice),
+                told_to(self.voice),
                 asked_in(settings, targets, _listed(crawls), where=condition) as question,
             ):
                 yield question
@@ -137,7 +138,7 @@ class Home:
         from cc_pipeline.commoncrawl.crawls import apart
         from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
-        from cc_pipeline.delivery.one_page import start_parser
+        from cc_pipeline.export.one_page import start_parser
         from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
         from cc_pipeline.python.asking import crawls_named, without_a_home
         from cc_pipeline.python.captures import Page
@@ -148,7 +149,7 @@ class Home:
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
         settings = without_a_home(self._named, **self._given)
         start_parser(None, settings.extractor)
-        with told_to(self._voice), open_workspace(settings) as workspace:
+        with told_to(self.voice), open_workspace(settings) as workspace:
             chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
             found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)
         page = Page(found, None, settings.extractor)
@@ -166,23 +167,21 @@ class Home:
     ) -> RunReport:
         """Gets targets out of crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``engine="spark"``. ``yes``
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
         agrees to a price above the settings' limits. A run that is done again does what is left.
         Raises ``Incomplete`` when the source did not give everything (what came is here, and its ``report`` says what),
         ``UserInputError`` for words that mean nothing and a price that nobody agreed to.
         """
+        from cc_pipeline.defs.engines import find_engine
         from cc_pipeline.python.choices import as_the_home_has_it
         from cc_pipeline.python.materializing import run_targets
         from cc_pipeline.python.meaning import read_targets
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
         settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
-        if settings.engine == "spark":
-            from cc_pipeline.engines.spark.readiness import refuse_unready
-
-            refuse_unready(settings)
+        find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
-        with told_to(self._voice):
+        with told_to(self.voice):
             named = read_targets(_listed(targets), settings)
             settings = as_the_home_has_it(settings, yes=yes)
             troubles = run_targets(settings, _listed(crawls), named, yes=yes, told=parts.append)
@@ -208,7 +207,7 @@ class Home:
         from cc_pipeline.python.giving import add_captures
 
         settings = load_settings(home=self._named, **self._given)
-        with told_to(self._voice):
+        with told_to(self.voice):
             return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
@@ -222,10 +221,24 @@ class Home:
         """The names of the published tables."""
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
+    def extensions(self) -> Held:
+        """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
+        that are broken or lack libraries the ``problem``, with ``advice``."""
+        from dataclasses import asdict
+
+        import pyarrow as pa
+
+        from cc_pipeline.checks.extensions import list_extensions
+        from cc_pipeline.python.rows import Held
+
+        texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
+        schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
+        return Held(pa.Table.from_pylist([asdict(each) for each in list_extensions()], schema))
+
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
         none, and a target that was not run here."""
-        from cc_pipeline.delivery.table_files import select_tables
+        from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.reading import open_answers
         from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
 
@@ -265,10 +278,10 @@ class Home:
         was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
         its ``report`` is the ``Export``).
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said, export
 
-        with told_to(self._voice):
-            return handing.export(
+        with told_to(self.voice):
+            return export(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -279,7 +292,7 @@ class Home:
                 dataset=None if dataset is None else Path(dataset),
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
     def dataset(
@@ -306,10 +319,11 @@ class Home:
         Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the
         disk refuses.
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said
+        from cc_pipeline.python.handing import dataset
 
-        with told_to(self._voice):
-            return handing.dataset(
+        with told_to(self.voice):
+            return dataset(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -323,7 +337,7 @@ class Home:
                 as_of=as_of,
                 known_only=known_only,
                 format=format,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
     def report(
@@ -336,7 +350,7 @@ class Home:
         """
         from cc_pipeline.python.handing import reports
 
-        with told_to(self._voice):
+        with told_to(self.voice):
             return list(reports(self.settings, _listed(targets), None if out is None else Path(out), between))
 
 

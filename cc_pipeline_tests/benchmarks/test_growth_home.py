@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.growth_home import CRAWL, described, grow, slug_of
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import DEMO
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import DEMO
 from cc_pipeline_tests.world import workspace_of
 
 pytestmark = pytest.mark.bomb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -14,8 +15,8 @@ import pytest
 from cc_pipeline.cli import main
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.minicrawl import Capture, MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.world import copy_of, extract, publish, replace_file, workspace_of
 
@@ -58,6 +59,12 @@ class Said:
 
 
 Cli = Callable[..., Said]
+
+
+def commands_of(page: Path) -> list[str]:
+    """The commands in the blocks of a page, in their order."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.startswith("cc-pipeline ")]
 
 
 @pytest.fixture(scope="session")

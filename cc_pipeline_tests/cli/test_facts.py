@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import copy_of, rehome
 
 pytestmark = pytest.mark.xdist_group("cli homes")

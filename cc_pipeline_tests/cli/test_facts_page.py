@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.hostfacts.datasets import parse_dataset
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import TEST
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace import crawl_list
 from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.faultserver import FaultServer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.minicrawl import Capture
+from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import announce, copy_of, rehome, replace_file

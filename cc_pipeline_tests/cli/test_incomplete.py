@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import copy_of

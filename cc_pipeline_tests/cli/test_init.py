@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import Cli
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.minicrawl import Capture
+from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, Said, World
 from cc_pipeline_tests.world import copy_of, extract, replace_file, workspace_of

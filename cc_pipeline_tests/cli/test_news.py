@@ -11,9 +11,9 @@ import duckdb
 import pytest
 import typer
 
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import Cli, Said
-from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.world import copy_of
 
 SPEC = NewsSpec(files=3, fetches=11)

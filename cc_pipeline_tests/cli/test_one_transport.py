@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
@@ -75,8 +75,6 @@ def test_figures_of_a_stage_are_its_own_though_the_transport_is_everybodys(bucke
 
 def test_a_command_leaves_the_environment_as_it_was(cli: Cli, world: World) -> None:
     before = dict(os.environ)
-    to = world.home.parent / "copied with a flag"
-    flags = ("--parallel", 2, "--via", "parquet", "--allow-missing", "--home", world.home)
-    said = cli("delivery", "copy", "example.com", "-c", NEW, "--to", to, *flags)
+    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--home", world.home)
     assert said.status == 0, said.err
     assert dict(os.environ) == before | {"COLUMNS": "200"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW
 from cc_pipeline_tests.frontmanners import CLOUDFRONT
 from cc_pipeline_tests.lab import DATA, INDEX, PROXY, common_crawl_lab, why_no_lab

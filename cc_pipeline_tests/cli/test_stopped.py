@@ -15,7 +15,7 @@ import pytest
 from cc_pipeline import interruption
 from cc_pipeline.cli import main
 from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, split_source
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -107,7 +107,6 @@ def assert_nothing_under_way(home: Path) -> None:
         (("doctor",), signal.SIGTERM),
         (("index", "harvest", "-c", NEW), signal.SIGTERM),
         (("lookup", "example.com", "-c", NEW), signal.SIGINT),
-        (("delivery", "copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
     ],
 )
 def test_every_command_stops_with_a_sentence(

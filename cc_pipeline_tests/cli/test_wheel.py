@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.python.test_code_blocks import RUN, cells_of, run_cells
 from cc_pipeline_tests.wheel import REPOSITORY, install_wheel, run
 

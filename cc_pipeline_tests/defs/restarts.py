@@ -28,9 +28,9 @@ from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, instance_i
 from cc_pipeline.defs.internals import origin_of
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.run_notes import tried_in, workers_of
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
 from cc_pipeline_tests.defs.test_killed_backfill import kill, kill_all

@@ -14,7 +14,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
-from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.world import harvest, workspace_of
 
 SPEC = NewsSpec(files=2, fetches=6)

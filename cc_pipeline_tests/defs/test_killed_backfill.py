@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.defs.test_dagster_process import (

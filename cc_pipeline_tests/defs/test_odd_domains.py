@@ -15,9 +15,9 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.recording import failed_in
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,

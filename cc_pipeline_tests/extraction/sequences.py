@@ -30,11 +30,11 @@ from cc_pipeline.extraction.blocked import block, blocked, unblock
 from cc_pipeline.extraction.run import extract, look
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import TEST
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records import leases
 from cc_pipeline.records.leases import LeaseRanOut
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.upkeep.purge import drop_subset, purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records

@@ -23,9 +23,9 @@ from cc_pipeline.extraction.run import look
 from cc_pipeline.extraction.standing import Lookup
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.lake.slice import LOCATE
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.indexes import write_cdx
-from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.indexes import write_cdx
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus

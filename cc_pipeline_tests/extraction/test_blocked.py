@@ -17,7 +17,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.nearest import nearest_capture
 from cc_pipeline.extraction.run import look
-from cc_pipeline.minicrawl import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 

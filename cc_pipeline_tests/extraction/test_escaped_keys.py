@@ -14,10 +14,10 @@ from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.nearest import nearest_capture
-from cc_pipeline.minicrawl import visits
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.python.giving import add_captures
+from cc_pipeline.testing.mini_crawl import visits
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.world import Bucket, extract, publish, workspace_of
 
 BEFORE, AFTER = "CC-MAIN-2024-22", "CC-MAIN-2025-13"

@@ -21,10 +21,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import TABLES, extract
-from cc_pipeline.minicrawl import archives
-from cc_pipeline.minicrawl.bodies import HtmlPage, html_page
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import TEST, CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl import archives
+from cc_pipeline.testing.mini_crawl.bodies import HtmlPage, html_page
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.world import NEW, harvested
 
 #: Markup behind which a count of tags alone does not know what the parser reads.

@@ -12,10 +12,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.extraction.shortfall import NotGiven
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.indexes import write_zipnum
-from cc_pipeline.minicrawl.spec import TEST, CrawlSpec
-from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import Cli, cli  # noqa: F401  # a fixture
 from cc_pipeline_tests.extraction.test_removals import number_in
@@ -55,7 +55,6 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     assert run("warc") == pages > 0
     before, where = published(home), ("--home", home)
     for words in (
-        ("delivery", "copy", SITE, "-c", OLD, "--subset", "robotstxt", "--to", tmp_path / "to", *where),
         ("export", SITE, "-c", OLD, "--out", tmp_path / "out.duckdb", *where),
         ("dataset", SITE, "--out", tmp_path / "texts", *where),
         ("get", f"https://{SITE}/robots.txt", "-c", OLD, "--subset", "robotstxt", "--out", tmp_path / "one", *where),

@@ -22,10 +22,10 @@ from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.records import witness
 from cc_pipeline.records.check import Promise
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultlies import LIES

@@ -15,8 +15,8 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.hostfacts import host_facts
 from cc_pipeline.hostfacts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.hostfacts.host_facts import facts_of_captures
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, workspace_of
 
 URLS = ready_made()["gneissweb-urls"]

@@ -24,8 +24,8 @@ from cc_pipeline.hostfacts.ranks import convert_ranks, price_ranks
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
 from cc_pipeline_tests.hostfacts.conftest import CRAWL, ODD
-from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
+from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 READY = {name: Known(dataset) for name, dataset in ready_made().items()}

@@ -18,7 +18,7 @@ from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.conftest import CRAWL
-from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import publish, workspace_of
 
 READY = ready_made()

@@ -13,7 +13,7 @@ from cc_pipeline.hostfacts.host_facts import host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
 from cc_pipeline_tests.hostfacts.conftest import CRAWL, ODD
-from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
 
 READY = ready_made()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]

@@ -21,7 +21,7 @@ from cc_pipeline.hostfacts.known import known_datasets
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.hostfacts.brute import rows_of, whole
 from cc_pipeline_tests.hostfacts.conftest import CRAWL
-from cc_pipeline_tests.minicrawl.keyed import KeyedTruth
+from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
 INDEX = ready_made()["host-index"]

@@ -23,10 +23,10 @@ from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.index.lookup import IndexSources, look_up, price_lookup
 from cc_pipeline.index.zipnum.locator import capture_of
-from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.indexes import write_zipnum
-from cc_pipeline.minicrawl.spec import TEST, CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions

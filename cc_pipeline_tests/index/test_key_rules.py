@@ -17,9 +17,9 @@ from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.index.lookup_world import World, harvest_world
 

@@ -23,9 +23,9 @@ from cc_pipeline.index.locator import Locator
 from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.spec import TEST, spec_for
-from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.spec import TEST, spec_for
+from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, World, harvest_world, places

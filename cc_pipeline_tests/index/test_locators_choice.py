@@ -18,8 +18,8 @@ from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
 from cc_pipeline.index.lookup import IndexSources, agree, look_up, price_lookup
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.minicrawl.generate import VALID_SEGMENTS_KEY, generate
-from cc_pipeline.minicrawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.generate import VALID_SEGMENTS_KEY, generate
+from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, World, harvest_world, places
 

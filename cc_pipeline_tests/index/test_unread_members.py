@@ -17,8 +17,8 @@ from cc_pipeline.index import locator
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake.slice import LOCATE
-from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy

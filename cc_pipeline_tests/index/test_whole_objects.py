@@ -13,9 +13,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.parquet import read
 from cc_pipeline.index.zipnum import kept_clusters
-from cc_pipeline.minicrawl.generate import generate
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy

@@ -25,13 +25,13 @@ from cc_pipeline.indexing import from_archives as build
 from cc_pipeline.indexing.archives import BuiltIndex, built_index
 from cc_pipeline.indexing.crawl_index import commit_manifest, is_harvested, refused_gaps
 from cc_pipeline.indexing.from_archives import build_index, build_price, refuse_unpriced
-from cc_pipeline.minicrawl import spec as seeded
-from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.testing.mini_crawl import spec as seeded
+from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.indexing.killed_build import MOMENTS
-from cc_pipeline_tests.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 SPEC = NewsSpec(files=3, fetches=11)

@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.indexing.archives import keep_own_list
 from cc_pipeline.indexing.crawls import find_crawl
-from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
+from cc_pipeline.testing.mini_crawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 

@@ -20,7 +20,7 @@ from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.minicrawl.news import NewsSpec, NewsTruth, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, NewsTruth, write_news
 from cc_pipeline_tests.world import ARC, Bucket, extract, harvest, workspace_of
 
 SPEC = NewsSpec(files=4, fetches=11, damaged=None)

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.oracles.published import LEFT_OUT, main
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

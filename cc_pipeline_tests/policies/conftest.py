@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.visits import site
 from cc_pipeline.policies.fill import fill_policies
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.visits import site
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import robotstxt
 
-from cc_pipeline.minicrawl.archives import Servers
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.visits import SitePolicy, Visit, plan_visits, site_policy
+from cc_pipeline.testing.mini_crawl.archives import Servers
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.visits import SitePolicy, Visit, plan_visits, site_policy
 
 #: What each of the generator's files says of uses to robots without a group of their own: words in it, and verdicts by
 #: use; a verdict may depend on the path.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cc_pipeline
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]

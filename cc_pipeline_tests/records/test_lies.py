@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.place import PlaceOptions

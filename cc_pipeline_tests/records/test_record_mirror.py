@@ -13,10 +13,10 @@ from typing import cast
 
 import pytest
 
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings, values
 from cc_pipeline.settings.places import may_be_mirrored
 from cc_pipeline.stores.answer import Answer
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.mirrored import Mirrored
 from cc_pipeline.transport.place import Place

@@ -35,8 +35,8 @@ from benchmarks.report import Report, sized
 from cc_pipeline.defs.instance import DAEMON_VARIABLES
 from cc_pipeline.defs.team import Team as WrittenTeam
 from cc_pipeline.defs.team import team_files
-from cc_pipeline.minicrawl.generate import ensure
-from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.soak.clock import Clock, missing, new_clock

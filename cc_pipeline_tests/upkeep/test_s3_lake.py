@@ -35,7 +35,7 @@ from cc_pipeline.upkeep.purge_plan import begun, plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records, verify
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, harvested, publish, workspace_of
 

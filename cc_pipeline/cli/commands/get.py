@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import human_bytes
@@ -19,7 +20,7 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.delivery.one_page import Form
+    from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
 
 #: What a file holds, whatever its name says.
@@ -75,7 +76,7 @@ def get(
       cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
-    from cc_pipeline.delivery.one_page import rendered, start_parser
+    from cc_pipeline.export.one_page import rendered, start_parser
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -173,3 +174,6 @@ def _say(found: Nearest, requests: int, size: int) -> None:
         f"{found.record.url or found.row['url']} in {found.row['crawl']}: captured {when}, status "
         f"{'unknown' if status is None else status}, digest {found.digest_check}; {cost}"
     )
+
+
+COMMANDS = {"get": Command(get, EVERYDAY, 40)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.lookups import open_question
@@ -172,7 +173,7 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     import pyarrow as pa
 
     from cc_pipeline.capture_columns import CAPTURE
-    from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.commoncrawl.index_schema import distinct_captures
     from cc_pipeline.extraction.fetch import OF_FEW
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
@@ -235,3 +236,6 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     full = limits_of(settings).rate
     slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, and the source refused lately"
     return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
+
+
+COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

@@ -1,1 +1,0 @@
-"""Where records are fetched and pages parsed beside this machine's own processes."""

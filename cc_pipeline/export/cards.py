@@ -1,0 +1,221 @@
+"""What other programs read of a data set: a Croissant document, and the head of a card for Hugging Face.
+
+Both are made of the files that were written and of their ``Provenance``. Croissant 1.1 with its terms of responsible AI
+and of PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html); its library reads ``https://schema.org``
+alone as vocabulary, and media types to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from cc_pipeline import SOFTWARE
+from cc_pipeline.documents.html.text import ISO_639_3
+from cc_pipeline.export.provenance import Provenance
+
+#: By suffix, as mlcroissant matches them.
+_MEDIA: Final = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".csv": "text/csv"}
+TABULAR: Final = tuple(_MEDIA)
+TERMS: Final = "https://commoncrawl.org/terms-of-use"
+_INDEX: Final = "https://data.commoncrawl.org/crawl-data/{crawl}/index.html"
+_CONTEXT: Final = {
+    "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/", "dct": "http://purl.org/dc/terms/",
+    "cr": "http://mlcommons.org/croissant/", "rai": "http://mlcommons.org/croissant/RAI/",
+    "prov": "http://www.w3.org/ns/prov#", "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "citeAs": "cr:citeAs", "column": "cr:column", "conformsTo": "dct:conformsTo", "containedIn": "cr:containedIn",
+    "data": {"@id": "cr:data", "@type": "@json"}, "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"}, "extract": "cr:extract", "field": "cr:field",
+    "arrayShape": "cr:arrayShape", "isArray": "cr:isArray", "equivalentProperty": "cr:equivalentProperty",
+    "fileObject": "cr:fileObject", "fileProperty": "cr:fileProperty", "fileSet": "cr:fileSet", "format": "cr:format",
+    "includes": "cr:includes", "isLiveDataset": "cr:isLiveDataset", "jsonPath": "cr:jsonPath", "key": "cr:key",
+    "md5": "cr:md5", "parentField": "cr:parentField", "path": "cr:path", "recordSet": "cr:recordSet",
+    "references": "cr:references", "regex": "cr:regex", "repeated": "cr:repeated", "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate", "separator": "cr:separator", "source": "cr:source", "subField": "cr:subField",
+    "transform": "cr:transform", "annotation": "cr:annotation", "value": "cr:value",
+}  # fmt: skip
+_SIZES: Final = "1K 10K 100K 1M 10M 100M 1B 10B 100B 1T".split()
+_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of rows: what it is called, its path from the document, what has its columns, and how many rows it has."""
+
+    name: str
+    path: str
+    sha256: str
+    bytes: int
+    rows: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a person says of a data set, where one does: ``creator`` and ``url``; and what a program found: ``title``,
+    ``languages`` (ISO 639-3) of its texts, ``done`` to them in order."""
+
+    title: str
+    creator: str = ""
+    url: str = ""
+    languages: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+
+
+def schema_of(path: Path, columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    """The columns of a written file: a Parquet file's own, or those with the DuckDB types named."""
+    if path.suffix == ".parquet":
+        return pq.read_schema(path)
+    return pa.schema([(name, _OF_DUCKDB.get(kind, pa.null())) for name, kind in columns])
+
+
+_OF_DUCKDB: Final = {
+    "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+
+
+def croissant(
+    about: About, provenance: Provenance, files: Sequence[DataFile], also: Sequence[DataFile]
+) -> dict[str, Any]:
+    """The Croissant document of ``files``, each a record set; ``also`` are files without one, such as the list of what
+    became of each target. Columns of structs, and lists of them, are in the files and in no record set."""
+    days = provenance.made_at.date().isoformat()
+    crawls = [one.crawl for one in provenance.crawls]
+    activity = {
+        "@type": "prov:Activity",
+        "prov:endedAtTime": provenance.made_at.isoformat(timespec="seconds"),
+        "prov:wasAssociatedWith": {"@type": "prov:SoftwareAgent", "@id": f"#{SOFTWARE}", "rdfs:label": SOFTWARE},
+        "prov:used": [{"@id": _INDEX.format(crawl=crawl)} for crawl in crawls],
+    }
+    outcomes = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
+    document: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": _WORD.sub("-", about.title).strip("-") or "dataset",
+        "description": f"{about.title}. Rows of Common Crawl, {', '.join(crawls)}. Asked: {'; '.join(provenance.asked)}"
+        f". Targets: {outcomes or 'none'}.",
+        "license": TERMS,
+        "url": about.url or "https://commoncrawl.org/",
+        "version": "1.0.0",
+        "creator": {"@type": "Organization", "name": about.creator or "not named"},
+        "datePublished": days,
+        "citeAs": f"{about.title}, made of Common Crawl ({', '.join(crawls)}) with {SOFTWARE} on {days}",
+        "prov:wasDerivedFrom": [
+            {
+                "@id": _INDEX.format(crawl=one.crawl),
+                "@type": "prov:Entity",
+                "rdfs:label": _digests(one.path_list, one.indexes),
+            }
+            for one in provenance.crawls
+        ],
+        "prov:wasGeneratedBy": activity,
+        "rai:dataCollection": "Pages that Common Crawl fetched, taken from its archives by targets and crawls.",
+        "rai:dataCollectionType": ["Web Scraping", "Secondary Data analysis"],
+        "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {', '.join(provenance.sources)}",
+        "rai:dataCollectionMissingData": f"targets.csv says what became of each target: {outcomes or 'none'}.",
+        "rai:dataPreprocessingProtocol": list(about.done) or ["none: rows are as the pipeline parsed them"],
+        "rai:dataLimitations": "Common Crawl fetches a part of a site's pages, those that its robots.txt allowed then.",
+        "rai:personalSensitiveInformation": "Pages are as they were published; nothing was taken out of their texts.",
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": one.path,
+                "name": one.path,
+                "contentUrl": one.path,
+                "contentSize": f"{one.bytes} B",
+                "encodingFormat": _MEDIA.get(Path(one.path).suffix, "application/octet-stream"),
+                "sha256": one.sha256,
+                "prov:wasGeneratedBy": activity,
+            }
+            for one in (*files, *also)
+        ],
+        "recordSet": [_record_set(one) for one in files],
+    }
+    if about.languages:
+        document["inLanguage"] = list(about.languages)
+    return document
+
+
+def _digests(path_list: str | None, indexes: Mapping[str, str]) -> str:
+    told = ([f"path list {path_list}"] if path_list else []) + [
+        f"index ({kind}) {one}" for kind, one in indexes.items()
+    ]
+    return "; ".join(told) or "no digest is known"
+
+
+def _record_set(file: DataFile) -> dict[str, Any]:
+    fields = [found for column in file.schema if (found := _field(file, column)) is not None]
+    return {"@type": "cr:RecordSet", "@id": file.name, "name": file.name, "field": fields}
+
+
+def _field(file: DataFile, column: pa.Field) -> dict[str, Any] | None:
+    kind, is_list = column.type, False
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind, is_list = kind.value_type, True
+    named = _named(kind)
+    if named is None:
+        return None
+    field = {
+        "@type": "cr:Field",
+        "@id": f"{file.name}/{column.name}",
+        "name": column.name,
+        "dataType": named,
+        "source": {"fileObject": {"@id": file.path}, "extract": {"column": column.name}},
+    }
+    return field | ({"isArray": True, "arrayShape": "-1"} if is_list else {})
+
+
+def _named(kind: pa.DataType) -> str | None:
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+        return "sc:Text"
+    if types.is_boolean(kind):
+        return "sc:Boolean"
+    if types.is_integer(kind):
+        return "sc:Integer"
+    if types.is_floating(kind) or types.is_decimal(kind):
+        return "sc:Float"
+    if types.is_timestamp(kind):
+        return "sc:DateTime"
+    return "sc:Date" if types.is_date(kind) else None
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    return any(_has_maps(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def card_head(about: About, files: Sequence[DataFile]) -> str:
+    """The head of a README that Hugging Face reads: licence, languages, size, and a configuration for each table, since
+    ``load_dataset`` would take splits from names of files otherwise. Between lines of three dashes; tables with columns
+    of maps, or without rows, which it cannot load, have no configuration."""
+    loaded = [one for one in files if one.rows and not any(_has_maps(column.type) for column in one.schema)]
+    rows = sum(one.rows for one in files)
+    power = max(0, len(str(rows)) - 3) if rows >= 1_000 else 0
+    size = "n>1T" if power >= len(_SIZES) else f"{_SIZES[power - 1]}<n<{_SIZES[power]}" if power else "n<1K"
+    short = {code: two for two, code in ISO_639_3.items() if len(two) == 2}
+    head: dict[str, Any] = {
+        "pretty_name": about.title,
+        "license": "other",
+        "license_name": "common-crawl-terms-of-use",
+        "license_link": TERMS,
+        **({"language": sorted({short.get(code, code) for code in about.languages})} if about.languages else {}),
+        "size_categories": [size],
+        "tags": ["common-crawl", "croissant"],
+        "configs": [
+            {"config_name": one.name, **({"default": True} if not number else {}),
+             "data_files": [{"split": "train", "path": one.path}]}
+            for number, one in enumerate(loaded)
+        ],
+    }  # fmt: skip
+    return f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---\n"

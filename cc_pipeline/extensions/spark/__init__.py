@@ -1,0 +1,24 @@
+"""Records and pages on Apache Spark: the job that a driver runs, and what its workers do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cc_pipeline.extension import Extension
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.engines import RunEngine
+
+
+def _make_engine() -> RunEngine:
+    from cc_pipeline.extensions.spark.run_engine import SparkRunEngine  # each --help finds extensions
+
+    return SparkRunEngine()
+
+
+EXTENSION = Extension(
+    name="spark",
+    summary="experimental: fetches records and parses pages on Apache Spark",
+    needs={"pyspark": "spark"},
+    engines=lambda: {"spark": _make_engine},
+)

@@ -1,0 +1,378 @@
+"""The driver's side: tasks are planned and handed out, to no more executors than share the source's budget, and what
+came is put together for one commit a table."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
+from cc_pipeline.extensions.spark.ambient import settings_here
+from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
+from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
+from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
+from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.lake.adding import Added, write_rows
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
+from cc_pipeline.records.fetch import Left, RecordsResult
+from cc_pipeline.records.leases import lease, stop_note
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport.budget import Opening, openings, take_over
+from cc_pipeline.workspace.workspace import Workspace, lake_options, open_workspace
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+
+J = TypeVar("J", bound=Job)
+D = TypeVar("D")
+#: Seconds between two words of progress.
+_TOLD_EVERY: Final = 1.0
+#: How often Spark runs a task unless it is told otherwise.
+_TRIES: Final = "4"
+
+_YES: Final = "true"
+#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+_NOTES: Final = 20
+
+
+def on_spark(
+    spark_context: SparkContext,
+    work: Callable[[J, int, Callable[[int], None]], D],
+    job: J,
+    plans: int,
+    stage: str,
+    total: int,
+) -> list[D]:
+    """What ``work`` gives for each of the ``plans``, in their order. ``total`` is what all tasks count together.
+
+    Raises what a task raised when it was tried for the last time; ``EnvironmentFault`` where Spark loses tasks again
+    and again, ``PlaceFault`` where the application has ended.
+    """
+    if not plans:
+        return []
+    counter = spark_context.accumulator(0)
+    group = f"{stage} {job.crawl} {uuid.uuid4().hex[:8]}"
+    # no interruption: a task that is cancelled ends by itself, with its files closed
+    spark_context.setJobGroup(group, f"{stage} of {job.crawl}: {total:,} captures", interruptOnCancel=False)
+    numbers = spark_context.parallelize(range(plans), plans)
+    with _telling(counter, stage, total):
+        try:
+            found = numbers.mapPartitions(Task(work, job, counter.add)).collect()
+        except BaseException as error:
+            if _has_ended(spark_context):
+                raise PlaceFault(
+                    "the Spark application has ended", "Look at the log of its driver, then run it again."
+                ) from error
+            spark_context.cancelJobGroup(group)
+            if not isinstance(error, Exception):
+                raise
+            raise EnvironmentFault(
+                f"Spark could not run a task of {stage} {job.crawl}: {_first_line(error)}",
+                "Look at the logs of its executors: they may have had too little memory. What was fetched is kept.",
+            ) from error
+    for one in found:
+        if isinstance(one, Failed):
+            raise one.error from one.cause
+    return found
+
+
+def slots_of(spark_context: SparkContext) -> int:
+    """Tasks that run at the same time, as far as Spark knows."""
+    return int(spark_context.defaultParallelism)
+
+
+def tries_of(spark_context: SparkContext) -> int:
+    """How often a task is run before Spark gives a job up."""
+    master = spark_context.master
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        # local[cores, tries]
+        text = master.partition(",")[2].rstrip("] ").strip()
+        return int(text) if text.isdecimal() else 1
+    return int(spark_context.getConf().get("spark.task.maxFailures", _TRIES) or _TRIES)
+
+
+@contextmanager
+def _telling(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TOLD_EVERY):
+            # what a task that is run again counts twice is never more than all
+            progress.report(stage, min(counter.value, total), total, "on Spark")
+
+    teller = threading.Thread(target=tell, name="cc-pipeline-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+    progress.report(stage, total, total, "on Spark")
+
+
+def _has_ended(spark_context: SparkContext) -> bool:
+    # pyspark has no public word for it
+    java = getattr(spark_context, "_jsc", None)
+    try:
+        return java is None or bool(java.sc().isStopped())
+    except Exception:  # the gateway to Java is gone too
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage())
+    return text.strip().partition("\n")[0]
+
+
+def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
+    """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, which share the
+    source's budget evenly, or that speculates: it would ask a slow source twice for the same."""
+    conf = spark_context.getConf()
+    if workers < 1:
+        raise UserInputError(
+            "the number of Spark workers is not known, so none would know its share of the source's budget; "
+            "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
+        )
+    if _is_on(spark_context, "spark.speculation"):
+        raise UserInputError(
+            "spark.speculation is on: a slow source would be asked twice for the same. Set spark.speculation=false"
+        )
+    if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
+        # without a number there is no bound
+        most = conf.get("spark.dynamicAllocation.maxExecutors", "")
+        name = "spark.dynamicAllocation.maxExecutors"
+    else:
+        most, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
+    if not (most or "").isdecimal() or int(most or 0) > workers:
+        raise UserInputError(
+            f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
+            f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
+        )
+
+
+def _is_on(spark_context: SparkContext, name: str) -> bool:
+    # Spark takes TRUE for true
+    return (spark_context.getConf().get(name, "") or "").strip().lower() == _YES
+
+
+def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
+    """Raises ``UserInputError`` where the application has more than ``workers`` executors now. A standalone cluster
+    gives it as many as there is room for, whatever number was asked for."""
+    # pyspark has no public word for it; the driver is among them
+    here = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    if here > workers:
+        raise UserInputError(
+            f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
+            f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
+        )
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Fetches and parses in the tasks of a Spark application, whose driver this process is.
+
+    ``workers`` is how many executors there may be at most: each sends its even share of the source's budget, or what it
+    leases of it, where the settings say so.
+    ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
+    has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
+    of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
+    worst (every capture of a task is another target's) is 0.8 GB for a million captures.
+
+    Circuit breakers that the workspace's budget file knows of bind the workers, and what opens there is written into
+    it after each fetch; ``refused`` is told all that it knows then.
+
+    What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
+    it needs of that. Raises ``UserInputError`` for an application that would not be polite
+    (:func:`~cc_pipeline.extensions.spark.engine.refuse_impolite`).
+    """
+
+    spark_context: SparkContext
+    workers: int
+    partitions: int = 10_000
+    captures: int = 1_000_000
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+
+    def __post_init__(self) -> None:
+        refuse_impolite(self.spark_context, self.workers)
+
+    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+        if not workspace.settings.leases:
+            refuse_crowded(self.spark_context, self.workers)
+        _refuse_files_here(asked)
+        storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
+        left = Left(storage, crawl, asked.places, asked.scratch)
+        asked.holding(left.files)
+        cutter = fetch_plans(
+            asked.captures.batches(),
+            asked.held.rows.batches(),
+            left.rows.batches(),
+            *self._of_a_task(asked.captures, "warc_record_length"),
+        )
+        # a task has one core, however many its host has
+        options = replace(asked.order.options, examiners=0)
+        budget = workspace.settings.budget_path
+        common = self._common(workspace, crawl, commit)
+        job = FetchJob(**common, options=options, plan=asked.order.plan, closed=openings(budget))
+        try:
+            with written(Plans(storage, crawl, commit), cutter) as plans:
+                done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
+        finally:
+            # one that cannot be deleted goes with the lease of this fetch
+            with suppress(CcPipelineError):
+                storage.transport.delete(stop_note(storage, crawl, commit))
+        take_over(budget, [one for task in done for one in task.closed])
+        if closed := openings(budget):
+            self.refused(closed)
+        return _fetched(storage, asked, left, done)
+
+    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+        storage, crawl, commit = workspace.storage, asked.crawl, uuid.uuid4().hex
+        # in the order in which they were stored, so that neighbours are read together
+        rows = OrderedRows(RECORD_SCHEMA, STORED[:2], asked.folder)
+        for batch in asked.records:
+            rows.add(batch)
+        cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
+        job = Job(**self._common(workspace, crawl, commit))
+        # it says that plans and uncommitted files of this job are not left by one that has ended
+        with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
+            held.hold(())
+            with written(Plans(storage, crawl, commit), cutter) as plans:
+                done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
+            files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+            for table in PAGE_TABLES:
+                files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
+            held.confirm()
+            PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+
+    def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
+        return {
+            "sent": as_texts(workspace.settings),
+            "workers": self.workers,
+            "tries": tries_of(self.spark_context),
+            "crawl": crawl,
+            "commit": commit,
+            "driver": here(),
+        }
+
+    def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:
+        """Bytes and rows of a task, so that there is something to do for every core."""
+        size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
+        slots = max(self.workers, slots_of(self.spark_context))
+        return task_sizes(size, rows.rows, slots)
+
+
+def _refuse_files_here(asked: ToFetch) -> None:
+    """Raises ``UserInputError`` for records in files of this machine: to a worker they would seem to be gone."""
+    here = [name for name in asked.places.files if name is not None and scheme_of(name) == "file"]
+    if here:
+        raise UserInputError(
+            f"{asked.crawl} has records in {len(here):,} files of this machine, e.g. {here[0]}, which Spark's workers "
+            "do not see; fetch them with the engine local"
+        )
+
+
+def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[FetchDone]) -> Fetched:
+    results = [one.result for one in done]
+    was_asked = any(one.asked for one in results)
+    answered = any(one.asked and one.answered for one in results) or not was_asked
+    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in done]
+    outcomes: Counter[str] = Counter()
+    for one in results:
+        outcomes.update(one.outcomes)
+    tally = Tally()
+    for part in rows:
+        tally.include(part.tally)
+    files = frozenset(file for one in results for file in one.files)
+    result = RecordsResult(
+        reused=sum(one.reused for one in results),
+        adopted=sum(one.adopted for one in results),
+        requests=sum(one.requests for one in results),
+        bytes=sum(one.bytes for one in results),
+        seconds=sum(one.seconds for one in results),
+        files=tuple(sorted(files)),
+        stored=frozenset().union(*(one.stored for one in results)),
+        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.order.commit), asked.in_table),
+        fetched=sum(one.fetched for one in results),
+        answered=answered,
+        asked=was_asked,
+        outcomes=outcomes,
+        notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
+        witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
+        kept_back=sum(one.kept_back for one in results),
+    )
+    return Fetched(
+        result,
+        sum(one.rows for one in done),
+        tally.shortfalls(asked.slices),
+        lambda lake, made_from: FETCH.commit_files(lake, made_from, {"records": _files(rows)}),
+    )
+
+
+def _files(rows: Iterable[Written]) -> list[Added]:
+    return [file for part in rows for file in part.files]
+
+
+def _of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
+    """The stored files of this fetch that have journals, also those of tasks that were run again.
+
+    What a lost attempt stored is stored twice: no row names it, and once its journal is gone it is swept.
+    """
+    journals = storage.journals(crawl)
+    return frozenset(key.removesuffix(JOURNAL_SUFFIX) for key in journals if f"-{commit}-" in key)
+
+
+def _kept(workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str) -> Sequence[Added]:
+    """Pages of before, written beside those of the workers."""
+    settings = workspace.settings
+    return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)
+
+
+#: ``(stage, done, total, detail)``, as progress is told.
+Told = Callable[[str, int, int | None, str], None]
+
+
+def run_job(
+    spark_context: SparkContext,
+    settings: Mapping[str, str],
+    wanted: Sequence[tuple[str, str]],
+    tables: Collection[str],
+    workers: int,
+    told: Told = lambda stage, done, total, detail: None,
+    closed: Collection[Opening] = (),
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
+) -> Iterator[Made]:
+    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), which are located, and gives each when it is done.
+
+    ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …); what lets
+    somebody in comes from the environment of driver and workers. The driver's home is a folder that goes with the job.
+    ``workers`` is how many executors may fetch at the same time at most. ``told`` is told progress.
+    ``closed`` are the circuit breakers of whoever started the job: they bind its workers too. ``refused`` is told those
+    that the job knows of after each fetch.
+
+    Raises ``UserInputError`` for a job that would not be polite (see :class:`SparkEngine`), and as
+    :func:`~cc_pipeline.extraction.run.extract` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
+        chosen = settings_here(settings, Path(folder).resolve())
+        take_over(chosen.budget_path, closed)
+        engine = SparkEngine(spark_context, workers, refused=refused)
+        with open_workspace(chosen) as workspace, progress.progress_to(told):
+            yield from extract(workspace, wanted, tables, engine)

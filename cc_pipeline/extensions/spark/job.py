@@ -1,0 +1,86 @@
+"""The one program that ``spark-submit`` runs: fetches and parses partitions, and tells whoever started it.
+
+What is to be done comes through Dagster Pipes, from the job's mailbox in the lake's place; what was done goes the same
+way. It gets no secret: credentials are those of the environment, or of the role, that driver and workers run with.
+
+    spark-submit --master spark://host:7077 job.py [--endpoint URL] --region us-east-1
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWriter, open_dagster_pipes
+
+from cc_pipeline.extensions.spark.messages import Client, Outbox, ends_when_alone, s3_client
+
+#: Seconds between two messages of one stage's progress.
+_EVERY: Final = 1.0
+#: The status of a driver that nobody listens to.
+_ALONE: Final = 75
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does the job that the environment names, and gives the exit status: 1 where it ended with an error, which was
+    told."""
+    parser = argparse.ArgumentParser(description="fetches and parses partitions on Spark")
+    parser.add_argument("--endpoint", default="", help="S3 endpoint of the lake, if it is not AWS")
+    parser.add_argument("--region", default="us-east-1")
+    chosen = parser.parse_args(arguments)
+    client = s3_client(chosen.endpoint, chosen.region)
+    with open_dagster_pipes(
+        context_loader=PipesS3ContextLoader(client), message_writer=PipesS3MessageWriter(client, interval=1)
+    ) as pipes:
+        out = Outbox(pipes.report_custom_message)
+        try:
+            _work(pipes, out, client)
+        except Exception as error:
+            out.failed(error)
+            return 1
+    return 0
+
+
+def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
+    # what cannot be imported is told like any other error
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    from cc_pipeline.extensions.spark.engine import run_job  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
+    from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
+
+    asked = pipes.extras
+    workers = int(asked["workers"])
+    wanted = [(crawl, slug) for crawl, slug in asked["wanted"]]
+    # not orderly: an orderly end waits for tasks that wait for the source
+    alone = ends_when_alone(client, asked["bucket"], asked["alive"], lambda: os._exit(_ALONE))
+    with alone, SparkContext(appName="cc_pipeline") as context:
+        pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
+        out.facts({"Spark": context.version, "application": context.applicationId or ""})
+        out.facts(ask_workers(context, workers))
+        closed = [Opening(**one) for one in asked["closed"]]
+        job = run_job(context, asked["settings"], wanted, asked["tables"], workers, _Seldom(out), closed, out.refused)
+        for made in job:
+            out.made(made)
+
+
+class _Seldom:
+    """Progress as a stage tells it, at most once a second, and when it is done."""
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        self._last: dict[str, float] = {}
+
+    def __call__(self, stage: str, done: int, total: int | None, detail: str) -> None:
+        now = time.monotonic()
+        if done == total or now - self._last.get(stage, 0.0) >= _EVERY:
+            self._last[stage] = now
+            self._out.progress(stage, done, total, detail)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

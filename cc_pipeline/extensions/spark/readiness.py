@@ -1,0 +1,187 @@
+"""Whether a job can be started on Spark with these settings, from here. Nothing of Spark is imported for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.lake.reading import check_extension
+from cc_pipeline.settings import PREFIX, Settings
+from cc_pipeline.workspace.workspace import limits_of
+
+#: How ``spark_master`` begins where tasks run in the driver's own process.
+LOCAL: Final = "local"
+#: How an address begins that ``spark-submit`` takes.
+_MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
+
+#: Seconds to wait for a cluster's answer.
+_PATIENCE: Final = 3.0
+_TOPIC: Final = "engine"
+#: The port of a standalone master, and of Kubernetes, where an address names none.
+_STANDALONE, _KUBERNETES = 7077, 443
+
+
+def refuse_unready(settings: Settings) -> None:
+    """Sends no request. Raises one error for everything that is missing: ``UserInputError`` if a setting is among it,
+    else ``EnvironmentFault``. It says what to do about each."""
+    found = [*troubles(settings), *_unpublishable(settings)]
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        texts = [_on_one_line(error) for error in found]
+        listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
+        if any(isinstance(error, UserInputError) for error in found):
+            raise UserInputError(f"no job can be started on Spark, {len(found)} things are missing:\n{listed}")
+        raise EnvironmentFault(f"no job can be started on Spark, {len(found)} things are missing", listed.lstrip())
+
+
+def _on_one_line(error: CcPipelineError) -> str:
+    if isinstance(error, EnvironmentFault):
+        return f"{error.what}. {error.advice}"
+    return str(error)
+
+
+def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
+    """A run would fail at its last step. The doctor has a finding of its own about it."""
+    if settings.publish != "views":
+        return
+    try:
+        # also if the lake is a folder: it will have to be on S3
+        check_extension()
+    except EnvironmentFault as fault:
+        yield fault
+
+
+def troubles(settings: Settings) -> Iterator[CcPipelineError]:
+    """Everything that is missing for a job, one error each. Sends no request."""
+    master = settings.spark_master
+    if not master:
+        yield UserInputError(
+            f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
+            "k8s://… or, to try it, local[2]"
+        )
+    elif not master.startswith(_MASTERS):
+        yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
+    if settings.spark_workers < 1:
+        yield UserInputError(
+            "the engine is spark, and nobody said how many workers share the source's budget; set "
+            f"{PREFIX}SPARK_WORKERS to the most that may run at the same time"
+        )
+    if scheme_of(settings.lake) != "s3":
+        yield UserInputError(
+            f"the engine is spark, and the lake is {shown(settings.lake)}, a folder. This process, the driver and its "
+            "workers hand on their tasks, messages, records and rows through the lake on S3, with local[2] too; set "
+            f"{PREFIX}LAKE to an s3:// place"
+        )
+    folder = next((place for place in settings.sources if not scheme_of(place)), None)
+    if folder is not None and not master.startswith(LOCAL):
+        yield UserInputError(
+            f"the engine is spark, and the source is the folder {folder}, which workers do not see; give an "
+            "http(s):// or s3:// address"
+        )
+    try:
+        spark_submit()
+    except EnvironmentFault as error:
+        yield error
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else "java"
+    if shutil.which(java) is None:
+        yield EnvironmentFault(
+            f"Spark needs Java 17 or newer, and there is no {java}",
+            "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME.",
+        )
+
+
+def spark_submit() -> Path:
+    """The program that starts jobs: that of ``SPARK_HOME``, of the installed pyspark, or on the path.
+
+    Raises ``EnvironmentFault`` where there is none.
+    """
+    homes = [Path(home)] if (home := os.environ.get("SPARK_HOME")) else []
+    package = importlib.util.find_spec("pyspark")
+    homes += [Path(each) for each in (package.submodule_search_locations or ())] if package is not None else []
+    for each in homes:
+        if (each / "bin" / "spark-submit").is_file():
+            return each / "bin" / "spark-submit"
+    found = shutil.which("spark-submit")
+    if found is None:
+        raise EnvironmentFault(
+            "there is no spark-submit here, with which jobs are started",
+            "Install Spark for drivers: pip install 'cc-pipeline[spark]', or name a Spark of your own in SPARK_HOME.",
+        )
+    return Path(found)
+
+
+def engine_findings(settings: Settings) -> Iterator[Finding]:
+    """Findings about the engine of the settings; nothing raises. Of a cluster that has an address one connection is
+    made, and nothing is asked."""
+    if settings.engine != "spark":
+        yield Finding("ok", _TOPIC, f"{settings.engine}: this machine's own processes")
+        return
+    found = list(troubles(settings))
+    for error in found:
+        text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
+        yield Finding("bad", _TOPIC, text, advice)
+    addresses = addresses_of(settings.spark_master)
+    refusals = [why for one in addresses if (why := _refusal(*one)) is not None]
+    if addresses and len(refusals) == len(addresses):
+        yield Finding(
+            "bad",
+            _TOPIC,
+            f"the Spark cluster {settings.spark_master} does not answer: {'; '.join(refusals)}",
+            f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
+        )
+    elif not found:
+        starter = f"jobs are started by {spark_submit()}"
+        answers = "answers" if addresses else "was not asked"
+        workers = f"{settings.spark_workers:,} workers"
+        text = f"spark (experimental): {settings.spark_master} {answers}, at most {workers}; {starter}"
+        yield Finding("ok", _TOPIC, text)
+    yield from _crowd(settings)
+
+
+def addresses_of(master: str) -> list[tuple[str, int]]:
+    """Where the masters of a cluster listen; none where that is not said (YARN), or is this machine."""
+    if master.startswith("k8s://"):
+        # an address of the web without a scheme is one of https
+        web = master.removeprefix("k8s://")
+        default, urls = _KUBERNETES, [web if "://" in web else f"https://{web}"]
+    elif master.startswith("spark://"):
+        default, urls = _STANDALONE, [f"spark://{one}" for one in master.removeprefix("spark://").split(",")]
+    else:
+        return []
+    try:
+        found = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
+    except ValueError:  # a port that is none
+        return []
+    return [(host, port) for host, port in found if host is not None]
+
+
+def _refusal(host: str, port: int) -> str | None:
+    """Why nobody answers there; ``None`` where somebody does."""
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except (OSError, UnicodeError) as error:  # no name of a host may be so long
+        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+    return None
+
+
+def _crowd(settings: Settings) -> Iterator[Finding]:
+    """More workers than requests at the same time: each sends one all the same, where none waits for a lease."""
+    limits = limits_of(settings)
+    if settings.spark_workers >= limits.concurrency and not settings.leases:
+        yield Finding(
+            "note",
+            _TOPIC,
+            f"{settings.spark_workers:,} workers, and the home, each have a request under way, and the source's "
+            f"budget is {limits.concurrency:,} at the same time",
+            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or lease requests: {PREFIX}LEASES.",
+        )

@@ -1,0 +1,467 @@
+"""Partitions made by a job on Spark, recorded in the Dagster run as they are done."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import dagster as dg
+from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD, PipesContextData
+
+from cc_pipeline import children, interruption, progress
+from cc_pipeline.commoncrawl.crawls import LOCAL
+from cc_pipeline.defs.partitions import ENGINE_TAG, StepContext
+from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extensions.spark.messages import (
+    Facts,
+    Failed,
+    Inbox,
+    Mailbox,
+    Payload,
+    Progress,
+    Refused,
+    mailbox_in,
+    s3_client,
+)
+from cc_pipeline.extensions.spark.readiness import LOCAL as LOCAL_MASTER
+from cc_pipeline.extensions.spark.readiness import refuse_unready, spark_submit
+from cc_pipeline.extraction.run import Made, current, extract
+from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.locks import locked
+from cc_pipeline.settings import Settings
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
+from cc_pipeline.workspace.workspace import Workspace
+
+_CAPTURES: Final = "captures"
+#: Tag of a run, which the UI shows with the run and not in lists: the cluster whose job made its records and pages.
+JOB_TAG: Final = "dagster/cc_pipeline_spark_job"
+#: The same of the file that has everything its driver wrote.
+LOG_TAG: Final = "dagster/cc_pipeline_spark_log"
+#: What the log of each run begins with.
+EXPERIMENTAL: Final = (
+    "The engine spark is experimental: the driver runs on this host, without Spark Connect; the lake has to be on S3; "
+    "and no cluster that somebody pays for ever ran it."
+)
+#: The file in the home that a job has locked.
+_LOCK: Final = "spark.lock"
+#: Seconds between two looks at the signals that this process got.
+_LOOK: Final = 0.5
+#: Seconds that the thread of a job has to end after the job.
+_ENDING: Final = 30.0
+
+_Key = tuple[str, str]
+
+
+def made_on_spark(
+    context: StepContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
+) -> Iterator[Made]:
+    """As :func:`cc_pipeline.extraction.run.extract`: captures are located in this process, which has the home and its
+    catalog; records and pages are made by one job on the cluster of the settings.
+
+    Partitions that nothing would change get no job; no job is started where none is left. Raises ``UserInputError`` and
+    ``EnvironmentFault`` where no job can be started, and when one ends badly; what it had made until then was given.
+    """
+    refuse_unready(workspace.settings)
+    later = [table for table in tables if table != _CAPTURES]
+    located: dict[_Key, Made] = {}
+    left = list(dict.fromkeys(wanted))
+    try:
+        if _CAPTURES in tables:
+            left = []
+            for made in extract(workspace, wanted, [_CAPTURES]):
+                if made.error is not None or not later:
+                    yield made
+                else:
+                    key = made.crawl, made.slug
+                    located[key] = made
+                    left.append(key)
+        for made in _later(context, workspace, left, later):
+            first = located.pop((made.crawl, made.slug), None)
+            yield made if first is None else replace(made, reports={**first.reports, **made.reports})
+    except Exception as error:
+        # captures that were located stay, and are told of
+        for made in located.values():
+            yield replace(made, error=error)
+        raise
+
+
+def _later(context: StepContext, workspace: Workspace, left: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
+    """Records and pages: of those that would stay as they are here, of the others by a job."""
+    by_crawl: dict[str, list[str]] = {}
+    for crawl, slug in left:
+        by_crawl.setdefault(crawl, []).append(slug)
+    same = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
+    if same:
+        yield from extract(workspace, [key for key in left if key in same], tables)
+    if asked := [key for key in left if key not in same]:
+        yield from _by_job(context, workspace, asked, tables)
+
+
+def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
+    settings = workspace.settings
+    missing = dict.fromkeys(asked)
+    if set(tables) & set(PAGE_TABLES):
+        # the job's home goes with it, and rows are made with the settings of this one
+        workspace.choose()
+    with (
+        _only_job(settings.home) as lock,
+        _shares_lent(workspace, asked) if "records" in tables else nullcontext(),
+        _job(context, workspace, asked, tables, lock) as job,
+    ):
+        for made in job.partitions(context):
+            missing.pop((made.crawl, made.slug), None)
+            yield made
+        job.settle()
+    if missing:
+        raise EnvironmentFault(
+            f"the Spark job at {settings.spark_master} said nothing of {len(missing):,} of {len(asked):,} partitions",
+            AGAIN,
+        )
+
+
+@contextmanager
+def _only_job(home: Path) -> Iterator[int]:
+    """Waits until no other job of this home runs, and gives the open file whose lock says so: workers share the whole
+    of the source's budget, so those of two jobs would spend twice of it."""
+
+    def waiting() -> None:
+        interruption.check()
+        progress.report("wait for another job on Spark", 0, 1, "")
+
+    with ExitStack() as held:
+        with disk_trouble(home / _LOCK):
+            lock = held.enter_context(locked(home / _LOCK, waiting=waiting))
+        yield lock.fileno()
+
+
+def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
+    """While a job may fetch, its workers have their shares of the budget that all processes of this home have; where
+    requests are leased, all of them ask for theirs."""
+    if workspace.settings.leases:
+        return nullcontext()
+    hosts = set(workspace.transport.hosts)
+    if any(crawl.startswith(LOCAL) for crawl, _ in asked):
+        # files that a person named lie anywhere
+        hosts.add(EVERY_HOST)
+    return lent(workspace.settings.budget_path, hosts, workspace.settings.spark_workers)
+
+
+class _Job:
+    """A job that runs: a thread waits for its end, and its messages come here."""
+
+    def __init__(self, launcher: SparkSubmit, reader: Messages, thread: threading.Thread, budget: Path) -> None:
+        self._launcher = launcher
+        self._reader = reader
+        self._thread = thread
+        self._budget = budget
+        self.error: Exception | None = None
+        self._told: Exception | None = None
+
+    def partitions(self, context: StepContext) -> Iterator[Made]:
+        """Each partition when the job tells it; progress and facts go where they belong."""
+        inbox = Inbox()
+        while (payload := self._next()) is not None:
+            match inbox.read(payload):
+                case Made() as made:
+                    yield made
+                case Progress(stage, done, total, detail):
+                    progress.report(stage, done, total, detail)
+                case Failed(error):
+                    self._told = error
+                case Refused(closed):
+                    take_over(self._budget, closed)
+                case Facts(values):
+                    for name, value in values.items():
+                        context.log.info(f"{name}: {value}")
+
+    def _next(self) -> Payload | None:
+        """The next message; ``None`` when the job has ended and there is none left."""
+        while True:
+            interruption.check()
+            running = self._thread.is_alive()
+            try:
+                return self._reader.told.get(timeout=_LOOK) if running else self._reader.told.get_nowait()
+            except Empty:
+                if not running:
+                    return None
+
+    def settle(self) -> None:
+        """Raises what the job ended with, if it did not end well: what it said itself, else what its place said."""
+        if error := self._told or self.error:
+            raise error
+
+    def end(self) -> None:
+        """Ends the job, if it runs, and waits for its thread."""
+        if self._thread.is_alive():
+            self._launcher.stop()
+            self._reader.finish()
+            self._thread.join(_ENDING)
+
+
+@contextmanager
+def _job(
+    context: StepContext,
+    workspace: Workspace,
+    asked: Sequence[_Key],
+    tables: Sequence[str],
+    lock: int,
+) -> Iterator[_Job]:
+    """Starts a job, and has it ended when the block ends, however that is. A driver on this host has ``lock`` too, and
+    its log stays with the run."""
+    # heavy, and for these runs only
+    from dagster_aws.pipes import PipesS3ContextInjector  # noqa: PLC0415
+
+    settings = workspace.settings
+    client = s3_client(settings.lake_endpoint, settings.s3_region)
+    mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
+    log = driver_log(context, mail)
+    launcher = SparkSubmit(settings, log, lock)
+    reader = Messages(mail)
+    extras = {
+        "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
+        "wanted": [list(key) for key in asked],
+        "tables": list(tables),
+        "workers": settings.spark_workers,
+        "closed": [asdict(one) for one in openings(settings.budget_path)],
+        "bucket": mail.bucket,
+        "alive": mail.alive,
+    }
+    injector = PipesS3ContextInjector(bucket=mail.bucket, client=client, key_prefix=f"{mail.prefix}/")
+
+    def run() -> None:
+        try:
+            launcher.run(Start(context, extras, injector, reader))
+        except Exception as error:
+            job.error = error
+
+    thread = threading.Thread(target=run, name="job on Spark", daemon=True)
+    job = _Job(launcher, reader, thread, settings.budget_path)
+    with mail.open():
+        context.log.warning(EXPERIMENTAL)
+        context.log.info(
+            f"{len(asked):,} partitions go to {settings.spark_workers} Spark workers at {launcher.address}. The log of "
+            f"the driver: {log}"
+        )
+        job._thread.start()
+        try:
+            yield job
+        finally:
+            job.end()
+            tags = {ENGINE_TAG: "spark", JOB_TAG: launcher.address, LOG_TAG: str(log)}
+            context.instance.add_run_tags(context.run.run_id, tags)
+
+
+def driver_log(context: StepContext, mail: Mailbox) -> Path:
+    """A new file for the log of a driver, in the folder of Dagster's instance that is deleted with the run."""
+    folder = Path(context.instance.root_directory) / "storage" / context.run.run_id
+    with disk_trouble(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    # a step that is tried again has another mailbox
+    return folder / f"spark_driver-{mail.prefix.rpartition('-')[2]}.log"
+
+
+#: Seconds that a driver has to end in order, when it is asked to.
+_ORDERLY: Final = 10.0
+#: Characters of a driver's log that an error shows.
+_SHOWN: Final = 2_000
+#: What a cluster calls our jobs.
+_NAME: Final = "cc_pipeline"
+#: What to do about a job that ended badly.
+AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+
+
+class Messages(dg.PipesBlobStoreMessageReader):
+    """Messages of a job, from its mailbox. Ours go to ``told`` at once, while the job runs; Dagster would keep them
+    until its end, and each of them for as long as the run lasts."""
+
+    def __init__(self, mail: Mailbox) -> None:
+        super().__init__(interval=0)
+        self.told: SimpleQueue[Payload] = SimpleQueue()
+        self._mail = mail
+        self._finished = False
+
+    @property
+    def expected_writer_count(self) -> int:
+        """One driver. Dagster's own says so with a warning that it may change."""
+        return 1
+
+    def finish(self) -> None:
+        """Says that the job has ended. What it has sent is read; Dagster would wait ten seconds more for a farewell."""
+        self._finished = True
+
+    @contextmanager
+    def get_params(self) -> Iterator[dict[str, Any]]:
+        yield {"bucket": self._mail.bucket, "key_prefix": f"{self._mail.prefix}/messages"}
+
+    def messages_are_readable(self, params: Mapping[str, Any]) -> bool:
+        return True
+
+    def download_messages_chunk(self, index: int, params: Mapping[str, Any]) -> str | None:
+        finished = self._finished
+        chunk = self._mail.read(f"{params['key_prefix']}/{index}.json")
+        if chunk is None:
+            closed = {PIPES_PROTOCOL_VERSION_FIELD: PIPES_PROTOCOL_VERSION, "method": "closed", "params": None}
+            return json.dumps(closed) if finished else None
+        others = []
+        for line in chunk.decode().splitlines():
+            message = json.loads(line)
+            if message["method"] == "report_custom_message":
+                self.told.put(message["params"]["payload"])
+            else:
+                others.append(line)
+        # nothing at all would be taken for a chunk that is not there yet
+        return "\n".join(others) or "\n"
+
+    def no_messages_debug_text(self) -> str:
+        return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a job is started with: the run that it is for, what it is asked for, how that and its messages travel."""
+
+    context: StepContext
+    extras: Mapping[str, Any]
+    injector: dg.PipesContextInjector
+    reader: Messages
+
+
+@contextmanager
+def _open_session(start: Start) -> Iterator[dg.PipesSession]:
+    """A session of Pipes as ``dg.open_pipes_session`` opens it. That function also demands an output for each asset of
+    a step; ours have none, since each partition is recorded by an event."""
+    handler = dg.PipesMessageHandler(start.context, start.reader)
+    told: PipesContextData = {
+        "asset_keys": None,
+        "code_version_by_asset_key": None,
+        "provenance_by_asset_key": None,
+        "partition_key": None,
+        "partition_key_range": None,
+        "partition_time_window": None,
+        "run_id": start.context.run.run_id,
+        "job_name": start.context.run.job_name,
+        "retry_number": start.context.retry_number,
+        "extras": dict(start.extras),
+    }
+    with start.injector.inject_context(told) as injected, handler.handle_messages() as read:
+        yield dg.PipesSession(
+            context_data=told,
+            message_handler=handler,
+            context_injector_params=injected,
+            message_reader_params=read,
+            context=start.context,
+        )
+
+
+def job_file() -> Path:
+    """The program of the job."""
+    found = find_spec("cc_pipeline.extensions.spark.job")
+    assert found is not None and found.origin is not None
+    return Path(found.origin)
+
+
+def polite(workers: int) -> dict[str, str]:
+    """Spark's own settings that keep at most ``workers`` processes at work, whatever the cluster manager: each may
+    spend its share of the source's budget, so more of them would spend more than that. A task of a fetch that is run
+    twice at the same time asks twice, so Spark does not do that to see which is faster."""
+    count = str(workers)
+    return {
+        "spark.cores.max": count,
+        "spark.executor.cores": "1",
+        "spark.task.cpus": "1",
+        "spark.executor.instances": count,
+        "spark.dynamicAllocation.maxExecutors": count,
+        "spark.speculation": "false",
+    }
+
+
+class SparkSubmit:
+    """A driver on this host, in a session of its own: whoever ends this process ends what it has started.
+
+    ``log`` is the file for all that the driver writes, which stays. ``kept_open`` is an open file that the driver keeps
+    open, and with it the lock on it, also when this process is killed.
+    """
+
+    def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
+        self.address = settings.spark_master
+        self._settings = settings
+        self._log = log
+        self._kept_open = kept_open
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._process: children.Process | None = None
+
+    def run(self, start: Start) -> None:
+        """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
+        with _open_session(start) as session:
+            started = self._start(session.get_bootstrap_env_vars())
+            status = started.wait() if started is not None else 0
+            # where Java alone was killed, the driver's Python would go on
+            self._signal(signal.SIGKILL)
+            start.reader.finish()
+        if status and not self._stopped:
+            words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
+            raise EnvironmentFault(
+                f"the Spark job at {self.address} ended with status {status} before it was done",
+                f"{AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
+            )
+
+    def _start(self, pipes: Mapping[str, str]) -> children.Process | None:
+        settings = self._settings
+        endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
+        command = [
+            *(str(spark_submit()), "--master", settings.spark_master, "--name", _NAME),
+            *(word for one in polite(settings.spark_workers).items() for word in ("--conf", "=".join(one))),
+            # what lies in a worker's folder is data
+            *("--conf", "spark.executorEnv.PYTHONSAFEPATH=1"),
+            # where its mailbox is; all else lies in there
+            *(str(job_file()), *endpoint, "--region", settings.s3_region),
+        ]
+        # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
+        environment = children.whole_environment({**pipes, "PYSPARK_DRIVER_PYTHON": sys.executable})
+        if settings.spark_master.startswith(LOCAL_MASTER):
+            environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        with self._lock, self._log.open("wb") as log:
+            if not self._stopped:
+                self._process = children.start(
+                    command,
+                    environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=(self._kept_open,),
+                )
+        return self._process
+
+    def stop(self) -> None:
+        """Ends the job, from another thread; does nothing when it has ended. One that is not started yet never is."""
+        with self._lock:
+            self._stopped = True
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        self._signal(signal.SIGTERM)
+        try:
+            process.wait(_ORDERLY)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        """To the driver and all it has started: the group has the id of its first process."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)

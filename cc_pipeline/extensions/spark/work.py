@@ -1,0 +1,254 @@
+"""What a worker does: one task of a fetch or of a parse, from its plan to stored files, rows and a word of both.
+
+Everything a task is given and gives back is plain values. Whatever it writes has a name of its own attempt, so a task
+that is run twice writes twice, and only what the driver is given is committed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import CAPTURE_ORDER
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extensions.spark.ambient import at_work, storage_in
+from cc_pipeline.extensions.spark.plans import Plans
+from cc_pipeline.extensions.spark.same_code import here, refuse_others
+from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
+from cc_pipeline.lake.adding import Added, write_rows
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
+from cc_pipeline.records.leases import stop_note
+from cc_pipeline.records.outcomes import with_this_round
+from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.range_plan import Order, RecordOptions
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.budget import Opening, openings
+from cc_pipeline.workspace.tables import CORE_TABLES
+from cc_pipeline.workspace.workspace import Workspace, lake_options
+
+#: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
+_EVERY: Final = 10.0
+
+J = TypeVar("J", bound="Job")
+D_co = TypeVar("D_co", covariant=True)
+_SPECS: Final = {spec.name: spec for spec in CORE_TABLES}
+#: Adds to what is done so far, for whoever watches.
+Count = Callable[[int], None]
+
+
+class Halting:
+    """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.asking.run.Halt``)."""
+
+    def __init__(
+        self, storage: RecordStorage, crawl: str, commit: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._storage = storage
+        self._key = stop_note(storage, crawl, commit)
+        self._clock = clock
+        self._next = float("-inf")
+        self._told = False
+        self.stopped = False
+
+    def __call__(self, is_refused: bool) -> bool:
+        # a refusal that is new here is told at once
+        due = self._clock() >= self._next or (is_refused and not self.stopped)
+        if due and not self._told and (is_refused or not self.stopped):
+            self._next = self._clock() + _EVERY
+            self.stopped = self.stopped or is_refused
+            # a place that does not answer now is asked again later
+            with suppress(CcPipelineError):
+                if is_refused:
+                    self._storage.transport.put(self._key, b"{}")
+                    self._told = True
+                else:
+                    self.stopped = self._told = self._storage.transport.exists(self._key)
+        return self.stopped
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of a job have in common. ``commit`` names what they write; ``sent`` are the settings as texts,
+    ``workers`` the number of executors that share the source, ``tries`` how often Spark runs a task before the job
+    fails, ``driver`` what the driver runs with."""
+
+    sent: Mapping[str, str]
+    workers: int
+    tries: int
+    crawl: str
+    commit: str
+    driver: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FetchJob(Job):
+    """As :class:`~cc_pipeline.extraction.engine.ToFetch` says. ``closed`` are circuit breakers that opened before."""
+
+    options: RecordOptions
+    plan: str
+    closed: tuple[Opening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows of the records table as files, and how slices stand with them."""
+
+    files: list[Added]
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDone:
+    """What one task fetched. ``uncounted`` are the rows where it asked the source and got nothing: whether that counts
+    among the rounds of its captures depends on what others got, so the rows are there both ways. ``closed`` are the
+    circuit breakers that its worker knows of."""
+
+    result: RecordsResult
+    rows: int
+    counted: Written
+    uncounted: Written | None
+    closed: tuple[Opening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ParseDone:
+    """The rows of each page table that one task made, as files."""
+
+    files: dict[str, list[Added]]
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a task failed for the last time: an error goes to the driver as it is, and not as a text of Java's.
+
+    What caused it says whether it would meet every target (``extraction/isolation.py``), and is lost when an error is
+    pickled.
+    """
+
+    error: Exception
+    cause: Exception | None
+
+
+@dataclass(frozen=True)
+class Task(Generic[J, D_co]):
+    """A function over numbers of plans, to run in ``mapPartitions``."""
+
+    work: Callable[[J, int, Count], D_co]
+    job: J
+    count: Count
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[D_co | Failed]:
+        for number in numbers:
+            try:
+                # not every worker was asked before: one may be new, in the place of one that was lost
+                refuse_others([here()], self.job.driver)
+                yield self.work(self.job, number, self.count)
+            except Exception as error:
+                # Spark runs it again, perhaps elsewhere; the last time, the driver is told what it was
+                if _attempt() + 1 < self.job.tries:
+                    raise
+                yield _failed(error)
+
+
+def _attempt() -> int:
+    """How often this task was tried before."""
+    # a worker of Spark has it loaded, and nobody else needs it
+    spark = sys.modules.get("pyspark")
+    here = None if spark is None else spark.TaskContext.get()
+    return 0 if here is None else int(here.attemptNumber())
+
+
+def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
+    """Fetches the captures of plan ``number``, stores their records and writes their rows. Raises
+    ``EnvironmentFault``."""
+    with at_work(job.sent, job.workers, job.closed) as workspace, workspace.scratch_folder("fetch") as folder:
+        storage = storage_in(workspace, folder / "spool")
+        captures, held, left = Plans(storage, job.crawl, job.commit).read(number)
+        places = PlacesFound()
+        places.add(captures)
+        found = places.places()
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        name = _name(job, number)
+        result = fetch_planned(
+            Planned(captures.to_batches(), found, held.to_batches(), left.to_batches()),
+            Order(job.crawl, name, job.plan, job.options),
+            workspace.archives(job.crawl),
+            storage,
+            keep=rows.add,
+            halt=Halting(storage, job.crawl, job.commit),
+        )
+        counted = _write(workspace, job.crawl, partial(_counted, rows), name)
+        silent = result.asked and not result.answered
+        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if silent else None
+        closed = openings(workspace.settings.budget_path)
+    count(len(found))
+    return FetchDone(result, rows.rows, counted, uncounted, closed)
+
+
+def parse_task(job: Job, number: int, count: Count) -> ParseDone:
+    """Parses the records of plan ``number`` and writes the rows of all page tables. Raises ``EnvironmentFault``."""
+    with at_work(job.sent, job.workers) as workspace, workspace.scratch_folder("parse") as folder:
+        storage = storage_in(workspace, folder / "spool")
+        [records] = Plans(storage, job.crawl, job.commit).read(number)
+        # one process, and never this one: a hostile page that ended a worker would in the end fail the whole job
+        pages = spill_pages(records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda done: None)
+        name = _name(job, number)
+        files = {
+            table: write_rows(
+                workspace.settings.lake, lake_options(workspace.settings), _SPECS[table], job.crawl, opened(), name
+            )
+            for table, opened in pages.items()
+        }
+    count(records.num_rows)
+    assert files.keys() == set(PAGE_TABLES)
+    return ParseDone(files, records.num_rows)
+
+
+def _name(job: Job, number: int) -> str:
+    """A name for what this attempt at a task writes, which holds the job's: a lease on that holds all of it."""
+    return f"{job.commit}-{number:06d}-{uuid.uuid4().hex[:12]}"
+
+
+def _counted(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+    return map(with_this_round, rows.batches())
+
+
+def _write(workspace: Workspace, crawl: str, rows: Callable[[], Iterator[pa.RecordBatch]], name: str) -> Written:
+    tally = Tally()
+    settings = workspace.settings
+
+    def seen() -> Iterator[pa.RecordBatch]:
+        for batch in rows():
+            tally.add(batch)
+            yield batch
+
+    return Written(write_rows(settings.lake, lake_options(settings), _SPECS["records"], crawl, seen(), name), tally)
+
+
+def _failed(error: Exception) -> Failed:
+    """``error`` as it can travel, with where it arose."""
+    error.add_note("".join(traceback.format_exception(error)))
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
+    return Failed(_portable(error), None if cause is None else _portable(cause))
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever a library's error does when it is copied
+        return EnvironmentFault(f"a worker failed: {error!r}", "Look at the log of the job.")
+    return error

@@ -1,0 +1,1 @@
+"""For tests and trials of the pipeline, and for who extends it."""

@@ -1,0 +1,503 @@
+"""The Spark engine without Spark: its driver, and tasks that run in this process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.extensions.spark import engine, work
+from cc_pipeline.extensions.spark import plans as cutting
+from cc_pipeline.extensions.spark.engine import SparkEngine, run_job
+from cc_pipeline.extensions.spark.plans import Plans
+from cc_pipeline.extraction import fetch, plan
+from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.engine import LOCAL
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import TABLES, current, look
+from cc_pipeline.records.leases import lease
+from cc_pipeline.records.places import Places
+from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.sweep import sweep
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport import refusals
+from cc_pipeline.transport.budget import Opening, openings, take_over
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.upkeep.purge import purge
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.extensions.spark.compared import (
+    Bucket,
+    left_over,
+    located,
+    made,
+    not_named,
+    rows_of,
+    same,
+    slugs_of,
+)
+from cc_pipeline_tests.extensions.spark.inprocess import InProcess
+from cc_pipeline_tests.extraction.stored import dangling
+from cc_pipeline_tests.extraction.test_fetch import damage
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.upkeep.test_purge import needles, traces
+from cc_pipeline_tests.world import NEW, Killed, copy_of, workspace_of
+
+PAGES = TABLES[1:]
+
+
+@pytest.fixture(autouse=True)
+def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "executor").mkdir()
+    monkeypatch.chdir(tmp_path / "executor")
+    monkeypatch.setattr(cutting, "LEAST_ROWS", 10)
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    monkeypatch.setattr(cutting, "LEAST_BYTES", 100_000)
+
+
+def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
+    return SparkEngine(context or InProcess(), workers)
+
+
+@pytest.fixture(scope="module")
+def targets(bucket: Bucket) -> list[str]:
+    # captures of one place are asked for by several
+    return [*sorted(bucket[1].domains()), "host:www.example.com", "absent.example"]
+
+
+@pytest.fixture(scope="module")
+def slugs(targets: list[str]) -> list[str]:
+    return slugs_of(targets)
+
+
+@pytest.fixture(scope="module")
+def before(bucket: Bucket, targets: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which captures are located."""
+    home = tmp_path_factory.mktemp("before") / "home"
+    located(bucket[0], home, targets).close()
+    return home
+
+
+@pytest.fixture(scope="module")
+def local(bucket: Bucket, slugs: list[str], before: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that the local engine has made."""
+    home = tmp_path_factory.mktemp("local") / "home"
+    workspace = again(bucket, before, home)
+    assert all(one.error is None for one in made(workspace, slugs, LOCAL, PAGES).values())
+    workspace.close()
+    return home
+
+
+def again(bucket: Bucket, home: Path, to: Path) -> Workspace:
+    """A copy of a home."""
+    shutil.copytree(home, to)
+    return workspace_of(bucket[0], to)
+
+
+def twins(source: Path | str, folder: Path, targets: list[str], **more: object) -> tuple[Workspace, Workspace]:
+    """Two homes in which the same captures are located: for the local engine, and for Spark's."""
+    located(source, folder / "local", targets, **more).close()
+    shutil.copytree(folder / "local", folder / "spark")
+    return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
+
+
+def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    theirs, mine = again(bucket, local, tmp_path / "local"), again(bucket, before, tmp_path / "spark")
+    context = InProcess()
+    found = made(mine, slugs, spark(context), PAGES)
+    assert all(one.error is None for one in found.values())
+    assert len(context.tasks) > 6
+    same(theirs, mine, slugs)
+    assert not left_over(mine)
+    assert not not_named(mine)
+    # and each finds what the other made
+    for workspace, by in ((mine, LOCAL), (theirs, spark())):
+        again_made = made(workspace, slugs, by)
+        assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
+        assert all(one.reports["records"].requests == 0 for one in again_made.values())
+        same(theirs, mine, slugs)
+
+
+def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_path: Path) -> None:
+    two = ("warc", "robotstxt")
+    slug = next(one for one in bucket[1].domains() if all(bucket[1].of(NEW, subset=s, domain=one) for s in two))
+    homes = twins(bucket[0], tmp_path, [slug], subsets=two)
+    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
+        [one] = made(workspace, [slug], by, PAGES).values()
+        assert one.error is None
+    assert {row["target"] for row in homes[1].lake.read("page_metadata").to_pylist()} == {slug, f"{slug}~robotstxt"}
+    same(*homes, [slug, f"{slug}~robotstxt"])
+    assert not left_over(homes[1])
+    assert not not_named(homes[1])
+    assert all(current(workspace, NEW, [slug]).keys() == {slug} for workspace in homes)
+
+
+def test_a_job_needs_no_home_and_tells_of_each_partition(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
+    told: list[tuple[str, int, int | None, str]] = []
+    wanted = [(NEW, slug) for slug in slugs]
+    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))
+    assert sorted(one.slug for one in job if one.error is None and set(one.reports) == set(PAGES)) == slugs
+    assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
+    assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
+    assert not (tmp_path / "nowhere").exists()
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+
+
+def test_files_of_this_machine_are_not_asked_of_workers(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    monkeypatch.setattr(Places, "files", ["file:///home/me/my.warc.gz", None])
+    with pytest.raises(UserInputError, match=r"my\.warc\.gz"):
+        fetch_captures(mine, NEW, slugs, engine=spark())
+
+
+def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    context = InProcess()
+    fetch_captures(mine, NEW, slugs, engine=spark(context))
+    places = mine.lake.read("records", columns=["warc_filename", "warc_record_offset"])
+    stored = sum(task[0].result.fetched for task in context.tasks)
+    assert places.num_rows > len(set(map(repr, places.to_pylist()))) == stored
+
+
+def test_what_another_target_has_is_not_fetched_again(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    fetch_captures(mine, NEW, ["example.com"])
+    later = fetch_captures(mine, NEW, ["host_www.example.com"], engine=spark())
+    assert later.requests == 0
+    assert later.written > 0
+    assert not left_over(mine)
+    # and a target without captures is no job
+    context = InProcess()
+    [nothing] = made(mine, ["absent.example"], spark(context), PAGES).values()
+    assert nothing.error is None
+    assert not context.tasks
+    assert not made(mine, ["absent.example"], LOCAL)["absent.example"].reports["records"].fresh_slices
+
+
+def test_a_blocked_site_is_left_out_as_the_local_engine_does(bucket: Bucket, tmp_path: Path) -> None:
+    targets = ["example.com", "set:duo = example.com, example.org"]
+    theirs, mine = twins(bucket[0], tmp_path, targets)
+    slugs = slugs_of(targets)
+    for workspace, by in ((theirs, LOCAL), (mine, spark())):
+        block(workspace, [parse_target("example.com")])
+        # what was located before the block is not fetched by anybody
+        with pytest.raises(EnvironmentFault, match="was blocked"):
+            fetch_captures(workspace, NEW, slugs, engine=by)
+        errors = {slug: one.error for slug, one in made(workspace, slugs, by).items() if one.error is not None}
+        assert "was blocked" in str(errors.pop("example.com"))
+        assert errors == {}
+        assert look(workspace, NEW, slugs).plan.todos == (), "whoever asks the plan does not ask for it"
+    same(theirs, mine, ["set-duo"])
+    assert {*mine.lake.read("records", columns=["domain"]).column(0).to_pylist()} == {"example.org"}
+
+
+def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
+    names = sorted(bucket[1].domains())
+    first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
+    alone = names[5:8]
+    # the neighbours are made here, the set by the engine, then another set in its place
+    before = located(bucket[0], tmp_path / "before", [first, *alone])
+    assert all(one.error is None for one in made(before, alone, LOCAL).values())
+    before.close()
+    homes = [again(bucket, tmp_path / "before", tmp_path / name) for name in ("local", "spark")]
+    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
+        assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
+        was = rows_of(workspace, "records")
+        workspace.register_targets([parse_target(second)])
+        [found] = made(workspace, ["set-some"], by).values()
+        assert found.error is None
+        assert rows_of(workspace, "records") != was
+    same(*homes, ["set-some", *alone])
+    assert not left_over(homes[1])
+
+
+def run_twice(task: Callable[[], Any], number: int) -> Any:
+    del number
+    task()
+    return task()
+
+
+def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is_swept(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    found = made(mine, slugs, replace(spark(InProcess(run_twice)), captures=40), PAGES)
+    commits = {id(one.reports["records"]) for one in found.values()}
+    assert 1 < len(commits) < len(slugs), "partitions of many captures are done in groups"
+    assert mine.lake.version("records") >= len(commits)
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not left_over(mine)
+    assert not_named(mine)
+    sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
+    assert not not_named(mine)
+    rows = mine.lake.read("records").to_pylist()
+    assert all(isinstance(found, bytes) for _, found in read_members(rows, mine.storage))
+
+
+@pytest.mark.parametrize("at", ["its commit", "a task"])
+def test_what_a_killed_driver_left_is_taken_over(
+    bucket: Bucket,
+    slugs: list[str],
+    before: Path,
+    local: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    def third(task: Callable[[], Any], number: int) -> Any:
+        return killed() if number == 2 else task()
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        if at == "its commit":
+            patched.setattr(engine, "_fetched", killed)
+        made(mine, slugs, spark(InProcess(third if at == "a task" else None)), PAGES)
+    assert rows_of(mine, "records") == []
+    assert len(not_named(mine)) >= 2
+    found = made(mine, slugs, spark(), PAGES)
+    reports = [one.reports["records"] for one in found.values()]
+    assert all("taken over" in note for report in reports for note in report.notes[:1])
+    if at == "its commit":
+        assert {report.requests for report in reports} == {0}
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not left_over(mine)
+    assert not not_named(mine)
+
+
+def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes, stays = "example.com", "example.org"
+    mine = located(bucket[0], tmp_path / "home", [goes, stays])
+    made(mine, [goes, stays], spark(InProcess(run_twice)), PAGES)
+    wanted = needles(mine)
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
+    for room, step in ((engine, "_fetched"), (engine, "_kept")):
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            # as one that is killed: its process does none of this
+            patched.setattr(Plans, "delete", lambda _: None)
+            patched.setattr(room, step, killed)
+            if step == "_fetched":
+                fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
+            else:
+                patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
+                parse_records(mine, NEW, [goes], engine=spark())
+    assert len(list(plans.rglob("*.arrow"))) >= 2
+    assert len(not_named(mine)) >= 2
+    with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
+        running.hold(())
+        # of a job that runs, for another target
+        beside = plans / ("f" * 32) / "000000.arrow"
+        beside.parent.mkdir()
+        beside.write_bytes(b"")
+        table = next((tmp_path / "home" / "lake" / "tables" / "records").rglob("*.parquet")).parent
+        file = table / f"part-00000-{'f' * 32}-000000-000-c000.zstd.parquet"
+        file.write_bytes(b"")
+        report = purge(mine, plan_purge(mine, goes, goes), now=True)
+        assert beside.exists()
+        assert file.exists()
+        file.unlink()
+    assert report.waiting == 0
+    assert traces(tmp_path / "home", wanted) == []
+    assert [path for path in plans.rglob("*.arrow") if path != beside] == []
+    assert dangling(mine) == []
+    assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
+
+
+def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    damage(root, mine[len(mine) // 2])
+    (root / sorted({capture.warc_filename for capture in mine})[0]).unlink()
+    local, mine = twins(root, tmp_path, ["example.com"])
+    for workspace, by in ((local, LOCAL), (mine, spark())):
+        assert all(one.error is None for one in made(workspace, ["example.com"], by, PAGES).values())
+    same(local, mine, ["example.com"])
+    outcomes = set(mine.lake.read("records", columns=["outcome"]).column(0).to_pylist())
+    assert outcomes == {"fetched", "quarantined", "missing"}
+
+
+def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
+    slugs = ["example.com", "example.org"]
+    with FaultServer(bucket[0]) as server:
+        local, other = twins(server.url, tmp_path, slugs)
+        server.set_rules([Rule("500", key="*/warc/*", times=None)])
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            with pytest.raises(Incomplete):
+                fetch_captures(workspace, NEW, slugs, engine=by)
+            assert rows_of(workspace, "records") == []
+            assert set(workspace.lake.read("fetches").column("silent_runs").to_pylist()) == {1}
+        server.set_rules([])
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            workspace.close()
+            fetch_captures(workspace, NEW, slugs, engine=by)
+            parse_records(workspace, NEW, slugs, engine=by)
+        same(local, other, slugs)
+    assert not left_over(other)
+
+
+def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slugs = sorted(bucket[1].domains())
+    monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
+    # a request for each record, one after the other
+    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
+
+    def elsewhere(task: Callable[[], Any], number: int) -> Any:
+        # each task on an executor of its own: none finds the other's budget
+        folder = tmp_path / f"executor-{number}"
+        folder.mkdir(exist_ok=True)
+        with monkeypatch.context() as moved:
+            moved.chdir(folder)
+            return task()
+
+    with FaultServer(bucket[0]) as server:
+        workspace = located(server.url, tmp_path / "home", slugs, concurrency=1)
+        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+        before = len(server.hits)
+        context = InProcess(elsewhere)
+        with pytest.raises(Incomplete):
+            fetch_captures(workspace, NEW, slugs, engine=spark(context))
+        asked = [task[0].result.requests for task in context.tasks]
+        assert len(asked) > 2
+        # on a busy machine the first may end before it knows that its breaker is open; the second then finds out
+        assert 0 < sum(asked[:2]) < 9
+        assert not any(asked[2:])
+        assert len(server.hits) - before == sum(asked)
+        # the ledger balances all the same, and what was not asked for is asked for by the next run
+        lacking = workspace.lake.read("fetches").to_pylist()
+        assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
+        assert not left_over(workspace)
+
+
+def test_an_open_breaker_outlives_the_job_and_binds_the_next(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = count()
+
+    def elsewhere(task: Callable[[], Any], number: int) -> Any:
+        folder = tmp_path / f"executor-{next(folders)}"
+        folder.mkdir()
+        with monkeypatch.context() as moved:
+            moved.chdir(folder)
+            return task()
+
+    monkeypatch.setattr(refusals, "PROBES", (200.0,))
+    monkeypatch.setattr(refusals, "WAIT", 0.05)
+    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
+    slugs = sorted(bucket[1].domains())
+    with FaultServer(bucket[0]) as server:
+        # a rate binds all processes: those of this machine too
+        home = located(server.url, tmp_path / "home", slugs, rate=1000.0)
+        budget_path, wanted = home.settings.budget_path, [(NEW, slug) for slug in slugs]
+        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+
+        def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
+            before, told = len(server.hits), [closed]
+            run = run_job(
+                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,
+                closed=closed, refused=told.append,
+            )  # fmt: skip
+            assert all(one.error is not None for one in run)
+            return len(server.hits) - before, told[-1]
+
+        requests, told = job(())
+        assert requests > 0
+        [opening] = told
+        assert opening.until > opening.since
+        # of whatever job, and of however many new workers
+        assert job(told) == (0, told)
+        # and of this home's own runs, once they are told
+        take_over(budget_path, told)
+        before = len(server.hits)
+        with pytest.raises(Incomplete):
+            fetch_captures(home, NEW, slugs)
+        assert len(server.hits) == before
+        assert job(openings(budget_path)) == (0, told)
+
+
+def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:
+    slugs = ["example.com", "example.org"]
+    files = sorted({one.warc_filename for one in bucket[1].of(NEW, subset="warc")})
+    with FaultServer(bucket[0]) as server:
+        local, other = twins(server.url, tmp_path, slugs)
+        server.set_rules([Rule("500", key=files[0], times=None)])
+        rounds = []
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            with pytest.raises(Incomplete):
+                fetch_captures(workspace, NEW, slugs, engine=by)
+            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "settled", "rounds"]
+            rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
+        assert rounds[0] == rounds[1]
+        same(local, other, slugs)
+
+
+def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = again(bucket, before, tmp_path / "home")
+
+    def full(*_: object, **__: object) -> None:
+        raise PlaceFault("the disk is full", "Free some space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "fetch_planned", full)
+        with pytest.raises(PlaceFault, match="the disk is full") as told:
+            fetch_captures(workspace, NEW, slugs, engine=spark())
+        # where it arose is told too
+        assert "fetch_task" in "".join(told.value.__notes__)
+        with pytest.raises(EnvironmentFault, match="could not run a task"):
+            fetch_captures(workspace, NEW, slugs, engine=spark(InProcess(tries=2)))
+    assert not left_over(workspace)
+
+
+def test_a_target_that_breaks_a_task_fails_alone(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, slugs = again(bucket, before, tmp_path / "home"), slugs[:5]
+    bad = slugs[3]
+    plain = work.spill_pages
+
+    def broken(records: list[Any], *rest: Any) -> Any:
+        if any(bad in batch.column("target").to_pylist() for batch in records):
+            raise RuntimeError("cannot be parsed")
+        return plain(records, *rest)
+
+    monkeypatch.setattr(work, "spill_pages", broken)
+    found = made(workspace, slugs, spark(), PAGES)
+    assert [slug for slug, one in found.items() if one.error is not None] == [bad]
+    assert set(found[bad].reports) == {"records"}

@@ -1,0 +1,111 @@
+"""What a job tells comes back as it was: reports that partitions share, errors of their class with kind and cause."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.extensions.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress, Refused
+from cc_pipeline.extensions.spark.messages import error_as_json as as_json
+from cc_pipeline.extensions.spark.messages import error_from_json as from_json
+from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.run import Made
+from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+
+REPORT = StageReport(
+    "fetch", 3, 2, 100, 4, 1.5, 1, 1, ("a note",), {"a": {"rows:records": 1}, "b": {"rows:records": 2, "x": "y"}}
+)
+
+
+def told(*messages: Any) -> list[Any]:
+    """Messages after a way as JSON text."""
+    sent: list[str] = []
+    out = Outbox(lambda payload: sent.append(json.dumps(payload)))
+    for name, *arguments in messages:
+        getattr(out, name)(*arguments)
+    inbox = Inbox()
+    return [message for text in sent if (message := inbox.read(json.loads(text))) is not None]
+
+
+def test_partitions_that_share_a_report_share_it_there_too() -> None:
+    other = StageReport("parse", 1)
+    mades = [Made("C", "a", {"records": REPORT, "page_text": other}), Made("C", "b", {"records": REPORT})]
+    found = told(*(("made", made) for made in mades))
+    assert found == mades
+    assert found[0].reports["records"] is found[1].reports["records"]
+    assert isinstance(found[0].reports["records"].notes, tuple)
+
+
+def test_a_report_is_sent_once() -> None:
+    sent: list[Any] = []
+    out = Outbox(sent.append)
+    for slug in ("a", "b"):
+        out.made(Made("C", slug, {"records": REPORT, "page_text": REPORT}))
+    assert len(sent) == 3
+
+
+def test_who_refuses_is_told() -> None:
+    closed = (Opening("example.org", 1.5, 301.5, 1, "403"),)
+    assert told(("refused", closed)) == [Refused(closed)]
+
+
+def test_progress_and_facts() -> None:
+    assert told(("progress", "fetch", 1, None, "x"), ("facts", {"Spark": "4"})) == [
+        Progress("fetch", 1, None, "x"),
+        Facts({"Spark": "4"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EnvironmentFault("it broke", "mend it"),
+        Incomplete("not all came", "again"),
+        UserInputError("what is that"),
+        DataFault(DataKind.GZIP_CORRUPT, "a.warc.gz", 17, "bad"),
+        DataFault(FaultKind.NOT_FOUND, "a.warc.gz", None, "gone"),
+        range_fault(FaultKind.BREAKER_OPEN, "a.warc.gz", 1, 2, "refused", 3),
+        range_fault(FaultKind.SHORT_BODY, "a.warc.gz", 1, 2, "short", 3, tag=object()),
+    ],
+)
+def test_errors_of_ours_keep_their_class_kind_and_fields(error: Exception) -> None:
+    [found] = told(("failed", error))
+    assert isinstance(found, Failed)
+    assert type(found.error) is type(error)
+    assert str(found.error) == str(error)
+    for name in ("kind", "source", "offset", "what", "advice", "key", "attempts"):
+        assert getattr(found.error, name, None) == getattr(error, name, None)
+    if isinstance(error, RangeFault):
+        assert isinstance(found.error, RangeFault)
+        assert isinstance(found.error.kind, FaultKind)
+
+
+def test_whose_fault_it_is_can_be_told_from_the_cause() -> None:
+    error = EnvironmentFault("it broke", "mend it")
+    error.__cause__ = range_fault(FaultKind.UNREACHABLE, "a", 1, 2, "nobody", 3)
+    assert is_nobodys(from_json(as_json(error)))
+    error.__cause__ = range_fault(FaultKind.NOT_FOUND, "a", 1, 2, "gone", 3)
+    assert not is_nobodys(from_json(as_json(error)))
+
+
+def test_an_error_of_somebody_else_keeps_its_name_words_and_way() -> None:
+    try:
+        raise KeyError("nothing there")
+    except KeyError as error:
+        found = from_json(json.loads(json.dumps(as_json(error))))
+    assert isinstance(found, Elsewhere)
+    assert type(found).__name__ == "KeyError"
+    assert str(found) == repr(found) == "KeyError('nothing there')"
+    assert "test_messages.py" in found.__notes__[0]
+
+
+def test_no_message_makes_an_object_of_a_class_it_names() -> None:
+    """Whatever lies in the mailbox: classes are looked for among ours."""
+    made_up = {"class": "Popen", "ours": True, "arguments": ["true"], "state": {}, "cause": None, "trace": ""}
+    assert isinstance(from_json(made_up), Elsewhere)
+    assert Inbox().read({"method": "something else"}) is None

@@ -1,0 +1,259 @@
+"""What is refused before a job is started, and what may be wrong with workers."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import socket
+import sys
+from dataclasses import replace
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline import COMPILED
+from cc_pipeline.defs.engines import LOCAL, find_engine
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark import job
+from cc_pipeline.extensions.spark import same_code as worker_facts
+from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
+from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, here, in_words
+from cc_pipeline.lake import reading
+from cc_pipeline.settings import Settings
+
+GOOD = Settings(
+    "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", spark_master="spark://h:7077",
+    spark_workers=2, publish="copy",
+)  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with Spark and Java, which the environment names."""
+    for name, variable in (("spark-submit", "SPARK_HOME"), ("java", "JAVA_HOME")):
+        program = tmp_path / name / "bin" / name
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path
+
+
+def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
+    refuse_unready(GOOD)
+    refuse_unready(replace(GOOD, source="/folder", spark_master="local[2]"))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"spark_master": ""}, "CC_PIPELINE_SPARK_MASTER"),
+        ({"spark_workers": 0}, "CC_PIPELINE_SPARK_WORKERS"),
+        ({"lake": "/home/lake"}, "CC_PIPELINE_LAKE"),
+        ({"source": "/folder"}, "http"),
+        ({"mirrors": ("s3://bucket/crawls", "/folder")}, "/folder"),
+    ],
+)
+def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
+    with pytest.raises(UserInputError, match=names):
+        refuse_unready(replace(GOOD, **change))
+
+
+def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "java" / "bin" / "java").unlink()
+    with pytest.raises(EnvironmentFault, match="Java 17") as refused:
+        refuse_unready(GOOD)
+    assert "JAVA_HOME" in refused.value.advice
+    monkeypatch.setenv("SPARK_HOME", str(machine / "nothing"))
+    monkeypatch.setenv("PATH", str(machine))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EnvironmentFault, match="spark-submit") as refused:
+        spark_submit()
+    assert "cc-pipeline[spark]" in refused.value.advice
+
+
+def test_what_workers_run_with_is_said() -> None:
+    own = here()
+    found = in_words([own, own], own)
+    assert found["Python of the workers"] == own["python"]
+    # the checkout is compiled in place where there is a compiler
+    assert (found["compiled parts"] == "all") == (len(own["compiled"]) == len(COMPILED))
+    # all of them without compiled parts make the same rows
+    bare = {**own, "compiled": []}
+    twins = in_words([bare], bare)["compiled parts"]
+    assert "_bounds" in twins
+    assert "_signals" in twins
+
+
+def test_each_difference_is_named_with_both_versions() -> None:
+    own = here()
+    libraries = own["libraries"] | {"lxml": "5.0", "pyarrow": "none"}
+    with pytest.raises(EnvironmentFault) as refused:
+        in_words([own | {"libraries": libraries, "python": "3.9.1"}], own)
+    for name, there, this in (
+        ("lxml", "5.0", own["libraries"]["lxml"]),
+        ("pyarrow", "none", own["libraries"]["pyarrow"]),
+        ("Python", "3.9.1", own["python"]),
+    ):
+        assert f"{name} is {there} there and {this} here" in refused.value.what
+    assert "requirements.txt" in refused.value.advice
+
+
+def test_every_library_that_makes_rows_is_compared() -> None:
+    """What the rooms that make rows import of others. What they only reach a place or a database with changes none."""
+    changes_nothing = {"duckdb"}
+    root = Path(worker_facts.cc_pipeline.__file__).parent
+    names: set[str] = set()
+    for room in ("archive", "commoncrawl", "documents", "lake", "records"):
+        for path in (root / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Import):
+                    names |= {one.name.partition(".")[0] for one in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.add(node.module.partition(".")[0])
+    by_module = packages_distributions()
+    others = names - set(sys.stdlib_module_names) - {"cc_pipeline"} - changes_nothing
+    assert len(others) > 10
+    unknown = {one for one in others if not {normal(each) for each in by_module.get(one, [one])} & set(ROW_LIBRARIES)}
+    assert unknown == set()
+    assert [name for name, found in here()["libraries"].items() if found == "none"] == []
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_PACKAGE", "no_such_package")
+    # where DuckDB looks for installed extensions
+    monkeypatch.setenv("HOME", str(machine))
+    with pytest.raises(EnvironmentFault, match="httpfs") as refused:
+        refuse_unready(replace(GOOD, publish="views"))
+    assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
+    # the lake will have to be on S3: all of it is said in one go
+    with pytest.raises(UserInputError, match="2 things are missing") as both:
+        refuse_unready(replace(GOOD, publish="views", lake="/home/lake"))
+    assert "httpfs" in str(both.value)
+    refuse_unready(GOOD)
+    far = replace(GOOD, engine=LOCAL, publish="views")
+    with pytest.raises(EnvironmentFault, match="httpfs"):
+        find_engine(LOCAL).check_ready(far)
+
+
+def test_an_address_that_spark_does_not_take(machine: Path) -> None:
+    with pytest.raises(UserInputError, match="k8s://"):
+        refuse_unready(replace(GOOD, spark_master="emr-serverless:x"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"version": "0"},
+        {"parser": "0"},
+        {"modules": "0"},
+        {"python": "2.7.18"},
+        {"compiled": []},
+        {"libraries": {"lxml": "5.0"}},
+        {"lacks": "No module", "executable": "/py"},
+    ],
+)
+def test_workers_with_something_else_are_refused(other: dict[str, object]) -> None:
+    own = here()
+    with pytest.raises(EnvironmentFault) as refused:
+        in_words([own, own | other], own)
+    assert "PYSPARK_PYTHON" in refused.value.advice
+
+
+def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(worker_facts.cc_pipeline.__file__).parent
+    for name in ("same", "other"):
+        shutil.copytree(package, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
+    with (tmp_path / "other" / "documents" / "parse.py").open("a") as module:
+        module.write("\n")
+    found = {"own": here()}
+    for name in ("same", "other"):
+        monkeypatch.setattr(worker_facts.cc_pipeline, "__file__", str(tmp_path / name / "__init__.py"))
+        worker_facts._digest.cache_clear()
+        found[name] = here()
+    worker_facts._digest.cache_clear()
+    in_words([found["same"]], found["own"])
+    with pytest.raises(EnvironmentFault, match="another build") as refused:
+        in_words([found["other"]], found["own"])
+    assert "wheel" in refused.value.advice
+    # of modules that are in no folder nothing is known
+    in_words([found["other"] | {"modules": ""}], found["own"])
+
+
+def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
+    broken = replace(GOOD, spark_master="", spark_workers=0, lake="/home/lake")
+    (machine / "java" / "bin" / "java").unlink()
+    bad = [finding for finding in engine_findings(broken) if finding.level == "bad"]
+    assert len(bad) == 4
+    for name, finding in zip(("SPARK_MASTER", "SPARK_WORKERS", "LAKE", "JAVA_HOME"), bad, strict=True):
+        assert name in finding.text + finding.advice
+    with pytest.raises(UserInputError) as refused:
+        refuse_unready(broken)
+    assert "4 things are missing" in str(refused.value)
+    for finding in bad:
+        assert finding.text in str(refused.value)
+        assert finding.advice in str(refused.value)
+    [local] = engine_findings(replace(broken, engine="local"))
+    assert local.level == "ok"
+
+
+def test_the_doctor_knocks_at_the_clusters_door(machine: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        near = replace(GOOD, spark_master=f"spark://127.0.0.1:{port}")
+        [found] = engine_findings(near)
+        assert found.level == "ok"
+        assert "2 workers" in found.text
+    with socket.socket() as taken:
+        # bound and not listening: nobody else's port
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        [found] = engine_findings(replace(GOOD, spark_master=f"spark://127.0.0.1:{port}"))
+    assert (found.level, f"127.0.0.1:{port}" in found.text) == ("bad", True)
+    assert "SPARK_MASTER" in found.advice
+    # what can be no name of a host
+    [found] = engine_findings(replace(GOOD, spark_master="spark://a..b:7077"))
+    assert found.level == "bad"
+    # a cluster without an address of its own is not asked
+    [found] = engine_findings(replace(GOOD, spark_master="yarn"))
+    assert found.level == "ok"
+
+
+def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) -> None:
+    levels = [
+        (one.level, one.topic) for one in engine_findings(replace(GOOD, spark_master="local[9]", spark_workers=8))
+    ]
+    assert levels == [("ok", "engine"), ("note", "engine")]
+
+
+@pytest.mark.parametrize(
+    ("master", "found"),
+    [
+        ("spark://one:7078,two", [("one", 7078), ("two", 7077)]),
+        ("k8s://https://cluster:6443", [("cluster", 6443)]),
+        ("k8s://cluster", [("cluster", 443)]),
+        ("local[2]", []),
+        ("yarn", []),
+        ("spark://host:port", []),
+    ],
+)
+def test_where_a_cluster_listens(master: str, found: list[tuple[str, int]]) -> None:
+    assert addresses_of(master) == found
+
+
+def test_the_program_of_the_job_keeps_its_name_and_flags() -> None:
+    """Whoever submits it to another cluster names both."""
+    assert job.__name__ == "cc_pipeline.extensions.spark.job"
+    assert re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8")) == [
+        "--endpoint", "--region",
+    ]  # fmt: skip

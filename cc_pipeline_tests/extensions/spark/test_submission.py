@@ -1,0 +1,274 @@
+"""A Dagster run whose records and pages are made by a job: recorded while it runs, and whatever its end.
+
+The driver is a stand-in with the local engine; the mailbox is on a real S3 server. "test_on_cluster.py" has a real one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cc_pipeline import locks
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.extensions.spark import submission
+from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
+from cc_pipeline.extensions.spark.submission import JOB_TAG, LOG_TAG, SparkSubmit
+from cc_pipeline.extraction.run import TABLES
+from cc_pipeline.home import read_note
+from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.transport import budget as sharing
+from cc_pipeline.transport.budget import Opening
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.closing import closed_later
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
+from cc_pipeline_tests.extensions.spark import stand_in_driver
+from cc_pipeline_tests.weedserver import REGION, S3Server
+from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
+
+pytestmark = pytest.mark.process
+
+TWO = ("example.com", "example.org")
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(weed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "CC_PIPELINE_", "SPARK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", weed.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\necho "first line of the log"\n'
+        f'exec {sys.executable} {stand_in_driver.__file__} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("STAND_IN_MARK", str(tmp_path / "mark"))
+
+
+@pytest.fixture
+def workspace(bucket: Bucket, weed: S3Server, tmp_path: Path) -> Workspace:
+    """A harvested home with the engine spark, on a lake of its own."""
+    place = {"lake": f"s3://lake/{tmp_path.name}", "lake_endpoint": weed.endpoint, "s3_region": REGION}
+    made = workspace_of(
+        bucket[0], tmp_path / "home", **place, engine="spark", spark_master="local[2]", spark_workers=2, publish="copy"
+    )
+    harvest(made)
+    return made
+
+
+def left_in_mailboxes(workspace: Workspace) -> list[str]:
+    client = s3_client(workspace.settings.lake_endpoint, REGION)
+    _, _, prefix = workspace.settings.lake.removeprefix("s3://").partition("/")
+    found = client.list_objects_v2(Bucket="lake", Prefix=f"{prefix}/{FOLDER}/")
+    return [one["Key"] for one in found.get("Contents", ())]
+
+
+def said_in(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    return "\n".join(entry.user_message for entry in instance.all_logs(run.run_id))
+
+
+def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace: Workspace, tmp_path: Path) -> None:
+    targets = [parse_target(text) for text in TWO]
+    with Launcher(workspace) as launcher:
+        assert len(list(launcher.extract([NEW], targets))) == 1
+        for table in TABLES:
+            found = recorded(launcher.instance, table)
+            assert sorted(found) == [f"{NEW}|{text}" for text in TWO]
+            for one in found.values():
+                assert "dagster/partition_row_count" in one.metadata
+                assert ("engine" in one.metadata) == (table != "captures")
+                assert one.tags is not None
+                assert one.tags["dagster/data_version"]
+        assert all(
+            one.metadata["dagster/partition_row_count"].value for one in recorded(launcher.instance, "records").values()
+        )
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
+        assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
+        # the folder goes with the run
+        log = Path(run.tags[LOG_TAG])
+        assert log.parent == Path(launcher.instance.root_directory) / "storage" / run.run_id
+        assert log.read_text().startswith("first line of the log\n")
+        assert "experimental" in said_in(launcher.instance, run)
+        assert "stand-in-1" in said_in(launcher.instance, run)
+        arguments = (tmp_path / "arguments").read_text()
+        assert "spark.speculation=false" in arguments
+        assert "spark.cores.max=2" in arguments
+        assert left_in_mailboxes(workspace) == []
+        # what pages were parsed with belongs to this home, and not to that of the job
+        note = read_note(workspace.settings.home)
+        assert note is not None
+        assert note.chosen["extractor"] == "fast"
+        # and the local engine finds nothing to do
+        near = closed_later(Workspace(replace(workspace.settings, engine="local")))
+        with Launcher(near) as again:
+            assert list(again.extract([NEW], targets)) == []
+
+
+@pytest.mark.parametrize(("how", "error"), [("raises", "PlaceFault"), ("dies", "EnvironmentFault")])
+def test_what_was_made_before_a_bad_end_is_recorded(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, how: str, error: str
+) -> None:
+    monkeypatch.setenv("STAND_IN", how)
+    targets = [parse_target(text) for text in TWO]
+    with Launcher(workspace) as launcher:
+        with pytest.raises(RunFailed) as failed:
+            list(launcher.extract([NEW], targets))
+        assert failed.value.error_class == error
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
+        assert Path(run.tags[LOG_TAG]).exists()
+        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+        # it was located, which stays
+        assert sorted(recorded(launcher.instance, "captures")) == [f"{NEW}|{text}" for text in TWO]
+    assert left_in_mailboxes(workspace) == []
+
+
+def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STAND_IN", "hangs")
+    mark = tmp_path / "mark"
+
+    def interrupt() -> None:
+        if mark.exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(submission.interruption, "check", interrupt)
+    with Launcher(workspace) as launcher, pytest.raises(BaseException) as ended:
+        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
+    assert not isinstance(ended.value, AssertionError)
+    driver = int(mark.read_text())
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and Path(f"/proc/{driver}").exists():
+        time.sleep(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(driver, 0)
+    assert left_in_mailboxes(workspace) == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "job on Spark"]
+
+
+def test_jobs_of_one_home_come_one_after_the_other(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = (workspace.settings.home / "spark.lock").open("w")
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    def another_ends(seconds: float) -> None:
+        # workers of the other one share the whole budget: no driver is started beside it
+        assert not (tmp_path / "arguments").exists()
+        other.close()
+
+    monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=another_ends, monotonic=time.monotonic))
+    with Launcher(workspace) as launcher:
+        list(launcher.extract([NEW], [parse_target(TWO[0])]))
+        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+    assert other.closed
+
+
+def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workspace.settings.budget_path
+    opening = Opening("refuses.example", time.time(), time.time() + 300, 1, "403")
+    sharing.take_over(path, [opening])
+    shares: list[Any] = []
+
+    def meanwhile(path: Path, told: tuple[Opening, ...]) -> None:
+        with sqlite3.connect(path) as db:
+            shares.extend(db.execute("select host, shares from lent").fetchall())
+        sharing.take_over(path, told)
+
+    monkeypatch.setattr(submission, "take_over", meanwhile)
+    with Launcher(workspace) as launcher:
+        list(launcher.extract([NEW], [parse_target(TWO[0])]))
+    # the stand-in says of each that it opened again
+    [found] = sharing.openings(path)
+    assert (found.host, found.probes, found.until) == (opening.host, 2, opening.until)
+    assert shares == [(workspace.transport.hosts[0], 2)]
+    with sqlite3.connect(path) as db:
+        assert db.execute("select * from lent").fetchall() == []
+    leasing = Workspace(replace(workspace.settings, leases=True))
+    with submission._shares_lent(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
+        assert db.execute("select * from lent").fetchall() == [], "all of them lease"
+
+
+def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.write_text("#!/bin/sh\nsleep 60\n")
+    path = tmp_path / "lock"
+    with path.open("w") as mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        submit = SparkSubmit(workspace.settings, tmp_path / "driver.log", mine.fileno())
+        driver = submit._start({})
+    assert driver is not None
+    with path.open("w") as next_one:
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(next_one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        fcntl.flock(next_one, fcntl.LOCK_EX)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """One that forgets."""
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
+    instance: dg.DagsterInstance, workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in as_texts(replace(workspace.settings, engine="local")).items():
+        monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
+    workspace.register_targets([parse_target(TWO[0])])
+    job = definitions().resolve_job_def("extract_domain")
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("target", [TWO[0]])
+    result = job.execute_in_process(
+        instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
+    )
+    assert result.success
+    assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[JOB_TAG] == "local[2]"
+
+
+def test_a_command_is_refused_before_it_does_anything(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "nothing"
+    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home))
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
+    assert status != 0
+    assert "CC_PIPELINE_SPARK_MASTER" in said
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "sparc")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
+    assert status != 0
+    assert "local, spark" in said
+    assert not home.exists()

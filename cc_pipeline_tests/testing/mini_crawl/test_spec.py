@@ -1,0 +1,173 @@
+"""Specifications: what they refuse, how they scale, and what ``ensure`` keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.paths import path_list_key
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.testing.mini_crawl import (
+    CrawlSpec,
+    MiniCrawlSpec,
+    MiniCrawlTruth,
+    ensure,
+    generate,
+    spec_for,
+    truth_path,
+)
+from cc_pipeline.testing.mini_crawl.__main__ import main
+from cc_pipeline.testing.mini_crawl.visits import page_counts, site
+from cc_pipeline_tests.testing.mini_crawl.__main__ import write_more
+from cc_pipeline_tests.testing.mini_crawl.keyed import HOST_INDEX_LIST
+
+SMALL = MiniCrawlSpec(
+    pages=12, sites=2, crawls=(CrawlSpec("CC-MAIN-2024-22", segments=1, files_per_segment=1, parts=1),)
+)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pages": 3, "sites": 4},
+        {"sites": 0},
+        {"crawls": (CrawlSpec("CC-MAIN-2024-22"), CrawlSpec("CC-MAIN-2024-22"))},
+        {"crawls": (CrawlSpec("CC-MAIN-2024-22", parts=0),)},
+        {"crawls": (CrawlSpec("CC-MAIN-2024-22", coverage=0.0),)},
+    ],
+)
+def test_specifications_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UserInputError):
+        replace(SMALL, **wrong)
+
+
+@pytest.mark.parametrize("name", ["CC-MAIN-2024-77", "CC-NEWS", "2024-22", ""])
+def test_crawl_ids_that_have_no_week_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserInputError):
+        generate(tmp_path / "x", replace(SMALL, crawls=(CrawlSpec(name),)))
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("keep")
+    with pytest.raises(UserInputError):
+        generate(tmp_path, SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_ensure_generates_once_and_refuses_another_specification(tmp_path: Path) -> None:
+    root = tmp_path / "bucket"
+    first = ensure(root, SMALL)
+    times = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    assert ensure(root, SMALL) == first
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
+    with pytest.raises(UserInputError):
+        ensure(root, replace(SMALL, seed=1))
+    assert MiniCrawlTruth.load(truth_path(root)) == first
+    truth_path(root).write_bytes(b"broken")
+    with pytest.raises(DataFault):
+        MiniCrawlTruth.load(truth_path(root))
+    with pytest.raises(UserInputError):
+        ensure(root, SMALL)
+
+
+def test_an_interrupted_generation_leaves_nothing_behind(tmp_path: Path) -> None:
+    def interrupt(crawl: str, done: int, total: int) -> None:
+        if done > 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ensure(tmp_path / "bucket", SMALL, interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_was_building_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    abandoned = tmp_path / f"bucket.building-{int(ended.stdout)}"
+    (abandoned / "crawl-data").mkdir(parents=True)
+    alive = tmp_path / f"bucket.building-{os.getppid()}"
+    alive.mkdir()
+    ensure(tmp_path / "bucket", SMALL)
+    assert not abandoned.exists() and alive.exists()
+
+
+def test_the_command_line_says_what_it_made_and_refuses_a_full_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--out", str(tmp_path / "b"), "--pages", "20", "--seed", "3"]) == 0
+    assert "CC-MAIN-2018-05: " in capsys.readouterr().out
+    assert main(["--out", str(tmp_path / "b"), "--preset", "test"]) == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_data_by_host_and_a_month_of_news_are_added(tmp_path: Path) -> None:
+    write_more(tmp_path / "b", spec_for(20))
+    lists = [HOST_INDEX_LIST, parse_release("cc-main-2024-apr-may-jun").ranks_key("host")]
+    assert all((tmp_path / "b" / key).is_file() for key in (*lists, path_list_key("CC-NEWS-2026-05", "warc")))
+
+
+def test_sites_are_endless_and_distinct() -> None:
+    domains = [site(number).domain for number in range(3000)]
+    assert len(set(domains)) == len(domains)
+
+
+@given(pages=st.integers(1, 5000), sites=st.integers(1, 5000))
+def test_page_counts_give_every_page_to_some_site(pages: int, sites: int) -> None:
+    sites = min(sites, pages)
+    counts = page_counts(pages, sites)
+    assert sum(counts) == pages and min(counts) >= 1 and list(counts) == sorted(counts, reverse=True)
+
+
+@given(pages=st.integers(1, 2_000_000))
+def test_scaled_specifications_are_always_possible(pages: int) -> None:
+    spec = spec_for(pages)
+    assert spec.pages == pages and len(spec.crawls) == 3
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**40),
+    pages=st.integers(3, 40),
+    sites=st.integers(1, 3),
+    row_group_rows=st.integers(1, 30),
+    parts=st.integers(1, 5),
+    shards=st.integers(1, 3),
+    files=st.integers(1, 3),
+    crawl=st.sampled_from(
+        ["CC-MAIN-2014-10", "CC-MAIN-2017-51", "CC-MAIN-2019-47", "CC-MAIN-2022-05", "CC-MAIN-2026-30"]
+    ),
+)
+def test_any_small_bucket_holds_together(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    pages: int,
+    sites: int,
+    row_group_rows: int,
+    parts: int,
+    shards: int,
+    files: int,
+    crawl: str,
+) -> None:
+    shape = CrawlSpec(
+        crawl, segments=1, files_per_segment=files, parts=parts, row_group_rows=row_group_rows, zipnum_shards=shards
+    )
+    root = tmp_path_factory.mktemp("any") / "bucket"
+    spec = MiniCrawlSpec(
+        seed=seed, pages=pages, sites=sites, crawls=(shape, CrawlSpec("CC-MAIN-2012", segments=1)), truncate_bytes=4096
+    )
+    truth = generate(root, spec)
+    places = {(c.warc_filename, c.warc_record_offset) for c in truth.captures}
+    assert len(places) == len(truth.captures) > 0
+    for capture in truth.captures:
+        data = (root / capture.warc_filename).read_bytes()[capture.warc_record_offset :][: capture.warc_record_length]
+        assert data[:2] == b"\x1f\x8b" and len(data) == capture.warc_record_length
+    saved = root.with_name("truth.gz")
+    truth.save(saved)
+    assert MiniCrawlTruth.load(saved) == truth
