@@ -176,8 +176,8 @@ class Settings:
     )
     hosts: int = setting(
         1,
-        help="how many machines share the rate, each with a budget of its own "
-        "([deployment.md](deployment.md#several-hosts)); homes on one machine that share a budget need none of it",
+        help="how many machines share the rate, each with a budget of its own and an even share; homes on one machine "
+        "that share a budget need none of it",
         check=is_above_zero,
     )
     rate_source: str = setting(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cc_pipeline.transport.rate_source import RateSourceOpener
     from cc_pipeline.workspace.workspace import Workspace
 
-# ruff: noqa: PLC0415  # each --help finds extensions
+# each --help finds extensions
 
 
 def _rate_sources() -> Mapping[str, RateSourceOpener]:

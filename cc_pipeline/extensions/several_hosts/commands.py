@@ -86,7 +86,7 @@ def _write_team(
     folder: Path, lake: str | None, logs: str | None, endpoint: str, hosts: tuple[tuple[str, int], ...]
 ) -> list[Path]:
     """Writes what is missing of the folder's files, and gives the paths of these."""
-    from cc_pipeline.extensions.several_hosts.team import Team, team_files  # noqa: PLC0415  # it imports dagster
+    from cc_pipeline.extensions.several_hosts.team import Team, team_files  # it imports dagster
 
     # the checks of all settings, among them credentials that stand in an address
     settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
