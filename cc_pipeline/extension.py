@@ -65,8 +65,8 @@ class Extension:
     - ``engines`` extract the partitions of a run, by name.
     - ``export_formats`` write tables.
     - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
-    - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``. Dagster imports them by that file; the core asks one
-      with ``host_count`` for how many hosts it gives runs to, and for ``hosts``.
+    - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
+      one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
     - ``commands``: functions or typer groups, by name.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.

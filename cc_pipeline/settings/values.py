@@ -229,8 +229,8 @@ class Settings:
     workers: int = setting(0, help="processes that parse", default_text="one per core")
     engine: str = setting(
         "local",
-        help="where records are fetched and pages parsed: `local`, or `spark` ([scale.md](scale.md#on-spark)); `run "
-        "--engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
+        help="where records are fetched and pages parsed: `local`, or an engine that an extension adds "
+        "([extensions.md](extensions.md)); `run --engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
         check=one_of(*ENGINES, joint="engines"),
     )
     spark_master: str = setting("", help="the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
