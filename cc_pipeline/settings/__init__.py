@@ -5,7 +5,6 @@ Who has to know whether a variable is set asks ``in_environment``. ``extensions/
 itself, for a worker's own credentials.
 """
 
-from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import (
@@ -30,12 +29,9 @@ __all__ = [
     "PREFIX",
     "PUBLISH",
     "Settings",
-    "claim_home",
     "in_environment",
-    "is_home_of",
     "load_settings",
     "normalise_root",
     "owners",
-    "remembered_source",
     "split_places",
 ]

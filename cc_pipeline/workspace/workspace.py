@@ -24,7 +24,7 @@ from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -41,6 +41,7 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
+from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
 from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
 
