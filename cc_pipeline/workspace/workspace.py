@@ -19,7 +19,6 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
@@ -41,7 +40,7 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import agree, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
 from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
 
