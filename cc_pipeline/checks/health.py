@@ -256,6 +256,15 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         if pinned.version < 0:
             continue
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
+        if spec.left_by:
+            yield Finding(
+                "note",
+                spec.name,
+                f"{text}, of the extension {spec.left_by}, which is not in use: cc.duckdb does not show them; a purge "
+                "removes those of its target",
+                "See why with: cc-pipeline extensions",
+            )
+            continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _miscounts(settings, lake)

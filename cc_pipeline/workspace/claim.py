@@ -26,6 +26,7 @@ from cc_pipeline.home import (
     read_copy,
     read_note,
     refuse_unknown_layout,
+    to_json,
     write_copy,
     write_note,
 )
@@ -76,6 +77,7 @@ def claim_home(settings: Settings) -> None:
             f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
         )
     note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+    note = note.with_tables(copy.tables if copy is not None else ())
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -107,7 +109,8 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     assert mine is not None
     noted = _read_lake(lake)
     if noted is None:
-        _write_lake(lake, HomeNote(source, mine.layout, mirrors=_others(mine, source)), only_if_absent=True)
+        first = HomeNote(source, mine.layout, mirrors=_others(mine, source), tables=mine.tables)
+        _write_lake(lake, first, only_if_absent=True)
         # another home may have been first, also at a server that does not keep conditional puts
         noted = _read_lake(lake) or mine
     if noted.source not in (shown(source), *map(shown, mine.places)) and shown(source) not in noted.places:
@@ -116,9 +119,12 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
             "another place for this source, or work on that lake with a home of its source"
         )
     refuse_unknown_layout(f"the lake {lake.source}", noted)
-    if noted.layout != mine.layout:
-        # migrated by another home, or not yet migrated although this home was, with another lake
-        write_note(home, replace(mine, layout=noted.layout))
+    # migrated by another home, or not yet migrated although this home was, with another lake
+    follows = replace(mine, layout=noted.layout).with_tables(noted.tables)
+    if follows != mine:
+        write_note(home, follows)
+    if follows.tables != noted.tables:
+        _write_lake(lake, noted.with_tables(follows.tables))
 
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:
@@ -126,7 +132,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
     mine, noted = read_note(home), _read_lake(lake)
     assert mine is not None
     chosen = noted.chosen if noted is not None else {}
-    _write_lake(lake, HomeNote(source, mine.layout, chosen, mirrors=_others(mine, source)))
+    _write_lake(lake, HomeNote(source, mine.layout, chosen, _others(mine, source), mine.tables))
 
 
 def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
@@ -166,9 +172,7 @@ def _read_lake(lake: Transport) -> HomeNote | None:
 
 
 def _write_lake(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
-    further: dict[str, object] = {"mirrors": list(noted.mirrors)} if noted.mirrors else {}
-    further |= {"settings": dict(noted.chosen)} if noted.chosen else {}
-    text = json.dumps({"source": shown(noted.source), "layout": noted.layout} | further, indent=1) + "\n"
+    text = json.dumps(to_json(noted, [shown(noted.source), *noted.mirrors]), indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / LAKE_NOTE):
             lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
