@@ -58,8 +58,8 @@ class Extension:
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
     - ``tables`` of the lake, each with all that the core needs to know of it.
-    - ``views`` of ``cc.duckdb``, and ``macros`` in it.
-    - ``notes`` of columns, by ``table.column``, or by the name of a column that means the same everywhere.
+    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
+      fails or has a name that is taken, the file has none of them.
     - ``settings``: a frozen dataclass.
     - ``locators`` find captures, by the kind of index.
     - ``engines`` extract the partitions of a run, by name.
@@ -80,7 +80,6 @@ class Extension:
     tables: Callable[[], Sequence[TableSpec]] = _nothing
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
-    notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names

@@ -174,7 +174,7 @@ def _described(at: Placement, asset: Asset, owned_by: Sequence[str]) -> dict[str
         "kinds": set(asset.kinds),
         "description": asset.description,
         "code_version": asset.code_version,
-        "metadata": table_metadata(asset, asset.schema, at) if asset.schema is not None else None,
+        "metadata": table_metadata(asset, at) if asset.columns else None,
     }
 
 
