@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.locator import Locator
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -81,7 +82,7 @@ class Extension:
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
-    export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
