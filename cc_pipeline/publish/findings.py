@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
@@ -16,12 +14,10 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.reading import open_settled, quoted
+from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.processes import this_process
 from cc_pipeline.publish import sql
 from cc_pipeline.publish.consent import consent_timeline
-from cc_pipeline.settings import Settings
 
 #: Rows of a list that the page shows; how many there are is said.
 MOST: Final = 12
@@ -33,8 +29,6 @@ _NAMED: Final = 100
 CHANGES: Final = ("same", "changed", "moved", "new", "gone", "not compared", "unknown")
 _KEY: Final = ", ".join(CAPTURE)
 _KEYS: Final = "report_keys"
-#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
-_MEMORY: Final = "1GB"
 
 Rows = list[dict[str, Any]]
 
@@ -198,24 +192,6 @@ def check_located(
                 f"{named or slug} was not located in {crawl!r}. It was in: {', '.join(there)}. Run it of another "
                 f"crawl first: cc-pipeline run {to_run(slug, named)} --crawl {shlex.quote(crawl)}"
             )
-
-
-@contextmanager
-def asking(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """What was published, for the length of the block: memory is bounded, and what needs more of it is put into the
-    home's scratch folder."""
-    with open_settled(settings) as connection:
-        # a folder of this name is cleared away should the process be killed
-        own = settings.home / "scratch" / this_process()
-        own.mkdir(parents=True, exist_ok=True)
-        try:
-            with TemporaryDirectory(dir=own, prefix="asking-") as spill:
-                connection.execute(f"SET temp_directory = {quoted(spill)}")
-                connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                yield connection
-        finally:
-            with suppress(OSError):
-                own.rmdir()  # others of this process may use it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.publish import report as writing
 from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import MOST, Findings, asking, find
+from cc_pipeline.publish.findings import MOST, Findings, find
 from cc_pipeline.publish.report import month_of, page_of, write_report
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
@@ -125,7 +126,7 @@ def test_what_became_of_pages_is_told_of_all_domains(
         NULL::TIMESTAMPTZ AS before_time, NULL::TIMESTAMPTZ AS after_time, url AS after_digest, NULL AS before_text,
         url AS after_text FROM range({many}) r(i)"""
     monkeypatch.setattr("cc_pipeline.publish.sql.changes_between", lambda *_: query)
-    with asking(asked_home) as connection:
+    with open_bounded(asked_home) as connection:
         told = find(connection, SITE)
     assert told.became["new"] == told.totals["changed_pages"] == told.totals["changed_domains"] == many
     assert sum(told.became.values()) == many
