@@ -15,6 +15,7 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_o
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extensions.reports.page import report_path
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.indexing.url_index import url_index_root
@@ -23,7 +24,6 @@ from cc_pipeline.lake.reading import open_settled, quoted_name
 from cc_pipeline.lake.slice import LIST, Figures
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
-from cc_pipeline.publish.report import report_path
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
 from cc_pipeline.workspace.workspace import Workspace

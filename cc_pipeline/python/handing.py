@@ -448,7 +448,7 @@ def reports(
     for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
     published."""
     from cc_pipeline.commoncrawl.target_text import slug_meant
-    from cc_pipeline.publish.report import report_path, write_report
+    from cc_pipeline.extensions.reports.page import report_path, write_report
 
     meant = {slug_meant(text): text for text in lines_meant(targets)}
     if out is not None and len(meant) > 1:

@@ -251,7 +251,7 @@ class Home:
     def changes(self, target: str, before: str, after: str) -> str:
         """What changed between two crawls of a target, in words."""
         from cc_pipeline.commoncrawl.target_text import slug_meant
-        from cc_pipeline.publish.changes import in_words
+        from cc_pipeline.extensions.reports.changes import in_words
 
         return "\n".join(in_words(self.settings, slug_meant(target), before, after, named=target))
 

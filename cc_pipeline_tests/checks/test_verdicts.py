@@ -16,6 +16,7 @@ from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
 from cc_pipeline.checks.tables import locators_verdict, stored_verdict
+from cc_pipeline.extensions.reports.page import report_path
 from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.indexing.crawls import commit_crawls
@@ -25,7 +26,6 @@ from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
-from cc_pipeline.publish.report import report_path
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.world import (

@@ -9,10 +9,10 @@ import duckdb
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.delivery.table_files import _rows_of
+from cc_pipeline.extensions.reports.findings import _of_target
 from cc_pipeline.extraction.run import look, look_for
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.publish.findings import _of_target
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
 
 SITE = "example.com"

@@ -14,12 +14,12 @@ import cc_pipeline
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.purging import forget_unfound
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.reports.page import write_report
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look
 from cc_pipeline.given import adding
 from cc_pipeline.given.adding import Adding
 from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
-from cc_pipeline.publish.report import write_report
 from cc_pipeline.python.giving import Given, add_captures
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace

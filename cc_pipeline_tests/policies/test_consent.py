@@ -16,9 +16,9 @@ from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.dataset import Recipe, Sieved, sieve
 from cc_pipeline.delivery.respect import note_of_unread, wishes
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.reports.page import write_report
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.report import write_report
 from cc_pipeline.publish.views import _SITE_POLICIES
 from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace

@@ -146,7 +146,7 @@ def report(
 
 def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
     """Writes what changed between two crawls of a target, in words: in short, or with ``details`` all of it."""
-    from cc_pipeline.publish.changes import in_words, summarize
+    from cc_pipeline.extensions.reports.changes import in_words, summarize
 
     slug = slug_meant(target)
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:

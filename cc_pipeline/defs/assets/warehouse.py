@@ -7,7 +7,7 @@ from cc_pipeline.defs.metadata import figures
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.publish.report import report_path, write_report
+from cc_pipeline.extensions.reports.page import report_path, write_report
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 

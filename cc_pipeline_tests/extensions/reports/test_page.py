@@ -16,11 +16,11 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.reports import page as writing
+from cc_pipeline.extensions.reports.changes import in_words
+from cc_pipeline.extensions.reports.findings import MOST, Findings, find
+from cc_pipeline.extensions.reports.page import month_of, page_of, write_report
 from cc_pipeline.lake.reading import open_bounded
-from cc_pipeline.publish import report as writing
-from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import MOST, Findings, find
-from cc_pipeline.publish.report import month_of, page_of, write_report
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.publish import oracle

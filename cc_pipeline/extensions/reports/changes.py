@@ -12,9 +12,9 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.reports.findings import check_located, scope_of
 from cc_pipeline.lake.reading import open_bounded, quoted
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.findings import check_located, scope_of
 from cc_pipeline.settings import Settings
 
 #: Paragraphs of a page that are shown, and characters of each; how many more there are is said.

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extensions.reports.changes import in_words
+from cc_pipeline.extensions.reports.findings import find, scope_of
+from cc_pipeline.extensions.reports.page import page_of
 from cc_pipeline.lake.reading import open_bounded
-from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import find, scope_of
-from cc_pipeline.publish.report import page_of
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
