@@ -57,13 +57,20 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
-    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` extract the partitions of a run, by name.
-    ``export_formats`` write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for
-    ``dagster.yaml``. ``commands`` are functions or typer groups, by name. ``definitions`` are assets, jobs, sensors and
-    schedules of a home, and ``checks`` those of its assets. ``maintenance`` is done with the weekly upkeep. ``doctor``
-    reports findings.
+    - ``tables`` of the lake, each with all that the core needs to know of it.
+    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
+      fails or has a name that is taken, the file has none of them.
+    - ``settings``: a frozen dataclass.
+    - ``locators`` find captures, by the kind of index.
+    - ``engines`` extract the partitions of a run, by name.
+    - ``export_formats`` write tables.
+    - ``rate_sources`` say when the next request may go.
+    - ``launchers``: classes for ``dagster.yaml``.
+    - ``commands``: functions or typer groups, by name.
+    - ``definitions``: assets, jobs, sensors and schedules of a home.
+    - ``checks`` of its assets.
+    - ``maintenance`` is done with the weekly upkeep.
+    - ``doctor`` reports findings.
     """
 
     name: str
@@ -73,7 +80,6 @@ class Extension:
     tables: Callable[[], Sequence[TableSpec]] = _nothing
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
-    notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names

@@ -31,7 +31,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.torn import HINT, find_torn
-from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CAUTION, COUNTED
@@ -41,7 +41,7 @@ from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
-from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
+from cc_pipeline.workspace.tables import MIGRATIONS
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -112,7 +112,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
 def _choices(settings: Settings) -> Iterator[Finding]:
     """What the home's rows were made with, and variables that say otherwise."""
     note = read_note(settings.home)
-    for name, value in (note.chosen if note is not None else {}).items():
+    for name, value in (choices_of(note) if note is not None else {}).items():
         said, mine = in_environment(name), as_written(value)
         if said is not None and said.lower() != mine:
             text = f"{name} is {mine} in this home; {PREFIX}{name.upper()}={said} does not count"
@@ -240,7 +240,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     lake = open_lake(settings)
-    for spec in TABLES:
+    for spec in lake.specs.values():
         try:
             torn = find_torn(lake, spec.name)
             for one in torn:

@@ -45,7 +45,6 @@ from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import Behind, behind, clear_debris
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -269,7 +268,7 @@ class Launcher:
         """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
         started. Raises as :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
-        is_torn = any(torn_paths(self._workspace.lake, spec.name) for spec in TABLES)
+        is_torn = any(torn_paths(self._workspace.lake, table) for table in self._workspace.lake.specs)
         if not is_torn and publication_verdict(self._workspace).passed and self._was_made("warehouse"):
             return None
         return self.publish()

@@ -13,12 +13,12 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.lineage import COLUMNS, checked_owners, made_of
 from cc_pipeline.defs.placement import OURS
-from cc_pipeline.documents.schemas import PROVENANCE_FIELDS
+from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import owners
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 
 #: Columns that are made of no other: what the program did.
@@ -74,14 +74,14 @@ def test_the_page_on_dagster_names_all_there_is(specs: dict[dg.AssetKey, dg.Asse
 def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
     specs: dict[dg.AssetKey, dg.AssetSpec],
 ) -> None:
-    schemas = {spec.name: spec.schema for spec in TABLES}
+    schemas = {spec.name: spec.schema for spec in all_tables()}
     for table, columns in COLUMNS.items():
         for name, found in columns.items():
             assert name in schemas[table].names
             for asset, column in found:
                 assert column in columns_of(specs[asset]), (table, name, column)
         without = {name for name in schemas[table].names if not columns.get(name)}
-        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_FIELDS} - {"source_file"})
+        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_COLUMNS} - {"source_file"})
 
 
 def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
@@ -99,7 +99,7 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
 
 
 def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    tables = {dg.AssetKey(spec.name) for spec in TABLES} & specs.keys()
+    tables = {dg.AssetKey(spec.name) for spec in all_tables()} & specs.keys()
     above, waiting = set[dg.AssetKey](), [dg.AssetKey("warehouse")]
     while waiting:
         fresh = {dep.asset_key for dep in specs[waiting.pop()].deps} - above
