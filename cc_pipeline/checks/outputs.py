@@ -15,7 +15,6 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_o
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.extensions.reports.page import report_path
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.indexing.url_index import url_index_root
@@ -214,20 +213,6 @@ def url_indexes_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
     verdicts = [_url_index(root, crawl) for crawl in crawls if scope.crawls is None or crawl in scope.crawls]
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
-
-
-def pages_about_targets_verdict(workspace: Workspace) -> CheckResult:
-    """Whether the reports are of what is published now, or of a day before at most."""
-    name, settings = "as_published", workspace.settings
-    folder, published = report_path(settings, "any").parent, settings.published_path
-    written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
-    at = published.stat().st_mtime if published.exists() else 0.0
-    older = {slug: at - when for slug, when in written.items() if when < at}
-    figures: Figures = {"reports": len(written), "older than the publication": len(older)}
-    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
-        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
 
 
 def _url_index(root: Path, crawl: str) -> CheckResult:

@@ -18,7 +18,6 @@ from cc_pipeline.python.meaning import (
     checked_format,
     chosen_targets,
     crawl_ids,
-    lines_meant,
     refuse_unknown,
 )
 from cc_pipeline.python.rows import Held
@@ -438,22 +437,3 @@ def _language(text: str) -> str:
     if found not in ISO_639_3.values():
         raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
     return found
-
-
-def reports(
-    settings: Settings, targets: Sequence[str], out: Path | None = None, between: tuple[str, str] | None = None
-) -> Iterator[Path]:
-    """Writes a page about each target (to ``out``, or into the home), and gives their paths as they are written.
-    ``between`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
-    for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
-    published."""
-    from cc_pipeline.commoncrawl.target_text import slug_meant
-    from cc_pipeline.extensions.reports.page import report_path, write_report
-
-    meant = {slug_meant(text): text for text in lines_meant(targets)}
-    if out is not None and len(meant) > 1:
-        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
-    for slug, text in meant.items():
-        path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=text, between=between)
-        yield path

@@ -17,7 +17,6 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.consent import consent_timeline
 
 #: Rows of a list that the page shows; how many there are is said.
 MOST: Final = 12
@@ -132,9 +131,7 @@ def find(
             "SELECT member, sum(captures)::BIGINT AS captures, count(*) FILTER (captures > 0) AS crawls "
             f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
         ),
-        consent=ask.first("consent", f"SELECT * FROM ({_consent(domains)}) ORDER BY last_seen DESC, host, scheme")
-        if _has(connection, "site_policies")
-        else [],
+        consent=_consent(ask, domains),
         totals={
             **ask.totals,
             "members without captures": ask.number(
@@ -145,16 +142,18 @@ def find(
     )
 
 
-def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Whether the file has a table; those that were published before it have not."""
-    asked = f"SELECT 1 FROM duckdb_views() WHERE schema_name = 'main' AND view_name = {quoted(table)}"
-    return bool(connection.execute(asked).fetchall())
-
-
-def _consent(domains: Sequence[str]) -> str:
-    """The timeline of robots.txt of the target's domains, whichever target had it fetched."""
-    named = f" WHERE domain IN ({_listed(domains)})" if domains else " WHERE false"
-    return consent_timeline(lambda table: f"(FROM {sql.named(table)}{named})")
+def _consent(ask: _Asking, domains: Sequence[str]) -> Rows:
+    """The timeline of robots.txt of the target's domains, whichever target had it fetched; nothing from a file that
+    has no such macro."""
+    macro = "SELECT 1 FROM duckdb_functions() WHERE function_name = 'consent_timeline'"
+    if not domains or not ask.rows(macro):
+        return []
+    if len(domains) == 1:
+        timeline = f"FROM main.consent_timeline({quoted(domains[0])})"
+    else:
+        hosts = f"SELECT host FROM main.site_policies WHERE domain IN ({_listed(domains)})"
+        timeline = f"FROM main.consent_timeline() WHERE host IN ({hosts})"
+    return ask.first("consent", f"SELECT * {timeline} ORDER BY last_seen DESC, host, scheme")
 
 
 def scope_of(
