@@ -198,6 +198,16 @@ def spoilt(found: Findings, text: str) -> Findings:
     return replace(found, **changed)
 
 
+def test_it_shows_what_robots_were_asked(found: Findings) -> None:
+    heading = "What robots were asked"
+    assert heading not in page_of(found), "nobody read a robots.txt there"
+    moment = datetime(2024, 5, 18, tzinfo=UTC)
+    row = {"scheme": "https", "host": SITE, "port": 443, "first_seen": moment, "last_seen": moment, "captures": 3}
+    said = {"state": "read", "access": "allow", "search": "unknown", "ai_input": "disallow", "train": "disallow"}
+    page = page_of(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
+    assert heading in page and "GPTBot" in page and f"https://{SITE}</td>" in page
+
+
 def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> None:
     page = (asked_home.home / "reports" / f"{SITE}.html").read_text("utf-8")
     [policy] = LexborHTMLParser(page).css("meta[http-equiv]")
