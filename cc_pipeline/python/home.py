@@ -19,8 +19,8 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.python.captures import Captures, Page
+    from cc_pipeline.python.export import Export
     from cc_pipeline.python.giving import Given
-    from cc_pipeline.python.handing import Export
     from cc_pipeline.python.materializing import Part
     from cc_pipeline.python.rows import Answer, Held
 
@@ -271,10 +271,10 @@ class Home:
         was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
         its ``report`` is the ``Export``).
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said, export
 
         with told_to(self.voice):
-            return handing.export(
+            return export(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -285,7 +285,7 @@ class Home:
                 dataset=None if dataset is None else Path(dataset),
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
     def dataset(
@@ -312,10 +312,11 @@ class Home:
         Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the
         disk refuses.
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said
+        from cc_pipeline.python.handing import dataset
 
         with told_to(self.voice):
-            return handing.dataset(
+            return dataset(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -329,7 +330,7 @@ class Home:
                 as_of=as_of,
                 known_only=known_only,
                 format=format,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
 
