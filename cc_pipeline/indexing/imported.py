@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.index.catalog.catalog_file import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.from_footers import FooterTables, crawl_tables
-from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.rows import sort_rows
 from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl

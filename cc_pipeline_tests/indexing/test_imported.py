@@ -14,9 +14,9 @@ import pytest
 
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.index.catalog import handed_on
+from cc_pipeline.index.catalog import catalog_file
+from cc_pipeline.index.catalog.catalog_file import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.from_footers import FooterTables
-from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import COVERAGE_SCHEMA
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, read_catalog_table, versions_of
@@ -251,7 +251,7 @@ def test_a_later_format_asks_for_a_newer_program(
 ) -> None:
     handed = read_catalog_file(exported[0])
     with monkeypatch.context() as later:
-        later.setattr(handed_on, "FORMAT", handed_on.FORMAT + 1)
+        later.setattr(catalog_file, "FORMAT", catalog_file.FORMAT + 1)
         write_catalog_file(tmp_path / "later.parquet", handed)
     with pytest.raises(UserInputError, match="another version"):
         read_catalog_file(tmp_path / "later.parquet")
