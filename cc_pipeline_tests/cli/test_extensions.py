@@ -84,7 +84,7 @@ def test_a_command_of_a_stranger_is_in_the_tree_and_works(tmp_path: Path) -> Non
     help_text = said_by(folder, "--help")
     assert help_text.index("Home and source") < help_text.index("Say hello.") < help_text.index("Features")
     assert listed(folder)["hello"] == {
-        "extension": "hello", "state": "in use", "from": "toy_hello", "adds": "commands: hello", "problem": None,
+        "extension": "hello", "state": "in use", "from": "toy-hello", "adds": "commands: hello", "problem": None,
         "to_do": None
     }  # fmt: skip
 
