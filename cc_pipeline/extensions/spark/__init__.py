@@ -17,7 +17,7 @@ def _make_engine() -> RunEngine:
 
 
 def _settings() -> type:
-    from cc_pipeline.extensions.spark.settings import SparkSettings  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.settings import SparkSettings
 
     return SparkSettings
 
