@@ -63,14 +63,14 @@ class Extension:
     - ``settings``: a frozen dataclass.
     - ``locators`` find captures, by the kind of index.
     - ``engines`` extract the partitions of a run, by name.
-    - ``export_formats`` write tables.
+    - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
     - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
     - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
       one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
-    - ``commands``: functions or typer groups, by name.
+    - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
-    - ``maintenance`` is done with the weekly upkeep.
+    - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
     - ``doctor`` reports findings.
     """
 
@@ -90,7 +90,7 @@ class Extension:
     commands: Callable[[], Mapping[str, Any]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
-    maintenance: Callable[[Workspace], None] | None = None
+    maintenance: Callable[[Workspace], int] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
     @property
