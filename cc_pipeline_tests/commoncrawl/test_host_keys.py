@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.surt import has_several_www, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.hostfacts.host_keys import HostRanges, host_key
+from cc_pipeline.extensions.host_facts.host_keys import HostRanges, host_key
 
 #: Measured with the IA's library, which Common Crawl's host index is made with.
 MEASURED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.hostfacts.rank_text import graph_key, parse_release
+from cc_pipeline.extensions.host_facts.rank_text import graph_key, parse_release
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.settings.places import MINI_CRAWL_MARK
 from cc_pipeline.testing.mini_crawl.generate import ensure

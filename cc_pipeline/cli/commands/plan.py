@@ -10,11 +10,11 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
+from cc_pipeline.extensions.host_facts.known_hosts import chosen_by, show_predicted
 from cc_pipeline.python.asking import PLACE, Question, asked_in, captures_of, sources_for
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings

@@ -211,7 +211,7 @@ def _chosen(
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
     """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
     hosts are together, and those without any are left out."""
-    from cc_pipeline.cli.commands.facts_first import NoFacts, chosen
+    from cc_pipeline.extensions.host_facts.known_hosts import NoFacts, chosen
     from cc_pipeline.workspace.workspace import open_workspace
 
     found: dict[tuple[Target, ...], list[str]] = {}

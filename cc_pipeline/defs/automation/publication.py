@@ -20,7 +20,7 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG, StepContext
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.hostfacts.known import sweep_datasets
+from cc_pipeline.extensions.host_facts.known import sweep_datasets
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish

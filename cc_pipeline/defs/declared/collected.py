@@ -24,7 +24,7 @@ from cc_pipeline.defs.declared.core import core_definitions
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import collect, extensions, refuse
-from cc_pipeline.hostfacts.checks import dataset_checks
+from cc_pipeline.extensions.host_facts.checks import dataset_checks
 from cc_pipeline.pagefiles import checks as pagefiles_checks
 from cc_pipeline.settings import Settings, load_settings
 
@@ -138,7 +138,7 @@ def _added(at: Placement) -> Mapping[str, Any]:
         settings = at.load_settings()
         if not settings.datasets_path.is_dir():
             return {}
-        known: dict[str, Any] = later("cc_pipeline.hostfacts.known.known_datasets")(settings)
+        known: dict[str, Any] = later("cc_pipeline.extensions.host_facts.known.known_datasets")(settings)
     except CcPipelineError:
         return {}
     return {name: one for name, one in known.items() if one.file is not None}

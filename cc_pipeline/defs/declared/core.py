@@ -11,7 +11,7 @@ from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 def core_definitions(published: Iterable[str], added: Mapping[str, Any], *, alone: bool) -> HomeDefinitions:
     """The definitions of the core. ``published`` are the assets of extensions that the published file shows; ``added``
-    the datasets (``hostfacts.known.Known``) that a person added to the home. A home that has an instance ``alone`` also
+    the datasets (``host_facts.known.Known``) that a person added to the home. A home that has an instance ``alone`` also
     deletes old runs there."""
     steps = [
         *assets.catalog(),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO, MiniCrawlSpec
 from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import reverse_dots
-from cc_pipeline.hostfacts.rank_text import LEVELS, Level, Release
+from cc_pipeline.extensions.host_facts.rank_text import LEVELS, Level, Release
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.spec import gzip_member
 

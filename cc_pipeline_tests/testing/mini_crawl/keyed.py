@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.hostfacts.host_keys import host_index_key, host_of_surt
+from cc_pipeline.extensions.host_facts.host_keys import host_index_key, host_of_surt
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.spec import gzip_member
 from cc_pipeline.testing.mini_crawl.truth import Capture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.hostfacts.host_keys import host_key
+from cc_pipeline.extensions.host_facts.host_keys import host_key
 from cc_pipeline_tests.testing.mini_crawl.keyed import (
     DEGREES_LIST,
     GNEISSWEB_HOSTS_LIST,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.testing.mini_crawl import (
     CrawlSpec,
     MiniCrawlSpec,
