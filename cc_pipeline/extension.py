@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
@@ -66,6 +67,7 @@ class Extension:
     - ``rate_sources`` say when the next request may go.
     - ``launchers``: classes for ``dagster.yaml``.
     - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
+    - ``known_hosts``, by name: say what is known of hosts before anything is located, for ``--hosts``.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
     - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
@@ -86,6 +88,7 @@ class Extension:
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
+    known_hosts: Callable[[], Mapping[str, KnownHosts]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
     maintenance: Callable[[Workspace], int] | None = None

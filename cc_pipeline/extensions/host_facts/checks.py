@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
 
-def dataset_checks(assets: Iterable[tuple[str, str]]) -> list[Check]:
-    """A check of each dataset's asset; ``assets`` are the names of both."""
-    return [_of(dataset, asset) for dataset, asset in assets]
+def dataset_checks(datasets: Iterable[str]) -> list[Check]:
+    """A check of the asset of each dataset, which are named."""
+    from cc_pipeline.extensions.host_facts.known import asset_of
+
+    return [_of(dataset, asset_of(dataset)) for dataset in datasets]
 
 
 def _of(dataset: str, asset: str) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,7 +165,11 @@ def _keep(question: Question, datasets: Sequence[str]) -> None:
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(question.workspace) as launcher:
-        step("facts", lambda: all_runs(launcher.fill_facts(question.crawls, question.targets, datasets)))
+        launcher.add_targets(question.targets, question.crawls)
+        filling = partial(
+            launcher.make_listed, "fill_facts_of_targets", question.crawls, question.targets, datasets=list(datasets)
+        )
+        step("facts", lambda: all_runs(filling()))
         step("cc.duckdb", launcher.publish_what_is_new)
 
 

@@ -20,6 +20,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import describe_odd_lines, inflated, listed_keys, refuse_odd_list
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extensions.host_facts.datasets import Dataset
+from cc_pipeline.extensions.host_facts.places import keyed_path
 from cc_pipeline.extensions.host_facts.shards import Gap
 from cc_pipeline.index.catalog.from_footers import footers_digest
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
@@ -244,7 +245,7 @@ def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> i
 
 
 def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
-    here = settings.keyed_path.iterdir() if settings.keyed_path.is_dir() else ()
+    here = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
     return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
 
 
@@ -352,7 +353,7 @@ def _store(workspace: Workspace, dataset: Dataset) -> FooterStore:
 
 
 def _folder(workspace: Workspace, dataset: Dataset) -> Path:
-    return workspace.settings.keyed_path / f"{dataset.name}-{dataset.place}"
+    return keyed_path(workspace.settings) / f"{dataset.name}-{dataset.place}"
 
 
 def _name(dataset: Dataset, crawl: str) -> str:

@@ -14,14 +14,15 @@ from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, h
 from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
 from cc_pipeline.extensions.host_facts.datasets import Dataset
 from cc_pipeline.extensions.host_facts.host_facts import HOST_FIELDS, RowsOfTargets, facts_of_targets
+from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
+from cc_pipeline.extensions.host_facts.tables import FACTS
 from cc_pipeline.extraction.lookup_notes import in_commits, in_passes
 from cc_pipeline.extraction.run_inputs import planned_again
 from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import FACTS, Figures, Slice, StageReport, slices_of
+from cc_pipeline.lake.slice import Figures, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import definitions, parts_of
-from cc_pipeline.workspace.schemas import HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Raised when the same inputs would give other rows.

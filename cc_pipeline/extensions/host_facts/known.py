@@ -21,6 +21,7 @@ from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble, no
 from cc_pipeline.extensions.host_facts.annotations import Unpacked, read_join
 from cc_pipeline.extensions.host_facts.dataset_files import forget_files, forget_unknown
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.extensions.host_facts.places import datasets_path
 from cc_pipeline.extensions.host_facts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.lake.reading import quoted_name
 from cc_pipeline.settings import Settings
@@ -28,6 +29,8 @@ from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
 #: Bytes of a table on the web that is fetched whole to be joined.
 _MOST_FETCHED: Final = 256 << 20
+#: How the assets of datasets that a person added begin.
+ANNOTATION: Final = "annotation_"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
 
@@ -59,11 +62,27 @@ def known_datasets(settings: Settings) -> dict[str, Known]:
     is wrong, and names it."""
     found = {name: Known(dataset) for name, dataset in ready_made().items()}
     found |= {name: Known(one) for name, one in ranks_datasets(settings).items()}
-    folder = settings.datasets_path
+    folder = datasets_path(settings)
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
         one = _read(text_of(file), file)
         found[one.name] = one
     return found
+
+
+def added_datasets(settings: Settings) -> dict[str, Known]:
+    """The datasets that a person added to the home, by name; none where a file of one is wrong, which the check of its
+    asset and ``cc-pipeline facts datasets`` say."""
+    if not datasets_path(settings).is_dir():
+        return {}
+    try:
+        return {name: known for name, known in known_datasets(settings).items() if known.file is not None}
+    except CcPipelineError:
+        return {}
+
+
+def asset_of(dataset: str) -> str:
+    """The asset of a dataset that was added."""
+    return ANNOTATION + dataset.replace("-", "_")
 
 
 def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
@@ -91,7 +110,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         text = _text(described)
     if root := found.dataset.root:
         open_named(settings, root).close()  # to be refused now and not when it is asked
-    place = settings.datasets_path / f"{found.name}.yaml"
+    place = datasets_path(settings) / f"{found.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)
     kept = _read(text, place)
@@ -102,11 +121,11 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
 
 def remove_dataset(settings: Settings, name: str) -> None:
     """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
-    file = settings.datasets_path / f"{_valid(name)}.yaml"
+    file = datasets_path(settings) / f"{_valid(name)}.yaml"
     if not file.is_file():
         if name in ready_made() or is_name_of_ranks(name):
             raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
-        added = [one.stem for one in sorted(settings.datasets_path.glob("*.yaml"))]
+        added = [one.stem for one in sorted(datasets_path(settings).glob("*.yaml"))]
         if added:
             raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
         raise UserInputError(f"there is no dataset {name}: none was added to this home")
@@ -128,7 +147,7 @@ def sweep_datasets(settings: Settings) -> int:
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
     """Deletes tables that were made for a dataset."""
-    for table in settings.datasets_path.glob(f"{name}.????????.parquet"):
+    for table in datasets_path(settings).glob(f"{name}.????????.parquet"):
         if table.name not in but:
             table.unlink(missing_ok=True)
 
@@ -151,7 +170,7 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
     """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
     nothing that was kept of another one is taken for it."""
     options = _checked(table)
-    folder = settings.datasets_path
+    folder = datasets_path(settings)
     # DuckDB tells by its name whether a file is packed
     packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
     fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cc_pipeline.cli.known_hosts import NothingKnown
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.commoncrawl.target import GIVEN_KIND
 from cc_pipeline.errors import DataFault, EnvironmentFault
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
 #: Targets of which facts are shown; more would bury the answer.
 _MOST_SHOWN = 10
-
-
-class NoFacts(EnvironmentFault):
-    """What a filter asks for is published for other crawls only."""
 
 
 def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
@@ -53,16 +49,10 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
         notice(f"{crawl}: {target.definition}: {predicted(found)}")
 
 
-def chosen_by(question: Question, crawl: str, where: str | None) -> Question:
-    """The question with the targets that a filter on facts leaves in a crawl; what it did is written down."""
-    return question if where is None else replace(question, targets=chosen(
-        question.workspace, crawl, question.targets, where))  # fmt: skip
-
-
-def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
+def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
     """Of ``targets``, what lies on hosts that match in ``crawl``. Writes what that cost and what was left out.
 
-    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NoFacts`` where
+    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NothingKnown`` where
     nothing it names is known of any host of the crawl.
     """
     from cc_pipeline.commoncrawl.expressions import parse_filter
@@ -83,7 +73,7 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
         if one.narrowed is not None:
             left[one.narrowed.slug] = one.narrowed
     if needed and len(silent) == len(needed):
-        raise NoFacts(
+        raise NothingKnown(
             f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
             "Name a crawl that is covered (docs/facts.md), or go without --hosts.",
         )

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
 from cc_pipeline.extensions.host_facts.datasets import Dataset
+from cc_pipeline.extensions.host_facts.places import keyed_path
 from cc_pipeline.extensions.host_facts.rank_text import (
     HOSTS,
     KEY,
@@ -186,7 +187,7 @@ def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | No
 
 def all_ranks(settings: Settings) -> list[Ranks]:
     """All converted ranks of the home, the newest release first. Raises ``EnvironmentFault``."""
-    folders = (settings.keyed_path / _FOLDER).glob("*/*")
+    folders = (keyed_path(settings) / _FOLDER).glob("*/*")
     found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
     return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
 
@@ -239,7 +240,7 @@ def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
 
 
 def _folder(settings: Settings, release: str, level: str) -> Path:
-    return settings.keyed_path / _FOLDER / release / level
+    return keyed_path(settings) / _FOLDER / release / level
 
 
 def _read_note(folder: Path) -> Ranks | None:

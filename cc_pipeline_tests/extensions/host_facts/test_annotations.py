@@ -15,6 +15,7 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.annotations import read_action, read_join
 from cc_pipeline.extensions.host_facts.known import add_dataset
+from cc_pipeline.extensions.host_facts.places import datasets_path
 from cc_pipeline.stores import opening, web
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import open_named
@@ -179,7 +180,7 @@ def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text("")
     with pytest.raises(UserInputError, match="cannot be read as csv"):
         add_dataset(home, tmp_path / "join_scores.yaml")
-    assert sorted(file.name for file in home.datasets_path.iterdir()) == [*added.dataset.files, "scores.yaml"]
+    assert sorted(file.name for file in datasets_path(home).iterdir()) == [*added.dataset.files, "scores.yaml"]
 
 
 def test_a_packed_table_on_the_web_is_unpacked(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_a_file_may_not_name_an_address_of_this_machine_or_a_private_network(tmp
         file.write_text(text)
         with pytest.raises(UserInputError, match="this machine or a private network"):
             add_dataset(of_public, file)
-    assert not list(of_public.datasets_path.glob("*.*"))
+    assert not list(datasets_path(of_public).glob("*.*"))
     # where the source or a mirror is, the person is
     at_home = workspace_of(f"http://{host}/bucket", tmp_path / "mine").settings
     add_dataset(at_home, file)

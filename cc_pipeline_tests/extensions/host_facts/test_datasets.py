@@ -15,6 +15,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, text_of
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts
 from cc_pipeline.extensions.host_facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
+from cc_pipeline.extensions.host_facts.places import datasets_path, keyed_path
 from cc_pipeline_tests.world import workspace_of
 
 WHOLE = """
@@ -138,10 +139,10 @@ def test_what_is_kept_of_files_goes_with_their_dataset(tmp_path: Path) -> None:
         return f"{name}-{dataset.place}"
 
     def kept() -> set[str]:
-        return {folder.name for folder in workspace.settings.keyed_path.iterdir()}
+        return {folder.name for folder in keyed_path(workspace.settings).iterdir()}
 
     first, other = added("own", "one"), added("own-more", "one")
-    assert list((workspace.settings.keyed_path / first / "page-indexes").rglob("*"))
+    assert list((keyed_path(workspace.settings) / first / "page-indexes").rglob("*"))
     assert not (workspace.settings.cache_path / "page-indexes").exists()
     assert kept() == {first, other}
     assert added("own", "one") == first, "the same place: nothing is asked for again"
@@ -155,11 +156,11 @@ def test_what_is_kept_of_files_goes_with_their_dataset(tmp_path: Path) -> None:
     mine_kept = f"mine-{mine.place}"
     long_ago = time.time() - 40 * 86_400
     for folder in (mine_kept, other):
-        os.utime(workspace.settings.keyed_path / folder, (long_ago, long_ago))
+        os.utime(keyed_path(workspace.settings) / folder, (long_ago, long_ago))
     facts_of_hosts(workspace, "CC-MAIN-2025-18", parse_target("example.com"), [mine])
     assert sweep_datasets(workspace.settings) == 0, "asked for today"
-    os.utime(workspace.settings.keyed_path / mine_kept, (long_ago, long_ago))
-    own = workspace.settings.datasets_path / "broken.yaml"
+    os.utime(keyed_path(workspace.settings) / mine_kept, (long_ago, long_ago))
+    own = datasets_path(workspace.settings) / "broken.yaml"
     own.write_text("name: [")
     assert sweep_datasets(workspace.settings) == 0, "nobody knows which datasets there are"
     own.unlink()

@@ -12,10 +12,11 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extensions.host_facts.datasets import parse_dataset, ready_made
 from cc_pipeline.extensions.host_facts.fill import fill_facts
 from cc_pipeline.extensions.host_facts.host_facts import host_facts
-from cc_pipeline.lake.slice import FACTS, Slice
+from cc_pipeline.extensions.host_facts.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
+from cc_pipeline.extensions.host_facts.tables import FACTS
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.workspace.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth

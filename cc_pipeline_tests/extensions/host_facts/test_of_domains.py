@@ -18,6 +18,7 @@ from cc_pipeline.extensions.host_facts.fill import fill_facts
 from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand, facts_of_hosts
 from cc_pipeline.extensions.host_facts.host_keys import host_key
 from cc_pipeline.extensions.host_facts.known import known_datasets
+from cc_pipeline.extensions.host_facts.places import datasets_path
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
@@ -145,8 +146,8 @@ def test_domains_alone_do_not_say_which_hosts_there_are(keyed: tuple[Path, Keyed
     write(tmp_path, domains_of(keyed[1]))
     with pytest.raises(UserInputError, match="name a dataset of hosts beside it"):
         facts_of_hosts(workspace, CRAWL, parse_target("example.com"), [mine(tmp_path)])
-    workspace.settings.datasets_path.mkdir(parents=True)
-    (workspace.settings.datasets_path / "mine.yaml").write_text(SAID % (tmp_path, "host", "kept"))
+    datasets_path(workspace.settings).mkdir(parents=True)
+    (datasets_path(workspace.settings) / "mine.yaml").write_text(SAID % (tmp_path, "host", "kept"))
     assert known_datasets(workspace.settings)["mine"].dataset.of_domains
     known = known_for(workspace, CRAWL)
     assert [one.name for one in hosts_only(known, with_hosts(known, ["mine"]))] == ["host-index", "mine"]
