@@ -1,7 +1,7 @@
 """YAML files of cc-index-annotations: a join becomes a dataset of ours, an action a filter with columns and an order.
 
-Their fields are theirs; what they would put into SQL as it is, is read and quoted here. docs/facts.md says what is
-different.
+Their fields are theirs; what they would put into SQL as it is, is read and quoted here.
+docs/extensions/host_facts.md says what is different.
 """
 
 from __future__ import annotations

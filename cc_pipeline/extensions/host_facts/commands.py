@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/facts.md).",
+    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
 )
 #: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
 _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",

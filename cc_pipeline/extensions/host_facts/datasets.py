@@ -1,6 +1,7 @@
 """What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
 
-Each field is checked here, and an error names the file and the field. docs/facts.md tells the fields to a person.
+Each field is checked here, and an error names the file and the field. docs/extensions/host_facts.md tells the
+fields to a person.
 """
 
 from __future__ import annotations

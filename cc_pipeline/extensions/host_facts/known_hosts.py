@@ -75,6 +75,6 @@ def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], wh
     if needed and len(silent) == len(needed):
         raise NothingKnown(
             f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
-            "Name a crawl that is covered (docs/facts.md), or go without --hosts.",
+            "Name a crawl that is covered (docs/extensions/host_facts.md), or go without --hosts.",
         )
     return tuple(left.values())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 #: Of the odd one the partition has another schema.

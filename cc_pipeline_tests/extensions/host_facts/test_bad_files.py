@@ -28,7 +28,7 @@ from cc_pipeline.index.parquet import read as read_pages
 from cc_pipeline.index.parquet.decoding import ColumnLayout
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
-from cc_pipeline_tests.testing.mini_crawl.keyed import HOST_INDEX_LIST, KeyedTruth
+from cc_pipeline_tests.extensions.host_facts.keyed import HOST_INDEX_LIST, KeyedTruth
 from cc_pipeline_tests.world import copy_of, replace_file, workspace_of
 
 INDEX = [ready_made()["host-index"]]

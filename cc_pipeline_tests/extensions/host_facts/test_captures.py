@@ -16,7 +16,7 @@ from cc_pipeline.extensions.host_facts import host_facts
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, workspace_of
 
 URLS = ready_made()["gneissweb-urls"]

@@ -33,8 +33,8 @@ from cc_pipeline.extensions.host_facts.ranks import convert_ranks, price_ranks
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL, ODD
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, write_graph
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 READY = {name: Known(dataset) for name, dataset in ready_made().items()}

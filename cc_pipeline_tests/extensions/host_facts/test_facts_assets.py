@@ -15,7 +15,7 @@ from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.extensions.host_facts.known import add_dataset
 from cc_pipeline.extensions.host_facts.verdicts import annotation_verdict
 from cc_pipeline_tests.defs.graph import asset
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of
 
 

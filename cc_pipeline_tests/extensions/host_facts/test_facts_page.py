@@ -1,4 +1,4 @@
-"""The commands of docs/facts.md, each run as it is written there."""
+"""The commands of docs/extensions/host_facts.md, each run as it is written there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from cc_pipeline.extensions.host_facts.datasets import parse_dataset
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, write_keyed
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "host_facts.md"
 
 
 @pytest.mark.process
@@ -28,7 +28,7 @@ def test_the_examples_of_the_page_work(cli: Cli, world: World, tmp_path: Path, m
     write_keyed(root, KeyedSpec((NEW,)), world.truth.captures)
     (tmp_path / "join_scores.yaml").write_text(described)
     (tmp_path / "scores.csv").write_text("host,score\nexample.org,7\n")
-    assert parse_dataset(own, "docs/facts.md").name == "tranco"
+    assert parse_dataset(own, "docs/extensions/host_facts.md").name == "tranco"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CC_PIPELINE_SOURCE", str(root))
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))

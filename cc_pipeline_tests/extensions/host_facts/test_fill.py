@@ -19,7 +19,7 @@ from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.world import publish, workspace_of
 
 READY = ready_made()

@@ -13,7 +13,7 @@ from cc_pipeline.extensions.host_facts.host_facts import host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL, ODD
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 
 READY = ready_made()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]

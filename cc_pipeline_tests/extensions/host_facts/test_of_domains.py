@@ -22,7 +22,7 @@ from cc_pipeline.extensions.host_facts.places import datasets_path
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
 INDEX = ready_made()["host-index"]

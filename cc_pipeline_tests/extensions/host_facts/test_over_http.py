@@ -14,8 +14,8 @@ from cc_pipeline.extensions.host_facts.datasets import ready_made
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, price_of_hosts
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
 DATASETS = [ready_made()["host-index"], ready_made()["degrees"]]

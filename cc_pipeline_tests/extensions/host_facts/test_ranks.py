@@ -47,8 +47,8 @@ from cc_pipeline.extensions.host_facts.ranks import (
 )
 from cc_pipeline.publish.publish import clear_debris
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, nodes, write_graph
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, plain_hosts, write_keyed
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, nodes, write_graph
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 CRAWL = "CC-MAIN-2025-51"

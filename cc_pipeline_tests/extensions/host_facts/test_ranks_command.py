@@ -8,7 +8,7 @@ import pytest
 
 from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline_tests.cli.conftest import Cli
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, write_graph
 
 RELEASE = "cc-main-2026-may-jun-jul"
 

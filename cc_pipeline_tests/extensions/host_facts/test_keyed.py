@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.extensions.host_facts.host_keys import host_key
-from cc_pipeline_tests.testing.mini_crawl.keyed import (
+from cc_pipeline_tests.extensions.host_facts.keyed import (
     DEGREES_LIST,
     GNEISSWEB_HOSTS_LIST,
     HOST_INDEX_LIST,

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import copy_of, rehome
 
 pytestmark = pytest.mark.xdist_group("cli homes")
