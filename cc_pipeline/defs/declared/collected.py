@@ -21,7 +21,6 @@ from cc_pipeline.defs.declared.core import core_definitions
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import collect, extensions, refuse
-from cc_pipeline.pagefiles import checks as pagefiles_checks
 from cc_pipeline.settings import Settings, load_settings
 
 
@@ -51,7 +50,7 @@ class Part:
 
 def parts(at: Placement) -> list[Part]:
     """The core's definitions of a home, then those of each extension that can be used."""
-    own_checks = (*asset_checks.CHECKS, *pagefiles_checks.CHECKS)
+    own_checks = tuple(asset_checks.CHECKS)
     kept = [Part("", core_definitions((), alone=at.alone), own_checks)]
     for part in _of_extensions(at):
         problem = _problem(part, kept)
