@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.cli.conftest import cli, rich, world
+from cc_pipeline_tests.defs.conftest import clean_environment, instance, tries_do_not_wait
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 #: Of the odd one the partition has another schema.
 CRAWL, ODD = "CC-MAIN-2025-18", "CC-MAIN-2024-51"
+
+__all__ = ["clean_environment", "cli", "instance", "rich", "tries_do_not_wait", "world"]
 
 
 @pytest.fixture(scope="session")

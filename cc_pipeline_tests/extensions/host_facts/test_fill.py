@@ -48,7 +48,8 @@ def test_the_table_has_the_columns_of_every_ready_made_dataset() -> None:
     for dataset in READY.values():
         if not dataset.by_url:
             assert dataset.columns is not None
-            said = {name: FACT_COLUMNS.get(name) for name in dataset.columns}
+            types = {column.name: column.type for column in FACT_COLUMNS}
+            said = {name: types.get(name) for name in dataset.columns}
             assert said == dict(dataset.columns), dataset.name
 
 
