@@ -110,9 +110,9 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]
     assert "pip install nowhere>=1" in found["lacking"]["to_do"]
     told = said_by(folder, "doctor", "--home", tmp_path / "home", "--source", tmp_path, status=1)
-    for name in ("taken (toy_taken)", "odd (toy_odd)", "unloaded (toy_unloaded)"):
+    for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)"):
         assert f"bad  extension  {name}" in told
-    assert "note extension  lacking (toy_lacking)" in told
+    assert "note extension  lacking (toy-lacking)" in told
     assert "bad  extension  lacking cannot examine this home: ZeroDivisionError" in told
 
 
