@@ -57,7 +57,7 @@ class TasksElsewhere(TaskEngine):
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
         settings = workspace.settings
-        if settings.leases:
+        if not settings.has_own_rate:
             return super().fetch(workspace, asked)
         hosts = set(workspace.transport.hosts)
         if asked.crawl.startswith(LOCAL):

@@ -318,7 +318,7 @@ class SparkEngine(TaskEngine):
         refuse_impolite(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        if not workspace.settings.leases:
+        if workspace.settings.has_own_rate:
             refuse_crowded(self.spark_context, self.workers)
         return super().fetch(workspace, asked)
 
