@@ -51,6 +51,10 @@ def test_all_that_is_named_is_there() -> None:
     sources = [path.read_text("utf-8") for path in HERE.rglob("*.py") if path.name != "sharing.py"]
     sources += [f'"bench {name}"' for name in PROGRAMS]
     for name in LONGEST:
+        folder, _, rest = name.partition("/")
+        if folder == "extensions" and not (HERE / folder / rest.partition("/")[0]).exists():
+            # an extension may be deleted with its tests
+            continue
         assert (HERE / name).is_file() if name.endswith(".py") else any(f'"{name}"' in text for text in sources), name
     assert len(set(LONGEST)) == len(LONGEST)
 
