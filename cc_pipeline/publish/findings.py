@@ -16,11 +16,11 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies.consent import consent_timeline
 from cc_pipeline.lake.reading import open_settled, quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.consent import consent_timeline
 from cc_pipeline.settings import Settings
 
 #: Rows of a list that the page shows; how many there are is said.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from cc_pipeline.extensions.policies import consent
 from cc_pipeline.lake.snapshot import MacroSpec
-from cc_pipeline.publish import consent, sql
+from cc_pipeline.publish import sql
 
 
 def _of_site(table: str) -> str:

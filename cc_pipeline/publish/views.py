@@ -12,11 +12,11 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.documents.schemas import PAGE_COLUMNS
+from cc_pipeline.extensions.policies.consent import PAGE_POLICIES_NOTES, SITE_POLICIES_NOTES, page_policies
 from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, Sql, ViewSpec
-from cc_pipeline.publish.consent import PAGE_POLICIES_NOTES, SITE_POLICIES_NOTES, page_policies
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (

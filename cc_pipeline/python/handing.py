@@ -365,12 +365,12 @@ def dataset(
     Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
     refuses.
     """
-    from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.delivery.respect import note_of_unread, wishes
     from cc_pipeline.export import table_files
     from cc_pipeline.export.cards import About
     from cc_pipeline.export.files import README, scratch_beside, whole_folder, write_papers
     from cc_pipeline.export.provenance import gather
+    from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
+    from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
     from cc_pipeline.lake.reading import explained, open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -451,7 +451,7 @@ def read_policies(
     They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
     Gives why partitions failed; raises as ``run_targets``.
     """
-    from cc_pipeline.policies.hosts import policy_targets, with_policies
+    from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
 
     wanted = policy_targets(targets)
     own = replace(settings, subsets=("robotstxt",))
@@ -474,7 +474,7 @@ def read_policies(
 
 
 def _read(settings: Settings, parts: Sequence[Part]) -> None:
-    from cc_pipeline.policies.fill import due
+    from cc_pipeline.extensions.policies.fill import due
     from cc_pipeline.workspace.workspace import open_workspace
 
     with room_in(settings.home), open_workspace(settings) as workspace:

@@ -76,7 +76,7 @@ def plan(
     ) as question:
         rows, notes = _rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
     if policies:
-        from cc_pipeline.policies.hosts import policy_targets, with_policies
+        from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
 
         own = replace(question.settings, subsets=("robotstxt",))
         if crawls := with_policies(question.crawls):

@@ -55,8 +55,8 @@ def policies(
 
       cc-pipeline policies @sites.txt -c 2023..2024
     """
+    from cc_pipeline.extensions.policies.hosts import policy_targets
     from cc_pipeline.lake.reading import open_settled
-    from cc_pipeline.policies.hosts import policy_targets
     from cc_pipeline.python.materializing import read_policies
 
     checked_format(output)

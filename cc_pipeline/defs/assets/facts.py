@@ -11,12 +11,12 @@ from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import StepContext, listed_keys
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.hostfacts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.hostfacts.fill import fill_facts
 from cc_pipeline.hostfacts.known import Known, known_datasets
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
 

@@ -28,8 +28,8 @@ from cc_pipeline.defs.lineage import (
 )
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
+from cc_pipeline.extensions.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
     CAPTURES_COLUMNS,

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.duck import connect
-from cc_pipeline.policies.fill import origin_of
-from cc_pipeline.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
-from cc_pipeline.publish import consent
-from cc_pipeline_tests.policies.asked import access, verdicts
+from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies.fill import origin_of
+from cc_pipeline.extensions.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
+from cc_pipeline_tests.extensions.policies.asked import access, verdicts
 
 SITE = "https://example.org"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.policies.fill import fill_policies
+from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.visits import site

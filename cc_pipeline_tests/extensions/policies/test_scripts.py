@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.delivery.dataset import Recipe, Sieved, datasheet, sieve
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, datasheet, sieve
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.gold import gold_pages
 from cc_pipeline_tests.documents.pages import page

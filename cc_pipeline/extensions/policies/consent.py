@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.documents.about.usage import LABELS, SAYS, USES
+from cc_pipeline.extensions.policies.usage import LABELS, SAYS, USES
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.publish.sql import Scope
 
