@@ -16,7 +16,6 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.policies.consent import consent_timeline
 from cc_pipeline.lake.reading import open_settled, quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.processes import this_process
@@ -139,7 +138,7 @@ def find(
             f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
         ),
         consent=ask.first("consent", f"SELECT * FROM ({_consent(domains)}) ORDER BY last_seen DESC, host, scheme")
-        if _has(connection, "site_policies")
+        if domains and _has(connection, "consent_timeline")
         else [],
         totals={
             **ask.totals,
@@ -151,16 +150,15 @@ def find(
     )
 
 
-def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Whether the file has a table; those that were published before it have not."""
-    asked = f"SELECT 1 FROM duckdb_views() WHERE schema_name = 'main' AND view_name = {quoted(table)}"
+def _has(connection: duckdb.DuckDBPyConnection, macro: str) -> bool:
+    """Whether the file has a macro: those of an extension are there if it is installed."""
+    asked = f"SELECT 1 FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = {quoted(macro)}"
     return bool(connection.execute(asked).fetchall())
 
 
 def _consent(domains: Sequence[str]) -> str:
     """The timeline of robots.txt of the target's domains, whichever target had it fetched."""
-    named = f" WHERE domain IN ({_listed(domains)})" if domains else " WHERE false"
-    return consent_timeline(lambda table: f"(FROM {sql.named(table)}{named})")
+    return " UNION ALL ".join(f"FROM consent_timeline({quoted(domain)})" for domain in domains)
 
 
 def scope_of(

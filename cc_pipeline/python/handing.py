@@ -1,18 +1,17 @@
-"""What a home hands on in files of their own: tables, queries, records, data sets of texts, pages about targets.
+"""What a home hands on in files of their own: tables, queries, records, pages about targets.
 
 Each function is a command's work; what its rows show is in the answer.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_trouble
+from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.python.meaning import (
     STANDARD_INPUT,
     checked_format,
@@ -46,17 +45,13 @@ _SUFFIXES: Final = {".duckdb": "duckdb", ".db": "duckdb", ".parquet": "parquet",
 _BATCH: Final = 200
 #: Characters that would end a line or a column; no valid URL has them unescaped.
 _ESCAPED: Final = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
-#: Formats of a data set.
-TEXTS: Final = ("parquet", "jsonl")
-#: Words of a main text in a data set: at least, at most.
-WORDS: Final = "50..100000"
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
     """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
-    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl, of a data
-    set what each filter took. ``notes`` are the lines of the command."""
+    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
+    ``notes`` are the lines of the command."""
 
     path: Path
     files: tuple[Path, ...]
@@ -87,13 +82,14 @@ def export(
     format: str | None = None,
     tables: Sequence[str] = (),
     query: str | None = None,
-    dataset: Path | None = None,
+    folder: Path | None = None,
     allow_missing: bool = False,
     guard_formulas: bool = False,
     said: Said = Said(),  # frozen
 ) -> Export:
     """Writes what the home has to ``out``, in ``format`` or as its name says: published tables (some, or their rows of
-    some targets and crawls), one query, a data set, or with a format of records those of targets.
+    some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote, or with a format of
+    records those of targets.
 
     Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing was
     published or the disk refuses, and ``Incomplete`` for records that lack planned captures unless they are
@@ -105,21 +101,21 @@ def export(
     if chosen is None:
         raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(FORMATS)}")
     checked_format(chosen, FORMATS)
-    if sum(bool(one) for one in (tables, query, dataset)) > 1:
-        raise UserInputError("choose one of --table, --query and --dataset")
+    if sum(bool(one) for one in (tables, query, folder)) > 1:
+        raise UserInputError("choose one of --table, --query and --folder")
     if chosen in _OF_RECORDS:
-        if tables or query or dataset:
-            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --dataset")
+        if tables or query or folder:
+            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --folder")
         if not targets:
             raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
         return _records(settings, out, chosen, targets, crawls, allow_missing, said)
     if chosen in _DOCUMENTS:
-        if tables or dataset:
-            raise UserInputError(f"--format {chosen} hands on page_metadata; it takes no --table and no --dataset")
+        if tables or folder:
+            raise UserInputError(f"--format {chosen} hands on page_metadata; it takes no --table and no --folder")
         tables = () if query else ("page_metadata",)
-    if (query or dataset) and (targets or crawls):
+    if (query or folder) and (targets or crawls):
         raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
-    return _rows(settings, out, chosen, targets, crawls, tables, query, dataset, said, guarded=guard_formulas)
+    return _rows(settings, out, chosen, targets, crawls, tables, query, folder, said, guarded=guard_formulas)
 
 
 def _rows(
@@ -130,7 +126,7 @@ def _rows(
     crawls: Sequence[str],
     tables: Sequence[str],
     query: str | None,
-    dataset: Path | None,
+    folder: Path | None,
     said: Said,
     *,
     guarded: bool,
@@ -144,15 +140,15 @@ def _rows(
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
-    with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
+    with _opened(settings, folder) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
         asked = [GUARDED] if chosen == "csv" and guarded else []
         if crawls:
             asked.append(f"crawls: {', '.join(crawls)}")
         selections: list[Selection]
-        if dataset is not None:
-            asked.append(f"data set: {dataset.resolve().name}")
-            selections = [table_files.select_query(connection, _dataset_query(dataset), "dataset")]
+        if folder is not None:
+            asked.append(f"folder: {folder.resolve().name}")
+            selections = [table_files.select_query(connection, _query_of(folder), "rows")]
         elif query is not None:
             selections = [table_files.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
@@ -160,8 +156,8 @@ def _rows(
             refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
         about = About(f"{out.name}: pages of Common Crawl", said.creator, said.url)
-        if dataset is not None:
-            provenance = provenance_of(dataset, asked)
+        if folder is not None:
+            provenance = provenance_of(folder, asked)
         else:
             with open_workspace(settings) as workspace:
                 provenance = gather(workspace, targets, crawl_ids(crawls), asked)
@@ -184,12 +180,11 @@ def _write(
 ) -> tuple[list[Handed], tuple[Path, ...]]:
     from cc_pipeline.export import table_files
     from cc_pipeline.export.files import whole_file, whole_folder, write_papers
-    from cc_pipeline.publish.macros import MACROS
 
     if chosen == "duckdb":
         with whole_file(out) as path:
             # macros read several tables: they go along where all tables do
-            macros = MACROS if {one.table for one in selections} >= set(table_files.OF_TARGETS) else ()
+            macros = table_files.macros_for([selection.table for selection in selections])
             handed = table_files.write_duckdb(connection, selections, path, provenance.as_rows(), macros)
         return handed, write_papers(out, about, provenance, handed, [out])
     if chosen in _DOCUMENTS:
@@ -291,12 +286,12 @@ def _records(
 
 
 @contextmanager
-def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnection]:
-    """The published file; of a data set nothing but DuckDB."""
+def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
+    """The published file; of a folder of files nothing but DuckDB."""
 
     from cc_pipeline.lake.reading import open_settled
 
-    if dataset is not None:
+    if folder is not None:
         from cc_pipeline.duck import connect
 
         with connect() as connection:
@@ -307,22 +302,12 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
         yield connection
 
 
-def _bounds(words: str) -> tuple[int, int]:
-    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
-    ``UserInputError``."""
-    ends, usual = words.split(".."), WORDS.split("..")
-    if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
-        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
-    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
-    return least, most
-
-
-def _dataset_query(folder: Path) -> str:
+def _query_of(folder: Path) -> str:
     from cc_pipeline.lake.reading import quoted
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise UserInputError(f"{folder} holds no data set; make one: cc-pipeline dataset … --out {folder}")
+        raise UserInputError(f"{folder} holds no Parquet file")
     return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
 
 
@@ -340,104 +325,6 @@ def _held(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Held:
 
     schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])
     return Held(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))
-
-
-def dataset(
-    settings: Settings,
-    out: Path,
-    targets: Sequence[str] = (),
-    crawls: Sequence[str] = (),
-    *,
-    languages: Sequence[str] = (),
-    words: str = WORDS,
-    rules: str = "gopher,c4",
-    near: float = 0.8,
-    keep_copies: bool = False,
-    respect: str = "",
-    as_of: str = "fetch",
-    known_only: bool = False,
-    format: str = "parquet",
-    said: Said = Said(),  # frozen
-) -> Export:
-    """Writes the folder of a data set: published main texts (of some targets and crawls) that a recipe leaves, with a
-    datasheet. The words of the recipe are the command's.
-
-    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
-    refuses.
-    """
-    from cc_pipeline.export import table_files
-    from cc_pipeline.export.cards import About
-    from cc_pipeline.export.files import README, scratch_beside, whole_folder, write_papers
-    from cc_pipeline.export.provenance import gather
-    from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
-    from cc_pipeline.lake.reading import explained, open_settled
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    checked_format(format, TEXTS)
-    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
-    recipe = Recipe(
-        tuple(dict.fromkeys(_language(text) for text in languages)),
-        *_bounds(words),
-        named,
-        not keep_copies,
-        near or None,
-        wishes(respect),
-        _as_of(as_of),
-        known_only,
-    )
-    meant = chosen_targets(targets)
-    with open_settled(settings) as connection, scratch_beside(out) as scratch:
-        table_files.bound_memory(connection, scratch)
-        refuse_unknown(connection, settings, meant, targets)
-        slugs, ids = [target.slug for target in meant], crawl_ids(crawls)
-        [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
-        asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
-        with explained(settings.published_path):
-            sieved = sieve(connection, pages.sql, recipe, scratch)
-            unread = note_of_unread(connection, recipe.respect)
-        sheet, told = datasheet(sieved, recipe)
-        with open_workspace(settings) as workspace:
-            provenance = gather(workspace, meant, ids or sieved.crawls, asked)
-        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
-        done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
-        spoken = tuple(name for name in sieved.by_language if name)
-        about = About(f"{out.name}: main texts of Common Crawl", said.creator, said.url, spoken, done)
-        with whole_folder(out) as folder:
-            data = folder / f"texts{table_files.SUFFIX[format]}"
-            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
-            with disk_trouble(folder):
-                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
-    if unread is not None:
-        voice().note(unread)
-    if not sieved.left:
-        voice().note(
-            "no page is left; the datasheet says which filter took them"
-            if sieved.pages
-            else "there was no page to begin with: nothing of these targets and crawls was parsed"
-        )
-    took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
-    words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
-    return Export(out, _in_folder(out), _held(("filter", "came", "taken"), took), (words,))
-
-
-def _as_of(text: str) -> Literal["fetch", "latest"]:
-    if text == "fetch":
-        return "fetch"
-    if text == "latest":
-        return "latest"
-    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
-
-
-def _language(text: str) -> str:
-    from cc_pipeline.documents.html.text import ISO_639_3
-
-    wanted = text.strip()
-    found = ISO_639_3.get(wanted, wanted)
-    if found not in ISO_639_3.values():
-        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
-    return found
 
 
 def reports(

@@ -11,7 +11,7 @@ from cc_pipeline.extension import collect, refuse
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
-from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, POLICIES
+from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
@@ -20,7 +20,6 @@ from cc_pipeline.workspace.schemas import (
     HOST_FACTS_SCHEMA,
     INDEX_MANIFEST_SCHEMA,
     LOOKUPS_SCHEMA,
-    SITE_POLICIES_SCHEMA,
     SOURCE_FAULTS_SCHEMA,
     SOURCE_FILES_SCHEMA,
     TARGETS_SCHEMA,
@@ -58,7 +57,6 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
         "host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), ("facts_from",),
         stage=FACTS, removed_with="target",
     ),
-    TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, (), stage=POLICIES),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
     # the targets of its rows are files
     TableSpec(

@@ -1,4 +1,4 @@
-"""What is known of hosts: the table of facts, data that a person added, and what robots.txt captures ask of robots."""
+"""What is known of hosts: the table of facts, and data that a person added."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,11 @@ import dagster as dg
 
 from cc_pipeline.defs.declared.assets import AnnotationConfig, FactsConfig, asset_of
 from cc_pipeline.defs.declared.collected import asset_name
-from cc_pipeline.defs.declared.jobs import FillFactsConfig, PartitionsConfig
+from cc_pipeline.defs.declared.jobs import FillFactsConfig
 from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import StepContext, listed_keys
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.hostfacts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.hostfacts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.hostfacts.fill import fill_facts
@@ -73,28 +72,3 @@ def annotation(
         },
         data_version=dg.DataVersion(f"{one.dataset.version}:{input_digest(versions)}"),
     )
-
-
-def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
-    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
-    run = PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"])
-    yield from _fill_policies(context, workspace, run)
-
-
-def read_policies_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PartitionsConfig
-) -> Yielded:
-    """The same for the partitions that the configuration names."""
-    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["site_policies"], listed=True)
-    yield from _fill_policies(context, workspace, run)
-
-
-def _fill_policies(context: StepContext, workspace: Workspace, run: PartitionRun) -> Yielded:
-    def fill(key: str) -> dict[str, Described]:
-        crawl, _, slug = key.partition("|")
-        report = fill_policies(workspace, crawl, [slug])
-        metadata = own_figures(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
-        version = report.per_target[slug].get("version:site_policies")
-        return {"site_policies": (metadata, None if version is None else str(version))}
-
-    return each_alone(context, run, fill)

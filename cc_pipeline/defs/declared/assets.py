@@ -28,7 +28,6 @@ from cc_pipeline.defs.lineage import (
 )
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
-from cc_pipeline.extensions.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
@@ -36,7 +35,6 @@ from cc_pipeline.workspace.schemas import (
     CRAWLS_COLUMNS,
     HOST_FACTS_COLUMNS,
     INDEX_MANIFEST_COLUMNS,
-    SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
 )
 
@@ -309,29 +307,6 @@ def facts(added: Mapping[str, Any]) -> list[Step]:
         asset = Asset(name=asset_of(name), group="facts", kinds=["parquet"], description=text, code_version=version)
         made.append(_made("facts.annotation", asset, config=AnnotationConfig))
     return made
-
-
-def policies() -> list[Step]:
-    """What sites ask of robots, from their robots.txt captures."""
-    return [
-        _made(
-            "facts.site_policies",
-            Asset(
-                name="site_policies",
-                group="content",
-                kinds=["deltalake"],
-                description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
-                "signals. Made on request.",
-                deps=["records"],
-                code_version=POLICIES_VERSION,
-                columns=SITE_POLICIES_COLUMNS,
-                is_published=True,
-            ),
-            partitions="pairs",
-            backfill=BACKFILL,
-            options={"output_required": False},
-        )
-    ]
 
 
 def exports() -> list[Step]:

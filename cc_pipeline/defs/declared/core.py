@@ -17,7 +17,6 @@ def core_definitions(published: Iterable[str], added: Mapping[str, Any], *, alon
         *assets.catalog(),
         *assets.extraction(),
         *assets.facts(added),
-        *assets.policies(),
         *assets.exports(),
         *assets.sources(),
     ]

@@ -52,11 +52,6 @@ _ASSET_JOBS: Final = (
         assets=("host_facts",),
     ),
     AssetJob(
-        name="read_policies",
-        description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
-        assets=("site_policies",),
-    ),
-    AssetJob(
         name="list_crawls",
         description="Reads the list of crawls again.",
         assets=("crawls",),
@@ -136,13 +131,6 @@ _OP_JOBS: Final = (
         description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
         function="cc_pipeline.defs.assets.facts.fill_facts_listed",
         config=FillFactsConfig,
-        is_listed=True,
-    ),
-    OpJob(
-        name="read_policies_of_targets",
-        description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
-        function="cc_pipeline.defs.assets.facts.read_policies_listed",
-        config=PartitionsConfig,
         is_listed=True,
     ),
 )

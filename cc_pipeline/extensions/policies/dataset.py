@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.documents.signals.presets import (
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.extensions.policies.presets import (
     NO_MARKS,
     PRESETS,
     REPEATED_RUNS,
@@ -26,8 +28,6 @@ from cc_pipeline.documents.signals.presets import (
     failed,
     not_applied,
 )
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.policies.near_duplicates import near_duplicates, sketch_array
 from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
 from cc_pipeline.lake.reading import quoted
 
