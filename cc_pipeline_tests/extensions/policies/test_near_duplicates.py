@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cc_pipeline.delivery import near_duplicates as module
 from cc_pipeline.documents.signals.quality import fingerprint
+from cc_pipeline.extensions.policies import near_duplicates as module
 from cc_pipeline.extensions.policies.near_duplicates import near_duplicates
 
 
