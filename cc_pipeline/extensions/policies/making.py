@@ -8,20 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-import pyarrow as pa
-
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import About
-from cc_pipeline.export.files import README, scratch_beside, whole_folder, write_papers
+from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
 from cc_pipeline.export.provenance import gather
 from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
 from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
 from cc_pipeline.lake.reading import explained, open_settled
-from cc_pipeline.python.handing import Export
+from cc_pipeline.python.export import Export, held
 from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
-from cc_pipeline.python.rows import Held
 from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -102,15 +99,8 @@ def make_dataset(
             else "there was no page to begin with: nothing of these targets and crawls was parsed"
         )
     took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
-    kinds = {"filter": pa.string(), "came": pa.int64(), "taken": pa.int64()}
-    columns = [pa.array(values, kind) for values, kind in zip(zip(*took, strict=True), kinds.values(), strict=True)]
     words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
-    return Export(
-        out,
-        tuple(sorted(path for path in out.rglob("*") if path.is_file())),
-        Held(pa.table(columns, [*kinds])),
-        (words,),
-    )
+    return Export(out, files_in(out), held(("filter", "came", "taken"), took), (words,))
 
 
 def _as_of(text: str) -> Literal["fetch", "latest"]:
