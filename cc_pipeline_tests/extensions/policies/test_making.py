@@ -12,8 +12,8 @@ import cc_pipeline
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.policies.making import make_dataset
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.extensions.proofs.test_without_status import SITE as ITS_SITE
-from cc_pipeline_tests.extensions.proofs.test_without_status import control, silent
+from cc_pipeline_tests.publish.test_without_status import SITE as ITS_SITE
+from cc_pipeline_tests.publish.test_without_status import control, silent
 from cc_pipeline_tests.python.test_home import SITE, Home, used
 
 __all__ = ["control", "silent", "used"]
