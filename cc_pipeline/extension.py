@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.settings import Settings
+    from cc_pipeline.transport.rate_source import RateSourceOpener
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The package whose packages are extensions, and the group of entry points of others.
@@ -62,13 +63,14 @@ class Extension:
     - ``settings``: a frozen dataclass.
     - ``locators`` find captures, by the kind of index.
     - ``engines`` extract the partitions of a run, by name.
-    - ``export_formats`` write tables.
-    - ``rate_sources`` say when the next request may go.
-    - ``launchers``: classes for ``dagster.yaml``.
-    - ``commands``: functions or typer groups, by name.
+    - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
+    - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
+    - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
+      one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
+    - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
-    - ``maintenance`` is done with the weekly upkeep.
+    - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
     - ``doctor`` reports findings.
     """
 
@@ -83,12 +85,12 @@ class Extension:
     locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
-    rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
-    maintenance: Callable[[Workspace], None] | None = None
+    maintenance: Callable[[Workspace], int] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
     @property

@@ -33,7 +33,8 @@ LOCATORS: Final = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
-ENGINES: Final = ("local", "spark")
+#: The ``rate_source`` of a machine that keeps to its even share by itself.
+OWN_RATE: Final = "own"
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
@@ -174,14 +175,15 @@ class Settings:
     )
     hosts: int = setting(
         1,
-        help="how many machines share the rate, each with a budget of its own "
-        "([deployment.md](deployment.md#several-hosts)); homes on one machine that share a budget need none of it",
+        help="how many machines share the rate, each with a budget of its own and an even share; homes on one machine "
+        "that share a budget need none of it",
         check=is_above_zero,
     )
-    leases: bool = setting(
-        False,
-        help="`yes`, on all of them: homes and Spark's workers lease what they send from the PostgreSQL that `PGHOST` "
-        "and the like name, in place of even shares ([deployment.md](deployment.md#several-hosts))",
+    rate_source: str = setting(
+        OWN_RATE,
+        help="who says when the next request may go: `own`, the budget of this machine, or, on all machines that share "
+        "the rate, the name of what an extension adds ([extensions.md](extensions.md))",
+        check=one_of(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
         20_000_000_000,
@@ -226,15 +228,9 @@ class Settings:
     workers: int = setting(0, help="processes that parse", default_text="one per core")
     engine: str = setting(
         "local",
-        help="where records are fetched and pages parsed: `local`, or `spark` ([scale.md](scale.md#on-spark)); `run "
-        "--engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
-        check=one_of(*ENGINES, joint="engines"),
-    )
-    spark_master: str = setting("", help="the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
-    spark_workers: int = setting(
-        0,
-        help="the most processes of the cluster that may fetch at the same time; none starts without the number",
-        default_text="–",
+        help="where records are fetched and pages parsed: `local`, or an engine that an [extension](extensions.md) "
+        "adds; `run --engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
+        check=one_of("local", joint="engines"),
     )
     backfill_hours: float = setting(
         1.0,
@@ -316,6 +312,11 @@ class Settings:
     def record_mirror_for(self, crawl: str) -> str | None:
         """The same for one crawl; ``None`` also for a crawl that the mirror does not have."""
         return self.official_mirror if may_be_mirrored(crawl) else None
+
+    @property
+    def has_own_rate(self) -> bool:
+        """Whether this machine keeps to its even share of the rate by itself."""
+        return self.rate_source == OWN_RATE
 
     @property
     def sources(self) -> tuple[str, ...]:

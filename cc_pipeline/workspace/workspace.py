@@ -16,21 +16,22 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.home import choose
+from cc_pipeline.extension import collect
+from cc_pipeline.home import choose, note_table, read_note
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import Lake, TableSpec, stored_schema
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import CHOICES, Settings, claim_home
+from cc_pipeline.settings import CHOICES, Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import (
     OWN_BUCKET_RATE,
     SourceLimits,
@@ -41,8 +42,9 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
+from cc_pipeline.workspace.claim import agree, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
+from cc_pipeline.workspace.tables import MIGRATIONS, extension_table, with_left_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -80,7 +82,14 @@ class Workspace:
         """
         self.claim()
         self.migrate()
-        return open_lake(self.settings)
+        return open_lake(self.settings, self._note_table)
+
+    def _note_table(self, spec: TableSpec) -> None:
+        """Notes a table of an extension in the home and the lake, so that it is purged also without the extension."""
+        table = extension_table(spec)
+        if table is not None:
+            note_table(self.settings.home, table)
+            self.claim()
 
     def claim(self) -> None:
         """Writes down whose tables the home holds, and a lake outside it; see :attr:`lake` for what it raises."""
@@ -318,7 +327,7 @@ def open_transport(
             concurrency=settings.concurrency,
             rate=settings.rate,
             hosts=settings.hosts,
-            leases=settings.leases,
+            rate_source=rate_source_of(settings),
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
@@ -357,9 +366,13 @@ def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
         ) from fault
 
 
-def open_lake(settings: Settings) -> Lake:
-    """The tables of the settings' lake as they are. This neither claims nor migrates the home."""
-    return Lake(settings.lake, all_tables(), lake_options(settings))
+def open_lake(settings: Settings, before_create: Callable[[TableSpec], object] = lambda _: None) -> Lake:
+    """The tables of the settings' lake as they are, also those that extensions left which are not in use. This neither
+    claims nor migrates the home. ``before_create`` is as in ``Lake``."""
+    options = lake_options(settings)
+    note = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
+    specs = with_left_tables(note.tables if note else (), lambda name: stored_schema(settings.lake, name, options))
+    return Lake(settings.lake, specs, options, before_create)
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:
@@ -376,7 +389,22 @@ def limits_of(settings: Settings) -> SourceLimits:
     """What the request budget allows this host at the source, where nothing was learnt of it."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
     chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return chosen if settings.leases else shared_among(chosen, settings.hosts)
+    return shared_among(chosen, settings.hosts) if settings.has_own_rate else chosen
+
+
+def rate_source_of(settings: Settings) -> RateSourceOpener | None:
+    """Who says when the next request may go; ``None`` where this machine keeps to its share by itself. Raises
+    ``EnvironmentFault`` where the extension that adds it is not in use."""
+    if settings.has_own_rate:
+        return None
+    for handed in collect("rate_sources").values():
+        if settings.rate_source in handed:
+            opener: RateSourceOpener = handed[settings.rate_source]
+            return opener
+    raise EnvironmentFault(
+        f"no extension in use here adds the rate source {settings.rate_source!r}",
+        "cc-pipeline extensions says which there are; CC_PIPELINE_RATE_SOURCE=own is this machine's own.",
+    )
 
 
 def rate_now(workspace: Workspace) -> float | None:

@@ -31,11 +31,11 @@ WORDS: Final = "50..100000"
 
 def make_dataset(
     settings: Settings,
-    out: str | Path,
-    targets: str | Sequence[str] = (),
-    crawls: str | Sequence[str] = (),
+    out: Path,
+    targets: Sequence[str] = (),
+    crawls: Sequence[str] = (),
     *,
-    languages: str | Sequence[str] = (),
+    languages: Sequence[str] = (),
     words: str = WORDS,
     rules: str = "gopher,c4",
     near: float = 0.8,
@@ -54,8 +54,6 @@ def make_dataset(
     refuses.
     """
     checked_format(format, TEXTS)
-    out = Path(out)
-    targets, crawls, languages = map(_listed, (targets, crawls, languages))
     named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
     recipe = Recipe(
         tuple(dict.fromkeys(_language(text) for text in languages)),
@@ -127,7 +125,3 @@ def _bounds(words: str) -> tuple[int, int]:
         raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
     least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
     return least, most
-
-
-def _listed(texts: str | Sequence[str]) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts

@@ -10,7 +10,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.policies.making import make_dataset
+from cc_pipeline.extensions.policies.api import dataset
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.publish.test_without_status import SITE as ITS_SITE
 from cc_pipeline_tests.publish.test_without_status import control, silent
@@ -21,7 +21,7 @@ __all__ = ["control", "silent", "used"]
 
 def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> None:
     out = tmp_path / "corpus"
-    made = make_dataset(used.settings, out, SITE, words="1..100000", rules="none", near=0, keep_copies=True)
+    made = dataset(used, out, SITE, words="1..100000", rules="none", near=0, keep_copies=True)
     left = {row["filter"]: row for row in made.rows}["left"]["came"]
     texts = pl.read_parquet(out / "texts.parquet")
     assert 0 < left == texts.height < used.table("page_text", SITE).to_arrow().num_rows
@@ -46,7 +46,7 @@ def test_words_that_mean_nothing_are_said_and_write_nothing(
     said: str,
 ) -> None:
     with pytest.raises(UserInputError, match=said):
-        make_dataset(used.settings, tmp_path / "x", **words)  # type: ignore[arg-type]
+        dataset(used, tmp_path / "x", **words)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +57,7 @@ def test_a_data_set_has_every_page_that_came_with_200(
 ) -> None:
     def texts(workspace: Workspace, name: str) -> list[str]:
         home = cc_pipeline.open(workspace.settings.home, source=workspace.settings.source, quiet=True)
-        make_dataset(home.settings, tmp_path / name, ITS_SITE, words="0..", rules="none", near=0, keep_copies=True)
+        dataset(home, tmp_path / name, ITS_SITE, words="0..", rules="none", near=0, keep_copies=True)
         return sorted(
             url for file in (tmp_path / name).rglob("*.parquet") for url in pq.read_table(file)["url"].to_pylist()
         )

@@ -1,0 +1,148 @@
+"""What became of a target's pages between two crawls, in words: a text for people, of bounded length by page."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import SequenceMatcher
+from typing import Any, Final
+
+import duckdb
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.reports.findings import check_located, scope_of
+from cc_pipeline.lake.reading import open_bounded, quoted
+from cc_pipeline.publish import sql
+from cc_pipeline.settings import Settings
+
+#: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
+MOST: Final = 20
+_CHARACTERS: Final = 600
+#: Pages of each kind of change that a summary names.
+_SHOWN_PAGES: Final = 10
+#: Paragraphs of a text that are compared: comparing takes the square of it.
+_COMPARED: Final = 2_000
+#: Rows that are held at a time; each may have two long texts.
+_ROWS: Final = 16
+#: Characters that set the direction of a text.
+_TURNING: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+_WHY: Final = {
+    "not compared": "two versions of the parser found the texts, and the payloads differ",
+    "unknown": "there is no text and no digest to compare",
+}
+
+
+def in_words(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+    """Lines of what changed from the crawl ``before`` to ``after``: first of each domain its pages, then the counts.
+
+    Raises ``UserInputError`` where the target, or one of the crawls of it, was not looked for, ``EnvironmentFault``
+    where nothing was published.
+    """
+    with _told(), open_bounded(settings) as connection:
+        _, scope, _ = scope_of(connection, slug, named)
+        check_located(connection, slug, scope, (before, after), named)
+        counts: Counter[str] = Counter()
+        domain = None
+        yield f"{named or slug} from {before} to {after}"
+        found = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        names = [column[0] for column in found.description or []]
+        while rows := found.fetchmany(_ROWS):
+            for row in (dict(zip(names, values, strict=True)) for values in rows):
+                counts[row["change"]] += 1
+                if row["change"] == "same":
+                    continue
+                if row["domain"] != domain:
+                    domain = row["domain"]
+                    yield from ("", f"== {_clean(domain or '')}")
+                yield from ("", *_page(row))
+        told = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
+        yield from ("", f"pages: {told or 'none that were looked for in both crawls'}")
+
+
+def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+    """Lines of what changed from the crawl ``before`` to ``after`` in short: the counts, then a line a page, the first
+    ones of each kind of change. Raises as :func:`in_words`."""
+    with _told(), open_bounded(settings) as connection:
+        _, scope, _ = scope_of(connection, slug, named)
+        check_located(connection, slug, scope, (before, after), named)
+        pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))
+        page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
+        found = connection.execute(
+            f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
+            "GROUP BY ALL ORDER BY 1"
+        ).fetchall()
+    told = ", ".join(f"{count:,} {change}" for change, count, _ in found)
+    yield f"{named or slug} from {before} to {after}"
+    yield f"pages: {told or 'none that were looked for in both crawls'}"
+    for change, count, pages in found:
+        if change == "same":
+            continue
+        yield ""
+        for page in pages:
+            moved = f" -> {_clean(page['new_url'])}" if change == "moved" else ""
+            likeness = "" if page["likeness"] is None else f"  (likeness {page['likeness']:.2f})"
+            yield f"{change}: {_clean(page['url'])}{moved}{likeness}"
+        if count > len(pages):
+            yield f"and {count - len(pages):,} more {change}"
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise EnvironmentFault(f"could not read what was published: {error}", "Check the disk and the lake.") from error
+
+
+def paragraphs_between(before: str, after: str) -> Iterator[str]:
+    """The paragraphs that only one of two texts has, in their order: ``- `` before, ``+ `` after."""
+    old, new = _paragraphs(before), _paragraphs(after)
+    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+        if kind != "equal":
+            yield from (f"- {one}" for one in old[i:j])
+            yield from (f"+ {one}" for one in new[k:m])
+
+
+def _paragraphs(text: str) -> list[str]:
+    # a mark of the byte order is no word, and nobody sees it
+    every = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
+    return [line for line in every if line][:_COMPARED]
+
+
+def _page(row: dict[str, Any]) -> Iterator[str]:
+    change = row["change"]
+    moved = f" -> {_clean(row['new_url'])}" if change == "moved" else ""
+    yield f"{change}: {_clean(row['url'])}{moved}"
+    days = [f"{row[name]:%Y-%m-%d}" for name in ("before_time", "after_time") if row[name] is not None]
+    likeness = "" if row["likeness"] is None else f", likeness {row['likeness']:.2f}"
+    yield f"  captured {' and '.join(days) or 'at an unknown time'}{likeness}"
+    titles = dict.fromkeys(_clean(row[name]) for name in ("before_title", "after_title") if row[name])
+    if titles:
+        yield f"  title: {' -> '.join(titles)}"
+    if change in _WHY:
+        yield f"  {_WHY[change]}"
+    if change == "changed":
+        yield from _words(row["before_text"], row["after_text"])
+
+
+def _words(before: str | None, after: str | None) -> Iterator[str]:
+    if before is None or after is None:
+        yield "  the payload changed; there are no two main texts to compare"
+        return
+    lines = list(paragraphs_between(before, after))
+    yield from (f"  {_clean(line)}" for line in lines[:MOST])
+    if len(lines) > MOST:
+        yield f"  and {len(lines) - MOST:,} more paragraphs"
+    if not lines:
+        yield f"  the first {_COMPARED:,} paragraphs differ in white space at most"
+    elif max(before.count("\n"), after.count("\n")) >= _COMPARED:
+        yield f"  compared are the first {_COMPARED:,} paragraphs"
+
+
+def _clean(text: str) -> str:
+    """A stranger's text on one line, without characters that steer a terminal or turn its words around."""
+    line = " ".join(text[: 4 * _CHARACTERS].split())
+    shown = "".join(one for one in line if unicodedata.category(one) not in ("Cc", "Cs") and one not in _TURNING)
+    return shown if len(shown) <= _CHARACTERS else f"{shown[: _CHARACTERS - 1]}…"

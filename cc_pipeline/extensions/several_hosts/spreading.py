@@ -1,0 +1,74 @@
+"""Which of several hosts a run goes to: those of partitions to whoever has least to do, all others to the first one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
+from cc_pipeline.defs.instance import Server, server_listens, server_of
+from cc_pipeline.defs.internals import start_on, unreachable
+from cc_pipeline.defs.partitions import MACHINE_TAG
+from cc_pipeline.defs.watching import WatchingRunLauncher
+from cc_pipeline.processes import this_machine
+
+_CONFIG = {
+    "hosts": dg.Field(
+        [{"host": dg.StringSource, "port": dg.IntSource}],
+        description="Code servers of the same definitions, each on a host with a home of its own; the first keeps the "
+        "house: it harvests, publishes and exports.",
+    )
+}
+
+
+class SpreadingRunLauncher(WatchingRunLauncher):
+    """Gives each run to the code server of one of several hosts, where it is a process as any other run.
+
+    The tag that Dagster's own launcher writes says where, so that ending a run asks the right host.
+    """
+
+    def __init__(self, hosts: Sequence[Server], inst_data: Any = None) -> None:
+        super().__init__(inst_data)
+        self.hosts = tuple(hosts)
+        self.host_count = len(self.hosts)
+
+    @classmethod
+    def config_type(cls) -> Any:
+        """What ``run_launcher: config:`` may say in ``dagster.yaml``."""
+        return _CONFIG
+
+    @classmethod
+    def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> SpreadingRunLauncher:
+        """The launcher that such a configuration means."""
+        return cls([(one["host"], one["port"]) for one in config_value["hosts"]], inst_data)
+
+    def launch_run(self, context: Any) -> None:
+        """Starts a run on the host of its turn. Raises what puts it back into the queue where no host that may take it
+        answers."""
+        run: dg.DagsterRun = context.dagster_run
+        instance: dg.DagsterInstance = self._instance
+        turn = self._in_turn(instance, run)
+        found = next((server for server in turn if server_listens(server)), None)
+        if found is None:
+            raise unreachable(
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}. Start the "
+                "code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
+            )
+        instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
+        # another host is not tried after this one: it may have begun the run and answered too late
+        start_on(instance, run, *found)
+        self._run_ids.add(run.run_id)
+
+    def _keeper(self, run: dg.DagsterRun) -> Server | None:
+        return self.hosts[0]
+
+    def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
+        """The servers that may take a run, the one with the fewest runs first."""
+        if not made_by(run):
+            # footers, the published file and what is exported lie in one home
+            return self.hosts[:1]
+        busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
+        return sorted(self.hosts, key=lambda server: busy[server])

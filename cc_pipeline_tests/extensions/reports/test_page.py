@@ -1,0 +1,289 @@
+"""The report of a target: its figures, strangers' texts in it, its size, and that it needs nothing beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from cc_pipeline.defs.partitions import range_tags
+from cc_pipeline.defs.placement import OURS
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.reports import page as writing
+from cc_pipeline.extensions.reports.changes import in_words
+from cc_pipeline.extensions.reports.findings import MOST, Findings, find
+from cc_pipeline.extensions.reports.page import month_of, page_of, write_report
+from cc_pipeline.lake.reading import open_bounded
+from cc_pipeline.settings import Settings
+from cc_pipeline_tests.defs.graph import asset
+from cc_pipeline_tests.publish import oracle
+from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
+from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
+
+pytestmark = pytest.mark.xdist_group("questions")
+#: What a page is made of.
+TAGS = """html head meta title style body main header section div p h1 h2 h3 span b i a bdi br small code footer details
+    summary table thead tbody tr th td svg g rect line text"""
+#: What a title may hold, each with what a page may not become by it.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</style><script src=//evil.example></script>",
+    "{} {0} {found} %s",
+    "\u202eexe.gpj \ud800\x00\x1b[31m",
+    "a" * 100_000,
+    "javascript:alert(1)",
+    "&lt;b&gt;",
+)
+
+
+@pytest.fixture(scope="module")
+def found(asked_home: Settings) -> Findings:
+    return write_report(asked_home, SITE)
+
+
+def texts(page: str, selector: str) -> list[str]:
+    return [" ".join(node.text().split()) for node in LexborHTMLParser(page).css(selector)]
+
+
+def test_its_figures_are_those_of_the_tables(
+    asked_home: Settings, found: Findings, in_views: duckdb.DuckDBPyConnection
+) -> None:
+    page = (asked_home.home / "reports" / f"{SITE}.html").read_text("utf-8")
+    captures = [row for row in oracle.rows(in_views, "captures") if row["domain"] == SITE]
+    figures = oracle.timeline(captures)
+    tiles = dict(zip(texts(page, ".tile span"), texts(page, ".tile b"), strict=True))
+    assert tiles["pages"] == str(len({row["url_surtkey"] for row in captures if oracle.counts(row)}))
+    assert tiles["captures of them"] == str(sum(one[0] for one in figures.values()))
+    assert tiles["of planned records are here"] == "100%"
+    known = {oracle.key(row): row for row in oracle.rows(in_views, "page_text")}
+    changes = list(oracle.changes(captures, known, OLD, NEW).values())
+    newest = {row["change"]: row["pages"] for row in found.changes if (row["before"], row["after"]) == (OLD, NEW)}
+    assert newest == {kind: changes.count(kind) for kind in set(changes)}
+    assert sum(row["captures"] for row in found.statuses) <= sum(not oracle.counts(row) for row in captures)
+    [told] = [text for text in texts(page, ".lede") if "can be compared" in text]
+    for crawl in (OLD, NEW):
+        day = min(row["fetch_time"] for row in captures if row["crawl"] == crawl)
+        assert f"{crawl} ({day:%B %Y})" in told, "the date of its captures, not of the crawl's week"
+    [counts] = found.changed_domains
+    assert counts["changed"] == changes.count("changed")
+    assert counts["gone"] + counts["moved"] == changes.count("gone")
+    assert {row["feed"] for row in found.advertised} <= {
+        feed
+        for row in oracle.rows(in_views, "page_metadata")
+        for feed in [one["url"] for one in row["feed_links"] or []]
+    }
+    assert texts(page, "h2") == [
+        "Captures over time",
+        "What changed",
+        "The front page, version by version",
+        "Languages",
+        "Link neighbours",
+        "Feeds",
+        "Pages seen most",
+        "Completeness",
+        "Answers that are no pages",
+    ]
+
+
+def test_a_set_is_its_members_and_nothing_else(
+    asked_home: Settings, in_views: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    found = write_report(asked_home, "set-both", tmp_path / "both.html")
+    captures = [row for row in oracle.rows(in_views, "captures") if row["domain"] in (OTHER, THIRD)]
+    counted = {row["crawl"]: (row["captures"], row["pages"], row["new_pages"]) for row in found.crawls}
+    assert counted == {crawl: figures[:3] for crawl, figures in oracle.timeline(captures).items()}
+    assert {row["member"] for row in found.members} == {OTHER, THIRD}
+    assert {row["domain"] for row in found.links["in"]} & {OTHER, THIRD} == set()
+    page = (tmp_path / "both.html").read_text("utf-8")
+    assert "Members of the set" in texts(page, "h2")
+    assert texts(page, "h1") == ["both"]
+    assert texts(page, "h3")[:2] == ["By member", "In words"]
+    assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
+    said = "\n".join(in_words(asked_home, "set-both", OLD, NEW))
+    for row in found.changed_pages:
+        assert f"{row['change']}: {row['url']}" in said
+    differing = texts(page, ".was, .is")
+    assert differing
+    assert {" ".join(line.split())[:100] in " ".join(said.split()) for line in differing if line[0] in "+-"} == {True}
+
+
+def test_what_became_of_pages_is_told_of_all_domains(
+    asked_home: Settings, found: Findings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [counts] = found.changed_domains
+    assert found.became == {kind: counts[kind] for kind in found.became} != {}
+    many = MOST + 3
+    none = ", ".join(f"NULL AS {name}" for name in ("likeness", "before_title", "after_title", "before_digest"))
+    query = f"""SELECT 'new' AS change, 'd' || i AS domain, i::VARCHAR AS url, url AS url_surtkey, {none},
+        NULL::TIMESTAMPTZ AS before_time, NULL::TIMESTAMPTZ AS after_time, url AS after_digest, NULL AS before_text,
+        url AS after_text FROM range({many}) r(i)"""
+    monkeypatch.setattr("cc_pipeline.publish.sql.changes_between", lambda *_: query)
+    with open_bounded(asked_home) as connection:
+        told = find(connection, SITE)
+    assert told.became["new"] == told.totals["changed_pages"] == told.totals["changed_domains"] == many
+    assert sum(told.became.values()) == many
+    assert len(told.changed_domains) == MOST
+    [said] = [text for text in texts(page_of(told), ".lede") if "can be compared" in text]
+    assert f" {many} came" in said
+
+
+def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
+    found = write_report(asked_home, SITE, tmp_path / "one.html", between=(ARC, OLD))
+    assert found.between == (ARC, OLD)
+    assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
+    with pytest.raises(UserInputError, match="was not located in 'CC-MAIN-2011-01'"):
+        write_report(asked_home, SITE, tmp_path / "two.html", between=("CC-MAIN-2011-01", NEW))
+    assert not (tmp_path / "two.html").exists()
+
+
+def test_a_crawl_is_of_the_month_of_its_captures() -> None:
+    day = datetime(2018, 1, 16, tzinfo=UTC)
+    assert month_of("CC-MAIN-2018-05", day, long=True) == "January 2018"
+    assert month_of("CC-MAIN-2018-05", day.replace(year=2036)) == "Feb 2018", "a wrong clock"
+    assert [month_of(crawl, None) for crawl in ("CC-MAIN-2018-05", "CC-MAIN-2012")] == ["Feb 2018", "2012"]
+    assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
+
+
+def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
+    row = {**found.changed_pages[0], "change": "not compared"}
+    page = page_of(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
+    assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
+    assert texts(page, ".was, .is") == []
+
+
+def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
+    for text in HOSTILE:
+        page = page_of(spoilt(found, text))
+        page.encode("utf-8")
+        tree = LexborHTMLParser(page)
+        allowed = set(TAGS.split())
+        nodes = [node for node in tree.root.traverse() if node.tag and node.tag[0] not in "-!"]
+        assert {node.tag for node in nodes} <= allowed
+        attributes = [(node.tag, name, value or "") for node in nodes for name, value in node.attributes.items()]
+        assert [
+            one for one in attributes if one[1].startswith("on") or one[1] in ("src", "srcset", "data", "action")
+        ] == []
+        links = [value for tag, name, value in attributes if name == "href"]
+        assert all(value.startswith(("http://", "https://")) for value in links)
+        assert "\x00" not in page
+        assert "\x1b" not in page
+        assert len(page) < 200_000, "a text is cut"
+    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt;</bdi>" in page_of(spoilt(found, HOSTILE[0]))
+
+
+def spoilt(found: Findings, text: str) -> Findings:
+    """The same findings with a stranger's text wherever a page could put one."""
+
+    def row(given: dict[str, Any]) -> dict[str, Any]:
+        kept = ("crawl", "before", "after", "change", "outcome", "domain", "type")
+        return {name: text if isinstance(value, str) and name not in kept else value for name, value in given.items()}
+
+    changed: dict[str, Any] = {"definition": text, "front": f"https://{text}"}
+    for each in fields(found):
+        value = getattr(found, each.name)
+        if isinstance(value, list):
+            changed[each.name] = [row(one) for one in value]
+    more = {"outcome": "missing", "reason": "not_found", "captures": 1, "open": 1, "url": text, "detail": text}
+    changed["reasons"] = [more]
+    changed["links"] = {name: [{**one, "domain": text} for one in rows] for name, rows in found.links.items()}
+    changed["members"] = [{"member": text, "captures": 1, "crawls": 1}]
+    return replace(found, **changed)
+
+
+def test_it_shows_what_robots_were_asked(found: Findings) -> None:
+    heading = "What robots were asked"
+    assert heading not in page_of(found), "nobody read a robots.txt there"
+    moment = datetime(2024, 5, 18, tzinfo=UTC)
+    row = {"scheme": "https", "host": SITE, "port": 443, "first_seen": moment, "last_seen": moment, "captures": 3}
+    said = {"state": "read", "access": "allow", "search": "unknown", "ai_input": "disallow", "train": "disallow"}
+    page = page_of(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
+    assert heading in page and "GPTBot" in page and f"https://{SITE}</td>" in page
+
+
+def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> None:
+    page = (asked_home.home / "reports" / f"{SITE}.html").read_text("utf-8")
+    [policy] = LexborHTMLParser(page).css("meta[http-equiv]")
+    assert (policy.attributes["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline';")
+    assert re.findall(r"<(?:script|link|img|iframe|object|embed|base)\b", page) == []
+    assert re.findall(r"url\(|@import|@font-face", page) == []
+    for media in ("prefers-color-scheme:dark", "@media print"):
+        assert media in page
+
+
+def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings) -> None:
+    start = datetime(2012, 1, 1, tzinfo=UTC)
+    names = [f"CC-MAIN-{2012 + number // 8}-{number % 8 * 6 + 2:02}" for number in range(100)]
+    crawls = [
+        {**found.crawls[0], "crawl": name, "first_fetch": start + timedelta(days=45 * number), "captures": 10_000}
+        for number, name in enumerate(names)
+    ]
+    languages = [{"crawl": name, "language": f"l{code:02}", "pages": code + 1} for name in names for code in range(40)]
+    outcomes = [
+        {"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "missing")
+    ]
+    page = page_of(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
+    assert len(page.encode()) < 1_000_000
+    assert texts(page, ".tile b")[1] == "1,000,000"
+    assert texts(page, ".tile b")[-1] == "50%"
+
+
+def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: duckdb.DuckDBPyConnection) -> None:
+    found = find(in_views, SITE)
+    lists = [getattr(found, name) for name in ("changed_pages", "pages", "statuses", "versions", "feeds", "advertised")]
+    assert all(len(one) <= MOST for one in [*lists, *found.links.values()])
+    assert len(found.changed_pages) == MOST < found.totals["changed_pages"]
+
+
+def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserInputError, match=r"nothing was located for 'nobody\.example'\. Run it first"):
+        write_report(asked_home, "nobody.example")
+    with pytest.raises(EnvironmentFault, match="does not exist yet"):
+        write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
+    path = tmp_path / "kept.html"
+    path.write_text("before")
+    monkeypatch.setattr(writing, "page_of", lambda found: (_ for _ in ()).throw(OSError("no room")))
+    with pytest.raises(EnvironmentFault, match="could not write the report"):
+        write_report(asked_home, SITE, path)
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
+    page = asked_home.home / "reports" / "set-both.html"
+    page.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("target", ["set-both"])
+        workspace = workspace_of(asked_home.source, asked_home.home)
+        done = dg.materialize(
+            [asset("report")], instance=instance, partition_key="set-both", resources={"workspace": workspace}
+        )
+    assert done.success
+    assert page.is_file()
+
+
+def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(asked_home: Settings) -> None:
+    keys = ["nobody.example", "set-both"]
+    page = asked_home.home / "reports" / "set-both.html"
+    page.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("target", keys)
+        workspace = workspace_of(asked_home.source, asked_home.home)
+        done = dg.materialize(
+            [asset("report")],
+            instance=instance,
+            tags=range_tags(*keys),
+            resources={"workspace": workspace},
+            raise_on_error=False,
+        )
+        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OURS.target) or {}
+        assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
+    assert not done.success
+    assert page.is_file()
