@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.delivery.dataset import Recipe, Sieved, sieve
-from cc_pipeline.delivery.respect import note_of_unread, wishes
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import table_files
+from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, sieve
+from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
+from cc_pipeline.extensions.policies.tables import SITE_POLICIES_SCHEMA
+from cc_pipeline.extensions.policies.views import _SITE_POLICIES, MACROS
 from cc_pipeline.lake.reading import open_settled
-from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.views import _SITE_POLICIES
-from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
+from cc_pipeline.publish.macros import MACROS as CORE_MACROS
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.policies.conftest import SPEC, UNREAD
-from cc_pipeline_tests.policies.oracle import Asked, robots_of, stretches
+from cc_pipeline_tests.extensions.policies.conftest import SPEC, UNREAD
+from cc_pipeline_tests.extensions.policies.oracle import Asked, robots_of, stretches
 from cc_pipeline_tests.world import publish, workspace_of
 
 ORIGIN = "scheme || '://' || host || CASE WHEN port IN (80, 443) THEN '' ELSE ':' || port END"
@@ -46,7 +46,7 @@ def exported(asking: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Ite
     path = tmp_path_factory.mktemp("exported") / "handed.duckdb"
     with open_settled(asking.settings) as connection:
         selections = table_files.select_tables(connection, [], [], [])
-        table_files.write_duckdb(connection, selections, path, [], MACROS)
+        table_files.write_duckdb(connection, selections, path, [], [CORE_MACROS, MACROS])
     with duckdb.connect(str(path), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection

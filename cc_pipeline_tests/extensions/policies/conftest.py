@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.policies.fill import fill_policies
+from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.visits import site
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.cli.conftest import cli, rich, world
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+
+__all__ = ["cli", "rich", "world"]
 
 SITES = 7
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2019-47")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cc_pipeline.delivery import near_duplicates as module
-from cc_pipeline.delivery.near_duplicates import near_duplicates
 from cc_pipeline.documents.signals.quality import fingerprint
+from cc_pipeline.extensions.policies import near_duplicates as module
+from cc_pipeline.extensions.policies.near_duplicates import near_duplicates
 
 
 def some_texts(count: int, seed: int) -> tuple[list[str], list[set[tuple[str, ...]]]]:

@@ -12,12 +12,12 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.policies import fill
-from cc_pipeline.policies.fill import _Answer, _Bodies, _read, due, fill_policies
-from cc_pipeline.policies.hosts import policy_targets, with_policies
+from cc_pipeline.extensions.policies import fill
+from cc_pipeline.extensions.policies.fill import _Answer, _Bodies, _read, due, fill_policies
+from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline_tests.policies.conftest import CRAWLS, READ
+from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 
 HOSTS = {

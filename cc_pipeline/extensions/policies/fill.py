@@ -26,19 +26,18 @@ from cc_pipeline.documents.headers import header_values
 from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extensions.policies.robots import parse_robots
+from cc_pipeline.extensions.policies.tables import POLICIES, SITE_POLICIES_SCHEMA, VERSION
 from cc_pipeline.extraction.lookup_notes import in_commits
 from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.standing import contents, stand
 from cc_pipeline.extraction.target_slices import Asked, retire_others
 from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import FETCH, POLICIES, Figures, Slice, StageReport
+from cc_pipeline.lake.slice import FETCH, Figures, Slice, StageReport
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.lake.target_definitions import parts_of
-from cc_pipeline.policies import VERSION
-from cc_pipeline.policies.robots import parse_robots
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.reading import Row, read_members
-from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 SUBSET: Final = "robotstxt"

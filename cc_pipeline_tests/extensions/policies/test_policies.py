@@ -1,4 +1,4 @@
-"""``run --with-policies`` and ``policies``: on request only, also for what lies below a host; and the data set."""
+"""``policies``: on request only, also for what lies below a host; and the data set."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_p
     assert unread.status == 0 and "cc-pipeline policies" in unread.told
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM captures WHERE subset = 'robotstxt'").fetchall() == [(0,)]
-    priced = cli("plan", PREFIX, "-c", NEW, "--home", home, "--with-policies", "--format", "jsonl")
-    steps = [json.loads(line)["step"] for line in priced.out.splitlines()]
-    assert "robots.txt: look-up" in steps
     read = cli("policies", PREFIX, "--home", home, "--format", "jsonl")
     assert read.status == 0, read.err
     [row] = [json.loads(line) for line in read.out.splitlines() if line.startswith("{")]
@@ -45,21 +42,11 @@ def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_p
 
 
 @pytest.mark.process
-def test_a_run_can_ask_for_both(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
+def test_crawls_without_captures_of_robots_txt_are_named(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    said = cli(
-        "run",
-        "-c",
-        NEW,
-        "-c",
-        "CC-MAIN-2012",
-        "example.org",
-        "--source",
-        bucket[0],
-        "--home",
-        home,
-        "--with-policies",
-    )
+    crawls = ("-c", NEW, "-c", "CC-MAIN-2012")
+    assert cli("run", *crawls, "example.org", "--source", bucket[0], "--home", home).status == 0
+    said = cli("policies", *crawls, "example.org", "--home", home)
     assert said.status == 0, said.err
     assert "CC-MAIN-2012" in said.told and "is unknown" in said.told
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_pipeline.documents.about.usage import LABELS, SAYS, preferences
+from cc_pipeline.extensions.policies.usage import LABELS, SAYS, preferences
 
 #: Bytes that are read; RFC 9309 asks for 500 KiB at least, and Common Crawl keeps 1 MiB.
 MOST_BYTES: Final = 1 << 20

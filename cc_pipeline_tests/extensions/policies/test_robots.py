@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.duck import connect
-from cc_pipeline.policies.fill import origin_of
-from cc_pipeline.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
-from cc_pipeline.publish import consent
-from cc_pipeline_tests.policies.asked import access, verdicts
+from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies.fill import origin_of
+from cc_pipeline.extensions.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
+from cc_pipeline_tests.extensions.policies.asked import access, verdicts
+from cc_pipeline_tests.extensions.policies.reported import ROBOTS
 
 SITE = "https://example.org"
 
@@ -204,3 +205,10 @@ def test_sql_and_the_fill_have_one_origin(url: str) -> None:
     with connect() as connection:
         [found] = connection.execute(f"SELECT {consent.origin('u')} FROM (SELECT ? AS u)", [url]).fetchall()
     assert found == origin_of(url)
+
+
+def test_files_that_others_reported_are_read() -> None:
+    for each in ROBOTS:
+        rules = (line for line in parse_robots(each.body) if line.signal in ("allow", "disallow"))
+        found = tuple((agent, line.signal, line.value) for line in rules for agent in line.agents)
+        assert found == each.rules, f"{each.report} {each.about}"

@@ -16,10 +16,10 @@ from typing import Final, Literal
 import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.documents.about.usage import USES
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies.usage import USES
 from cc_pipeline.lake.reading import quoted
-from cc_pipeline.publish import consent
 
 AsOf = Literal["fetch", "latest"]
 #: What pages and their headers say, by the word that names it: the signal, its values that say no, and those that say

@@ -1,4 +1,4 @@
-"""What robots.txt captures ask of robots."""
+"""What Dagster runs: robots.txt captures read into ``site_policies``."""
 
 import dagster as dg
 
@@ -7,7 +7,7 @@ from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import StepContext, listed_keys
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.policies.fill import fill_policies
+from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
 

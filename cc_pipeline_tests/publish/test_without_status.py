@@ -70,19 +70,6 @@ def test_published_answers_are_those_of_an_index_with_statuses(
     assert answer(silent) == answer(control)
 
 
-def test_a_data_set_has_every_page_that_came_with_200(control: Workspace, silent: Workspace, tmp_path: Path) -> None:
-    def texts(workspace: Workspace, name: str) -> list[str]:
-        home = cc_pipeline.open(workspace.settings.home, source=workspace.settings.source, quiet=True)
-        home.dataset(tmp_path / name, SITE, words="0..", rules="none", near=0, keep_copies=True)
-        return sorted(
-            url for file in (tmp_path / name).rglob("*.parquet") for url in pq.read_table(file)["url"].to_pylist()
-        )
-
-    expected = texts(control, "control")
-    assert expected
-    assert texts(silent, "silent") == expected
-
-
 def test_changes_and_exports_are_the_same(control: Workspace, silent: Workspace, tmp_path: Path) -> None:
     homes = [cc_pipeline.open(one.settings.home, source=one.settings.source, quiet=True) for one in (control, silent)]
     between = f"FROM changes_between('{OLD}', '{NEW}', '{SITE}') ORDER BY url_surtkey"

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 import robotstxt
 
-from cc_pipeline.policies.robots import parse_robots
+from cc_pipeline.extensions.policies.robots import parse_robots
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.policies.asked import verdicts
+from cc_pipeline_tests.extensions.policies.asked import verdicts
 
 ROBOTS: Final = CORPUS / "robots"
 _ESCAPES: Final = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "a": 7, "b": 8}

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.delivery.near_duplicates import near_duplicates, sketch_array
-from cc_pipeline.delivery.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
-from cc_pipeline.documents.signals.presets import (
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.extensions.policies.presets import (
     NO_MARKS,
     PRESETS,
     REPEATED_RUNS,
@@ -28,7 +28,7 @@ from cc_pipeline.documents.signals.presets import (
     failed,
     not_applied,
 )
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
 from cc_pipeline.lake.reading import quoted
 
 _UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))

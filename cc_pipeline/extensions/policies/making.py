@@ -1,4 +1,4 @@
-"""Data sets of texts, and pages about targets. Each function is a command's work."""
+"""Writes the folder of a data set, as the command ``dataset`` does."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.python.export import NOBODY, Export, Said, held
+from cc_pipeline.export import table_files
+from cc_pipeline.export.cards import About
+from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
+from cc_pipeline.export.provenance import gather
+from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
+from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
+from cc_pipeline.lake.reading import explained, open_settled
+from cc_pipeline.python.export import Export, held
 from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import open_workspace
 
 #: Formats of a data set.
 TEXTS: Final = ("parquet", "jsonl")
-#: Words of a main text in a data set: at least, at most.
+#: Words of a main text: at least, at most.
 WORDS: Final = "50..100000"
 
 
-def _bounds(words: str) -> tuple[int, int]:
-    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
-    ``UserInputError``."""
-    ends, usual = words.split(".."), WORDS.split("..")
-    if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
-        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
-    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
-    return least, most
-
-
-def dataset(
+def make_dataset(
     settings: Settings,
     out: Path,
     targets: Sequence[str] = (),
@@ -45,7 +44,8 @@ def dataset(
     as_of: str = "fetch",
     known_only: bool = False,
     format: str = "parquet",
-    said: Said = NOBODY,
+    creator: str = "",
+    url: str = "",
 ) -> Export:
     """Writes the folder of a data set: published main texts (of some targets and crawls) that a recipe leaves, with a
     datasheet. The words of the recipe are the command's.
@@ -53,15 +53,6 @@ def dataset(
     Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
     refuses.
     """
-    from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.delivery.respect import note_of_unread, wishes
-    from cc_pipeline.export import table_files
-    from cc_pipeline.export.cards import About
-    from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
-    from cc_pipeline.export.provenance import gather
-    from cc_pipeline.lake.reading import explained, open_settled
-    from cc_pipeline.workspace.workspace import open_workspace
-
     checked_format(format, TEXTS)
     named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
     recipe = Recipe(
@@ -90,7 +81,7 @@ def dataset(
         provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
         done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
         spoken = tuple(name for name in sieved.by_language if name)
-        about = About(f"{out.name}: main texts of Common Crawl", said.creator, said.url, spoken, done)
+        about = About(f"{out.name}: main texts of Common Crawl", creator, url, spoken, done)
         with whole_folder(out) as folder:
             data = folder / f"texts{table_files.SUFFIX[format]}"
             handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
@@ -119,10 +110,18 @@ def _as_of(text: str) -> Literal["fetch", "latest"]:
 
 
 def _language(text: str) -> str:
-    from cc_pipeline.documents.html.text import ISO_639_3
-
     wanted = text.strip()
     found = ISO_639_3.get(wanted, wanted)
     if found not in ISO_639_3.values():
         raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
     return found
+
+
+def _bounds(words: str) -> tuple[int, int]:
+    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
+    ``UserInputError``."""
+    ends, usual = words.split(".."), WORDS.split("..")
+    if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
+        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
+    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
+    return least, most

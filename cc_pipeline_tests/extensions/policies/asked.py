@@ -8,9 +8,9 @@ from dataclasses import asdict
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.policies.robots import parse_robots
-from cc_pipeline.publish import consent
-from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
+from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies.robots import parse_robots
+from cc_pipeline.extensions.policies.tables import SITE_POLICIES_SCHEMA
 
 _LINES = SITE_POLICIES_SCHEMA.field("lines").type
 

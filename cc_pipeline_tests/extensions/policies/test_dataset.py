@@ -101,7 +101,7 @@ def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path,
 def test_a_data_set_is_handed_on_in_another_format(cli: Cli, home: Path, tmp_path: Path) -> None:
     made, handed = tmp_path / "made", tmp_path / "texts.jsonl"
     assert cli("dataset", "example.com", "--rules", "c4", "--out", made, "--home", home).status == 0
-    said = cli("export", "--dataset", made, "--out", handed, "--home", home)
+    said = cli("export", "--folder", made, "--out", handed, "--home", home)
     assert said.status == 0, said.err
     assert {json.loads(line)["url"] for line in handed.read_text("utf-8").splitlines()} == {
         row["url"] for row in rows_of(made)

@@ -12,13 +12,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.delivery.dataset import Recipe, Sieved, datasheet, sieve
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, datasheet, sieve
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.gold import gold_pages
 from cc_pipeline_tests.documents.pages import page
-from cc_pipeline_tests.documents.signals.test_presets import PROSE
+from cc_pipeline_tests.extensions.policies.test_presets import PROSE
 
 #: Sites of gold pages, and pages of newspaper's.
 REAL = {"gmw": "zho", "pixnet": "zho", "qq": "zho", "youth": "zho", "entermedia.co.kr": "kor"}
