@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.defs.placement import Placement
     from cc_pipeline.extraction.engine import Engine
-    from cc_pipeline.index.locator import Locator
+    from cc_pipeline.index.kinds import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.workspace.workspace import Workspace
@@ -55,7 +55,7 @@ class Extension:
 
     ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
     ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` find captures, by the kind of index. ``engines`` fetch records and parse pages. ``export_formats``
+    ``locators`` are kinds of index, which find captures. ``engines`` fetch records and parse pages. ``export_formats``
     write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
     ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
     of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
@@ -70,7 +70,7 @@ class Extension:
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
     notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
-    locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
+    locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names

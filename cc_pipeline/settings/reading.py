@@ -30,8 +30,6 @@ from cc_pipeline.settings.places import (
 )
 from cc_pipeline.settings.values import Settings
 
-#: What ``via`` may be. ``auto`` leaves the choice to :func:`cc_pipeline.index.locator.choose`.
-LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "auto", "quality")
 DIGEST_POLICIES = ("record", "fail")
 PUBLISH = ("views", "copy", "none")
@@ -63,7 +61,6 @@ _KEPT: Final = frozenset({"home", "budget", "webhook", "mirrors", "mirror_access
 
 def checked(settings: Settings) -> Settings:
     for name, value, allowed in (
-        ("VIA", settings.via, LOCATORS),
         ("EXTRACTOR", settings.extractor, EXTRACTORS),
         ("DIGEST_POLICY", settings.digest_policy, DIGEST_POLICIES),
         ("PUBLISH", settings.publish, PUBLISH),
