@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import dagster as dg
 
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
-    from cc_pipeline.extraction.engine import Engine
     from cc_pipeline.index.kinds import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The package whose packages are extensions, and the group of entry points of others.
 GROUP: Final = "cc_pipeline.extensions"
+#: The origin of extensions of this project.
+OURS: Final = "cc_pipeline"
 #: Names of extensions that are left out, with commas.
 WITHOUT: Final = "CC_PIPELINE_WITHOUT"
 
@@ -55,10 +58,10 @@ class Extension:
 
     ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
     ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` are kinds of index, which find captures. ``engines`` fetch records and parse pages. ``export_formats``
-    write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for ``dagster.yaml``.
-    ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs, sensors and schedules
-    of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    ``locators`` are kinds of index, which find captures. ``engines`` extract the partitions of a run, by name.
+    ``export_formats`` write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for
+    ``dagster.yaml``. ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs,
+    sensors and schedules of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
     """
 
     name: str
@@ -71,7 +74,7 @@ class Extension:
     notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Sequence[IndexKind]] = _nothing
-    engines: Callable[[], Mapping[str, Callable[..., Engine]]] = _no_names
+    engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
@@ -90,8 +93,7 @@ class Extension:
 class Found:
     """An extension that is installed. ``origin`` is where: ``cc_pipeline``, or the distribution it came with.
 
-    ``value`` is ``None`` for one that could not be loaded, of which ``problem`` says why; ``problem`` is also the
-    variable that leaves it out.
+    ``value`` is ``None`` for an extension that is broken or left out; ``problem`` says why.
     """
 
     name: str
@@ -99,8 +101,16 @@ class Found:
     value: Extension | None
     problem: str = ""
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether somebody left it out."""
+        return self.problem == _LEFT_OUT
 
+
+_LEFT_OUT: Final = f"left out by {WITHOUT}"
 JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
+#: Those that ``collect`` takes.
+COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "maintenance", "doctor"))
 
 
 def find_extensions() -> tuple[Found, ...]:
@@ -116,8 +126,13 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found.value for found in find_extensions() if found.value is not None)
 
 
+def refuse(name: str, problem: str) -> None:
+    """Leaves an extension out from now on, since what it hands in cannot be used. ``problem`` says why."""
+    _BROKEN[name] = problem
+
+
 def collect(joint: str) -> dict[str, Any]:
-    """What each extension hands in at ``joint``, a field of ``Extension`` without arguments, by the extension's name.
+    """What each extension hands in at ``joint``, one of ``COLLECTED``, by the extension's name.
 
     An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
     """
@@ -126,7 +141,7 @@ def collect(joint: str) -> dict[str, Any]:
         try:
             collected[extension.name] = getattr(extension, joint)()
         except Exception as error:  # whatever it is: it costs only this extension
-            _BROKEN[extension.name] = f"{joint}: {type(error).__name__}: {error}"
+            refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
 
 
@@ -139,7 +154,7 @@ def _find(without: str) -> tuple[Found, ...]:
             problem = f"{found[name].origin} has an extension of this name too"
             found[f"{name} ({origin})"] = Found(name, origin, None, problem)
         elif name in left_out:
-            found[name] = Found(name, origin, None, f"left out by {WITHOUT}")
+            found[name] = Found(name, origin, None, _LEFT_OUT)
         else:
             found[name] = _load(name, origin, load)
     return tuple(found.values())
@@ -161,7 +176,7 @@ def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
     # not by installed metadata, which is stale in a checkout
     package = import_module(GROUP)
     for one in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield one.name, "cc_pipeline", partial(_own_value, one.name)
+        yield one.name, OURS, partial(_own_value, one.name)
 
 
 def _own_value(name: str) -> object:
@@ -169,5 +184,46 @@ def _own_value(name: str) -> object:
 
 
 def _of_others() -> Iterator[tuple[str, str, Callable[[], object]]]:
-    for one in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        yield one.name, one.dist.name if one.dist is not None else one.value, one.load
+    # importlib.metadata would take longer to load than all else that --help needs
+    origins: dict[str, str] = {}
+    for folder in dict.fromkeys(sys.path):
+        for path in sorted(_entry_point_files(folder or ".")):
+            distribution = path.parent.name.partition("-")[0]
+            for name, place in _named_in(path):
+                if origins.setdefault(distribution, folder) == folder:
+                    yield name, distribution, partial(_load_place, place)
+
+
+def _entry_point_files(folder: str) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    yield Path(entry.path, "entry_points.txt")
+    except OSError:  # an archive, or a folder that is not there
+        return
+
+
+def _named_in(path: Path) -> Iterator[tuple[str, str]]:
+    """Names and places (``module:value``) of our group in the file of a distribution's entry points."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return
+    if GROUP not in text:
+        return
+    from configparser import ConfigParser, Error  # noqa: PLC0415  # most have no extensions, and load nothing for it
+
+    parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
+    try:
+        parser.read_string(text)
+    except Error:
+        return
+    if parser.has_section(GROUP):
+        yield from sorted(parser.items(GROUP))
+
+
+def _load_place(place: str) -> object:
+    module, _, attributes = place.partition("[")[0].strip().partition(":")
+    return reduce(getattr, filter(None, attributes.split(".")), import_module(module.strip()))

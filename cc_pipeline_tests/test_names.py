@@ -21,7 +21,6 @@ import typer
 from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extensions.spark import job
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import FROM_ENVIRONMENT
@@ -97,17 +96,11 @@ def _of_command(path: str, command: Any) -> Iterator[str]:
         yield from _of_command(f"{path} {name}", inner)
 
 
-def of_the_spark_entry() -> Iterator[str]:
-    yield f"spark {job.__name__}"
-    flags = re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8"))
-    yield from (f"spark {job.__name__} {flag}" for flag in flags)
-
-
 def all_names(home: Path) -> set[str]:
     """Every name that the code has, with its kind in front."""
     return {
         *of_stages(), *of_the_lake(), *of_the_published_file(home), *of_dagster(),
-        *of_settings(), *of_commands(), *of_the_spark_entry(),
+        *of_settings(), *of_commands(),
     }  # fmt: skip
 
 

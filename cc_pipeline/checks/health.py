@@ -16,6 +16,7 @@ import duckdb
 from cc_pipeline import COMPILED, lacks_compiled
 from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
@@ -64,6 +65,7 @@ def examine(settings: Settings) -> list[Finding]:
             *_tables(workspace),
             *_stored(workspace),
             *_clocks(workspace),
+            *extension_findings(workspace),
         ]
 
 

@@ -1,15 +1,16 @@
 """The command tree, and how errors are shown: one line says what is wrong, one says what to do.
 
-A command or group is in the module of its name in ``commands/``, but for: ``crawls`` (sql), ``demo`` (run), ``ui``
-(doctor), ``report`` and ``export`` (dataset), ``index`` (url_index and harvest).
+A module in ``commands/`` declares its commands in ``COMMANDS``; an extension hands in its own, by name.
 """
 
 from __future__ import annotations
 
 import gc
 import inspect
+import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,24 +18,8 @@ from typer.core import TyperGroup
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.children import isolate_descendants
-from cc_pipeline.cli.commands import (
-    automation,
-    catalog,
-    dataset,
-    delivery,
-    doctor,
-    facts,
-    files,
-    get,
-    lookup,
-    plan,
-    policies,
-    run,
-    sql,
-    targets,
-    url_index,
-)
-from cc_pipeline.cli.commands import settings as choices
+from cc_pipeline.cli import commands
+from cc_pipeline.cli.command import PANELS, Command, as_command
 from cc_pipeline.cli.output import (
     GuardedCommand,
     Spoken,
@@ -45,77 +30,84 @@ from cc_pipeline.cli.output import (
     usable_streams,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
+from cc_pipeline.extension import OURS, collect, find_extensions, refuse
 from cc_pipeline.python.voice import told_to
 
 if TYPE_CHECKING:
     import click
 
 
-class _InOrder(TyperGroup):
-    """Commands and groups in the order of the tree, not commands first."""
+def find_commands() -> dict[str, Command]:
+    """The commands of the core and of extensions by name, in the order of the help.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for commands in _TREE.values() for name in commands]
+    An extension with a command that is none, or whose name is taken, is refused with all its commands.
+    """
+    found: dict[str, Command] = {}
+    for module in pkgutil.iter_modules(commands.__path__):
+        found |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
+    origins = {extension.name: extension.origin for extension in find_extensions()}
+    for extension, handed_in in collect("commands").items():
+        try:
+            found |= _checked(found, handed_in, is_tried=origins[extension] != OURS)
+        except Exception as error:  # whatever it is: it costs only this extension
+            refuse(extension, f"commands: {type(error).__name__}: {error}")
+    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
+    return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-app = typer.Typer(
-    name="cc-pipeline",
-    cls=_InOrder,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in DuckDB.\n\n"
-    "Settings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
-)
+def _checked(taken: Mapping[str, Command], handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
+    if names := sorted(taken.keys() & handed_in.keys()):
+        raise ValueError(f"the name {', '.join(names)} is taken")
+    checked = {name: as_command(value) for name, value in handed_in.items()}
+    if checked and is_tried:
+        # a parameter that typer cannot take would otherwise break every command
+        built = typer.Typer()
+        for name, command in checked.items():
+            _add(built, name, command)
+        typer.main.get_command(built)
+    return checked
 
 
-@app.callback()
+def _add(built: typer.Typer, name: str, command: Command) -> None:
+    if isinstance(command.call, typer.Typer):
+        built.add_typer(command.call, name=name, rich_help_panel=command.panel)
+    else:
+        built.command(name, rich_help_panel=command.panel)(command.call)
+
+
+def build_app() -> typer.Typer:
+    """The command line, with all commands that :func:`find_commands` finds."""
+    tree = find_commands()
+
+    class InOrder(TyperGroup):
+        """Commands and groups in the order of the tree, not commands first."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [*tree]
+
+    built = typer.Typer(
+        name="cc-pipeline",
+        cls=InOrder,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in "
+        "DuckDB.\n\nSettings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
+        callback=_tell_the_person,
+    )
+    for name, command in tree.items():
+        _add(built, name, command)
+    for group in (built, *(group.typer_instance for group in built.registered_groups)):
+        assert group is not None
+        for registered in group.registered_commands:
+            registered.cls = GuardedCommand
+            registered.help = _flowing(registered.help or inspect.getdoc(registered.callback) or "")
+    return built
+
+
 def _tell_the_person(context: typer.Context) -> None:
     context.with_resource(told_to(Spoken()))
-
-
-_EVERYDAY, _MORE, _FEATURES = "Everyday", "Home and source", "Features"
-_TREE: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
-    _EVERYDAY: {
-        "run": run.run,
-        "plan": plan.plan,
-        "lookup": lookup.lookup,
-        "get": get.get,
-        "sql": sql.sql,
-        "export": dataset.export,
-        "report": dataset.report,
-        "targets": targets.app,
-        "doctor": doctor.doctor,
-        "ui": doctor.ui,
-        "demo": run.demo,
-    },
-    _MORE: {
-        "crawls": sql.crawls,
-        "settings": choices.settings,
-    },
-    _FEATURES: {
-        "index": url_index.app,
-        "catalog": catalog.app,
-        "facts": facts.app,
-        "policies": policies.policies,
-        "dataset": dataset.dataset,
-        "delivery": delivery.app,
-        "files": files.app,
-        "automation": automation.app,
-    },
-}
-for _panel, _commands in _TREE.items():
-    for _name, _made in _commands.items():
-        if isinstance(_made, typer.Typer):
-            app.add_typer(_made, name=_name, rich_help_panel=_panel)
-        else:
-            app.command(_name, rich_help_panel=_panel)(_made)
-
-_INCOMPLETE = 3
-#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
-_GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def _flowing(text: str) -> str:
@@ -125,11 +117,12 @@ def _flowing(text: str) -> str:
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
 
-for _each in (app, *(group.typer_instance for group in app.registered_groups)):
-    assert _each is not None
-    for _command in _each.registered_commands:
-        _command.cls = GuardedCommand
-        _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
+app = build_app()
+
+_INCOMPLETE = 3
+#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
+_GC_EVERY = 50_000
+_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import EXTRACTED as LAST_FIRST
 from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.declared.assets import EXTRACTED
+from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.defs.lineage import in_events
 from cc_pipeline.defs.metadata import (
     GROUP,
@@ -25,10 +26,9 @@ from cc_pipeline.defs.metadata import (
 from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.extensions.spark.submission import made_on_spark
 from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.run import Made
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -87,11 +87,7 @@ def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables:
     def begun(some: Sequence[tuple[str, str]]) -> None:
         run.in_hand(partition_key(*pair) for pair in some)
 
-    if workspace.settings.engine == "spark" and wanted:
-        # a job has all of them in hand
-        begun(wanted)
-        return made_on_spark(context, workspace, wanted, tables)
-    return extract(workspace, wanted, tables, begun=begun)
+    return find_engine(workspace.settings.engine).extract(context, workspace, wanted, tables, begun)
 
 
 def each_alone(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
@@ -165,9 +161,9 @@ class _Descriptions:
     def _engine(self, table: str) -> dict[str, dg.MetadataValue]:
         """Where rows were made, unless it was here."""
         settings = self._workspace.settings
-        if settings.engine == "local" or table == "captures":
+        if settings.engine == LOCAL or table == "captures":
             return {}
-        return {"engine": dg.MetadataValue.text(f"{settings.engine}, {settings.spark_workers} workers")}
+        return {"engine": dg.MetadataValue.text(find_engine(settings.engine).describe(settings))}
 
     def _table_rows(self, report: StageReport, table: str) -> int:
         before, count = self._counted.get(table, (None, 0))

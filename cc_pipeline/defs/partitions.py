@@ -32,8 +32,6 @@ KIND_TAG = "cc_pipeline/kind"
 _NOT_IN_LISTS, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = f"{_NOT_IN_LISTS}left"
-#: The job on a cluster that made a run's records and pages.
-JOB_TAG = f"{_NOT_IN_LISTS}spark_job"
 #: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
 #: the run, since a run that repeats another has the tags of that one.
 MADE_TAG = f"{_HIDDEN}made"

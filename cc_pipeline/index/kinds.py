@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import collect, refuse
 
 if TYPE_CHECKING:
     from cc_pipeline.index.finding import Opened, Sought
@@ -93,10 +93,14 @@ _OWN: Final = (PARQUET, ZIPNUM, BTREE)
 
 
 def index_kinds() -> Mapping[str, IndexKind]:
-    """All kinds by name, the one that tells most first, then those of extensions."""
+    """All kinds by name, the one that tells most first, then those of extensions. An extension with a name that is
+    taken is refused."""
     found = {kind.name: kind for kind in _OWN}
-    for kinds in collect("locators").values():
-        found |= {kind.name: kind for kind in kinds if kind.name not in found}
+    for extension, kinds in collect("locators").items():
+        if taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
+            refuse(extension, f"locators: the name {', '.join(taken)} is taken")
+        else:
+            found |= {kind.name: kind for kind in kinds}
     return found
 
 

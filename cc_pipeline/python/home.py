@@ -166,21 +166,19 @@ class Home:
     ) -> RunReport:
         """Gets targets out of crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``engine="spark"``. ``yes``
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
         agrees to a price above the settings' limits. A run that is done again does what is left.
         Raises ``Incomplete`` when the source did not give everything (what came is here, and its ``report`` says what),
         ``UserInputError`` for words that mean nothing and a price that nobody agreed to.
         """
+        from cc_pipeline.defs.engines import find_engine
         from cc_pipeline.python.choices import as_the_home_has_it
         from cc_pipeline.python.materializing import run_targets
         from cc_pipeline.python.meaning import read_targets
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
         settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
-        if settings.engine == "spark":
-            from cc_pipeline.extensions.spark.readiness import refuse_unready
-
-            refuse_unready(settings)
+        find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with told_to(self._voice):
             named = read_targets(_listed(targets), settings)
@@ -221,6 +219,20 @@ class Home:
     def tables(self) -> list[str]:
         """The names of the published tables."""
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
+
+    def extensions(self) -> Held:
+        """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
+        that are broken or lack libraries the ``problem``, with ``advice``."""
+        from dataclasses import asdict
+
+        import pyarrow as pa
+
+        from cc_pipeline.checks.extensions import list_extensions
+        from cc_pipeline.python.rows import Held
+
+        texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
+        schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
+        return Held(pa.Table.from_pylist([asdict(each) for each in list_extensions()], schema))
 
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is

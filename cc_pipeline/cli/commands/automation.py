@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
 from cc_pipeline.cli.commands.targets import clean_home
 from cc_pipeline.cli.output import console, progress_bars, show_table, warn
@@ -152,3 +153,6 @@ def _turn(settings: Settings, *, on: bool) -> None:
 
 def _when(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
+
+
+COMMANDS = {"automation": Command(app, FEATURES, 80)}

@@ -11,6 +11,7 @@ import typer
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -258,3 +259,6 @@ WHERE crawl IN ({listed})
 GROUP BY crawl, subset, "$path"
 ORDER BY crawl, {column}_min;
 """
+
+
+COMMANDS = {"catalog": Command(app, FEATURES, 20)}

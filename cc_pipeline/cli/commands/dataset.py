@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, FEATURES, Command
 from cc_pipeline.cli.output import console, guarding, notice, show_export, whole_file
 from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
@@ -235,3 +236,10 @@ def export(
             show_export(f"handed on in {out}", lacking.report)
         raise
     show_export(f"handed on in {out}", done)
+
+
+COMMANDS = {
+    "export": Command(export, EVERYDAY, 60),
+    "report": Command(report, EVERYDAY, 70),
+    "dataset": Command(dataset, FEATURES, 50),
+}

@@ -11,6 +11,7 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
@@ -399,3 +400,6 @@ def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: s
             "Copy again what lacks or differs; a certificate that was changed has to be made again.",
         )
     notice("the delivery bears the certificate out")
+
+
+COMMANDS = {"delivery": Command(app, FEATURES, 60)}

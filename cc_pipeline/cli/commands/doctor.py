@@ -18,6 +18,7 @@ import typer
 
 from cc_pipeline import children
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
@@ -94,7 +95,7 @@ def doctor(
       cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.health import budget_findings, examine
-    from cc_pipeline.extensions.spark.readiness import engine_findings
+    from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
@@ -117,7 +118,7 @@ def doctor(
         migrate_home(settings, yes=yes)
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    _tell([*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)])
+    _tell([*examine(settings), *found, *find_engine(settings.engine).examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:
@@ -391,3 +392,9 @@ def _adopt_orphans() -> None:
 
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+COMMANDS = {
+    "doctor": Command(doctor, EVERYDAY, 90),
+    "ui": Command(ui, EVERYDAY, 100),
+}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
@@ -377,3 +378,6 @@ def _show(one: Ranks) -> None:
         f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
         soft_wrap=True,
     )
+
+
+COMMANDS = {"facts": Command(app, FEATURES, 30)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
 from cc_pipeline.errors import Incomplete, UserInputError
@@ -232,3 +233,6 @@ def _rows(settings: Settings, slug: str) -> list[int]:
             for table in tables
         ]
     return [row[0] if row else 0 for row in counts]
+
+
+COMMANDS = {"files": Command(app, FEATURES, 70)}

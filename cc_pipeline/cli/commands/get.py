@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import human_bytes
@@ -173,3 +174,6 @@ def _say(found: Nearest, requests: int, size: int) -> None:
         f"{found.record.url or found.row['url']} in {found.row['crawl']}: captured {when}, status "
         f"{'unknown' if status is None else status}, digest {found.digest_check}; {cost}"
     )
+
+
+COMMANDS = {"get": Command(get, EVERYDAY, 40)}

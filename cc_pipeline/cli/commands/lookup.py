@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
@@ -235,3 +236,6 @@ def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     price = price_of(captures)
     pages = pc.count_distinct(captures["url_surtkey"]).as_py()
     return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
+
+
+COMMANDS = {"lookup": Command(lookup, EVERYDAY, 30)}

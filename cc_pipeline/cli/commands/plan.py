@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.lookups import open_question
@@ -235,3 +236,6 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     full = limits_of(settings).rate
     slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, and the source refused lately"
     return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
+
+
+COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import write_rows
 from cc_pipeline.cli.run_report import say_what_was_done
 from cc_pipeline.commoncrawl.target import Target
@@ -100,3 +101,6 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
     if not found:
         raise UserInputError("no crawl was run for these targets in this home; name crawls: --crawl newest")
     return sorted(found, reverse=True)
+
+
+COMMANDS = {"policies": Command(policies, FEATURES, 40)}

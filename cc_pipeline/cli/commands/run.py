@@ -13,6 +13,7 @@ import typer
 from cc_pipeline import lacks_compiled, progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import Spoken, coloured, console, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import named_shortly, note, say_crawl, say_summary, say_totals, say_what_was_done
@@ -46,6 +47,10 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="Where records are fetched and pages parsed: local, or an extension's engine."),
+    ] = None,
     hosts: options.Hosts = None,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
@@ -99,7 +104,7 @@ def run(
 
       cc-pipeline run example.com -c newest --refetch
     """
-    from cc_pipeline.extensions.spark.readiness import refuse_unready
+    from cc_pipeline.defs.engines import find_engine
 
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
@@ -111,14 +116,14 @@ def run(
         home=home,
         subsets=tuple(subset) if subset else None,
         via=via,
+        engine=engine,
         max_index_gaps=options.most_gaps(allow_gaps),
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
         accept_losses=tuple(accept_losses) if accept_losses else None,
         wait=options.patience(wait),
     )
-    if settings.engine == "spark":
-        refuse_unready(settings)
+    find_engine(settings.engine).check_ready(settings)
     meant = _asked_for(settings, targets or (), watched)
     _tell_a_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
@@ -340,3 +345,9 @@ def _shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+COMMANDS = {
+    "run": Command(run, EVERYDAY, 10),
+    "demo": Command(demo, EVERYDAY, 110),
+}

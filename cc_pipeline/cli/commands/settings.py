@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import CHOICES, as_written, read_note
@@ -210,3 +211,6 @@ def _say(written: list[Path], quiet: bool) -> None:
         console.print(f"wrote {path}", soft_wrap=True)
     if not written:
         console.print("every file is there already; none was changed")
+
+
+COMMANDS = {"settings": Command(settings, HOME, 20)}

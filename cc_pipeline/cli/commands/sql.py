@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
@@ -94,3 +95,9 @@ def sql(
             converse(connection, settings.home / "sql_history", ask)
         else:
             answer(connection, text, chosen, out)
+
+
+COMMANDS = {
+    "sql": Command(sql, EVERYDAY, 50),
+    "crawls": Command(crawls, HOME, 10),
+}

@@ -10,6 +10,7 @@ import typer
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
@@ -393,3 +394,6 @@ def _say(text: str) -> None:
 def _shown(target: Target) -> str:
     text = target.definition
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+
+
+COMMANDS = {"targets": Command(app, EVERYDAY, 80)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands import harvest
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
@@ -259,3 +260,6 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserInputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+COMMANDS = {"index": Command(app, FEATURES, 10)}

@@ -24,7 +24,9 @@ _CONFIG: Final = {
     ),
     "home": dg.Field(str, default_value="", description="Folder of all local state."),
     "engine": dg.Field(
-        str, default_value="", description="Where records are fetched and pages parsed: local or spark."
+        str,
+        default_value="",
+        description="Where records are fetched and pages parsed: local, or the engine of an extension.",
     ),
 }
 

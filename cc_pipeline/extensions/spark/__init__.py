@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cc_pipeline.extension import Extension
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.engines import RunEngine
+
+
+def _make_engine() -> RunEngine:
+    from cc_pipeline.extensions.spark.run_engine import SparkRunEngine  # noqa: PLC0415  # each --help finds extensions
+
+    return SparkRunEngine()
+
 
 EXTENSION = Extension(
     name="spark",
-    summary="Records fetched and pages parsed on Apache Spark (experimental)",
+    summary="experimental: fetches records and parses pages on Apache Spark",
     needs={"pyspark": "spark"},
+    engines=lambda: {"spark": _make_engine},
 )

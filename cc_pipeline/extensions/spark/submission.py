@@ -22,7 +22,7 @@ from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD, 
 
 from cc_pipeline import children, interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
-from cc_pipeline.defs.partitions import ENGINE_TAG, JOB_TAG, StepContext
+from cc_pipeline.defs.partitions import ENGINE_TAG, StepContext
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extensions.spark.messages import (
     Facts,
@@ -46,6 +46,8 @@ from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
 from cc_pipeline.workspace.workspace import Workspace
 
 _CAPTURES: Final = "captures"
+#: Tag of a run, which the UI shows with the run and not in lists: the cluster whose job made its records and pages.
+JOB_TAG: Final = "dagster/cc_pipeline_spark_job"
 #: The file in the home that a job has locked.
 _LOCK: Final = "spark.lock"
 #: Seconds between two looks at the signals that this process got.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from cc_pipeline import COMPILED
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark import same_code as worker_facts
 from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
 from cc_pipeline.extensions.spark.same_code import here, in_words
@@ -166,3 +168,11 @@ def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) ->
 )
 def test_where_a_cluster_listens(master: str, found: list[tuple[str, int]]) -> None:
     assert addresses_of(master) == found
+
+
+def test_the_program_of_the_job_keeps_its_name_and_flags() -> None:
+    """Whoever submits it to another cluster names both."""
+    assert job.__name__ == "cc_pipeline.extensions.spark.job"
+    assert re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8")) == [
+        "--endpoint", "--region",
+    ]  # fmt: skip

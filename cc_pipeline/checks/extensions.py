@@ -1,0 +1,115 @@
+"""What installed extensions add, which of them are broken, and what they themselves find wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final
+
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.extension import (
+    COLLECTED,
+    JOINTS,
+    OURS,
+    WITHOUT,
+    Extension,
+    Found,
+    collect,
+    extensions,
+    find_extensions,
+)
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Names of a joint that are shown one by one; of more, their number.
+_MAX_NAMES: Final = 4
+_TOPIC: Final = "extension"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedExtension:
+    """An installed extension as a person sees it.
+
+    ``state`` is ``in use``, ``lacks libraries``, ``left out`` or ``broken``; ``origin`` is ``this project`` or a
+    distribution; ``adds`` has one text for each joint that it uses; ``advice`` says what to do, if anything.
+    """
+
+    name: str
+    state: str
+    origin: str
+    summary: str
+    adds: tuple[str, ...]
+    problem: str
+    advice: str
+
+
+def list_extensions() -> list[ListedExtension]:
+    """All installed extensions, those of this project first. Loads what they add, except assets and checks."""
+    added = {joint: collect(joint) for joint in COLLECTED}
+    return [_listed(found, added) for found in find_extensions()]
+
+
+def _listed(found: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
+    origin = "this project" if found.origin == OURS else found.origin
+    if found.value is None:
+        if found.is_left_out:
+            return ListedExtension(
+                found.name, "left out", origin, "", (), found.problem, f"To use it, take it out of {WITHOUT}."
+            )
+        advice = f"Install a version that fits, or leave it out: {WITHOUT}={found.name}."
+        return ListedExtension(found.name, "broken", origin, "", (), found.problem, advice)
+    adds = tuple(text for joint in JOINTS if (text := _added(joint, found.value, added)))
+    missing = found.value.missing
+    if not missing:
+        return ListedExtension(found.name, "in use", origin, found.value.summary, adds, "", "")
+    problem = f"{', '.join(missing)} cannot be imported"
+    advice = f"pip install {' '.join(dict.fromkeys(_installed_by(found, extra) for extra in missing.values()))}"
+    return ListedExtension(found.name, "lacks libraries", origin, found.value.summary, adds, problem, advice)
+
+
+def _installed_by(found: Found, extra: str) -> str:
+    return f"'cc-pipeline[{extra}]'" if found.origin == OURS else extra
+
+
+def _added(joint: str, extension: Extension, added: Mapping[str, Mapping[str, Any]]) -> str:
+    label = joint.replace("_", " ")
+    if joint not in added:
+        return label if is_used(extension, joint) else ""
+    names = _names(added[joint].get(extension.name))
+    if not names:
+        return ""
+    return f"{label}: {', '.join(names)}" if len(names) <= _MAX_NAMES else f"{len(names)} {label}"
+
+
+def is_used(extension: Extension, joint: str) -> bool:
+    """Whether the extension hands in a function of its own at a joint."""
+    default = next(each.default for each in fields(Extension) if each.name == joint)
+    return getattr(extension, joint) is not default
+
+
+def _names(handed_in: Any) -> list[str]:
+    if handed_in is None:
+        return []
+    if is_dataclass(handed_in):
+        return [each.name for each in fields(handed_in)]
+    values: Iterable[Any] = handed_in
+    return [value if isinstance(value, str) else str(getattr(value, "name", value)) for value in values]
+
+
+def extension_findings(workspace: Workspace) -> Iterator[Finding]:
+    """A finding for each extension that is broken or lacks libraries, one that names the others, and what each says
+    itself. One that raises is a finding too."""
+    listed = list_extensions()
+    if used := [each.name for each in listed if each.state == "in use"]:
+        yield Finding("ok", "extensions", ", ".join(used))
+    for each in listed:
+        if each.state in ("broken", "lacks libraries"):
+            level = "bad" if each.state == "broken" else "note"
+            yield Finding(level, _TOPIC, f"{each.name} ({each.origin}): {each.problem}", each.advice)
+    for extension in extensions():
+        if extension.doctor is None:
+            continue
+        try:
+            yield from extension.doctor(workspace)
+        except Exception as error:  # whatever it is: it costs only this extension
+            text = f"{extension.name} cannot examine this home: {type(error).__name__}: {error}"
+            yield Finding("bad", _TOPIC, text, f"Report it to whoever made it, or leave it out: {WITHOUT}=…")

@@ -1,0 +1,37 @@
+"""What the tree of ``cc-pipeline`` is made of: commands and groups, each in a panel of the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import typer
+
+#: Panels of the help, in their order. A command may name another; it is shown below these.
+EVERYDAY: Final = "Everyday"
+HOME: Final = "Home and source"
+FEATURES: Final = "Features"
+PANELS: Final = (EVERYDAY, HOME, FEATURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command or a group of commands.
+
+    ``call`` is the function, or a typer application for a group. ``position`` orders the commands of a panel; equal
+    ones stand in the order of their names.
+    """
+
+    call: Callable[..., None] | typer.Typer
+    panel: str = FEATURES
+    position: int = 100
+
+
+def as_command(value: object) -> Command:
+    """A function or a typer application as a command of the panel of features; a command as it is. Raises
+    ``TypeError`` for others."""
+    command = value if isinstance(value, Command) else Command(value)  # type: ignore[arg-type]  # checked below
+    if not callable(command.call):
+        raise TypeError(f"{command.call!r} is neither a function nor a typer.Typer")
+    return command

@@ -1,0 +1,101 @@
+"""Engines by name: where the records and pages of a run's partitions are made. Extensions add to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extension import collect, extensions
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.partitions import StepContext
+    from cc_pipeline.extraction.run import Made
+    from cc_pipeline.settings import Settings
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: The engine of the core.
+LOCAL: Final = "local"
+#: A partition: crawl and slug of the target.
+Partition: TypeAlias = tuple[str, str]
+
+
+class RunEngine(Protocol):
+    """Extracts the partitions of a Dagster run. ``CC_PIPELINE_ENGINE`` has the name of the engine of a home.
+
+    If only fetching and parsing within the stages differ, ``extract`` hands an
+    :class:`~cc_pipeline.extraction.engine.Engine` to :func:`~cc_pipeline.extraction.run.extract`.
+    """
+
+    def check_ready(self, settings: Settings) -> None:
+        """Sends no request. Raises ``UserInputError`` or ``EnvironmentFault`` that names everything that is missing."""
+        ...
+
+    def examine(self, settings: Settings) -> Iterator[Finding]:
+        """The findings of ``cc-pipeline doctor`` about this engine; raises nothing."""
+        ...
+
+    def describe(self, settings: Settings) -> str:
+        """The engine and its size, as the metadata of a partition shows them."""
+        ...
+
+    def extract(
+        self,
+        context: StepContext,
+        workspace: Workspace,
+        partitions: Sequence[Partition],
+        tables: Collection[str],
+        begun: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[Made]:
+        """Makes ``tables`` of ``partitions`` as :func:`~cc_pipeline.extraction.run.extract` does, and yields each when
+        it is done. ``begun`` is told partitions before any work on them; ``context`` is the step of the run."""
+        ...
+
+
+class LocalRunEngine:
+    """The processes of this machine."""
+
+    def check_ready(self, settings: Settings) -> None:
+        """Lacks nothing."""
+
+    def examine(self, settings: Settings) -> Iterator[Finding]:
+        yield Finding("ok", "engine", f"{LOCAL}: this machine's own processes")
+
+    def describe(self, settings: Settings) -> str:
+        return LOCAL
+
+    def extract(
+        self,
+        context: StepContext,
+        workspace: Workspace,
+        partitions: Sequence[Partition],
+        tables: Collection[str],
+        begun: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[Made]:
+        from cc_pipeline.extraction.run import extract  # noqa: PLC0415  # a doctor needs none of it
+
+        return extract(workspace, partitions, tables, begun=begun)
+
+
+def find_engine(name: str) -> RunEngine:
+    """The engine called ``name``. Raises ``UserInputError`` that names the engines there are, and what they lack."""
+    factories = _factories()
+    if name not in factories:
+        lacking = [
+            f"the extension {extension.name} lacks {', '.join(extension.missing)} "
+            f"(pip install 'cc-pipeline[{','.join(dict.fromkeys(extension.missing.values()))}]')"
+            for extension in extensions()
+            if extension.missing
+        ]
+        text = f"there is no engine {name!r}; there are {', '.join(factories)}"
+        raise UserInputError("; ".join([text, *lacking, "cc-pipeline extensions lists all that is installed"]))
+    return factories[name]()
+
+
+def _factories() -> dict[str, Callable[[], RunEngine]]:
+    found: dict[str, Callable[[], RunEngine]] = {}
+    for engines in collect("engines").values():
+        found |= engines
+    # no extension replaces the core's own
+    return {LOCAL: LocalRunEngine, **{name: make for name, make in found.items() if name != LOCAL}}

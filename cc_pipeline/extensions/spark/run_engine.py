@@ -1,0 +1,45 @@
+"""The engine that a home names to have its partitions extracted on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.defs.engines import Partition
+from cc_pipeline.extensions.spark.readiness import engine_findings, refuse_unready
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.partitions import StepContext
+    from cc_pipeline.extraction.run import Made
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+class SparkRunEngine:
+    """Submits one job for the partitions of a run; satisfies :class:`cc_pipeline.defs.engines.RunEngine`."""
+
+    def check_ready(self, settings: Settings) -> None:
+        refuse_unready(settings)
+
+    def examine(self, settings: Settings) -> Iterator[Finding]:
+        return engine_findings(settings)
+
+    def describe(self, settings: Settings) -> str:
+        return f"spark, {settings.spark_workers} workers"
+
+    def extract(
+        self,
+        context: StepContext,
+        workspace: Workspace,
+        partitions: Sequence[Partition],
+        tables: Collection[str],
+        begun: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[Made]:
+        from cc_pipeline.extensions.spark.submission import made_on_spark  # noqa: PLC0415  # loads Dagster
+
+        if not partitions:
+            return iter(())
+        # one job has all of them in hand
+        begun(partitions)
+        return made_on_spark(context, workspace, partitions, tables)
