@@ -203,7 +203,8 @@ def choose(
         return available[via](), f"{via}, as asked"
     if UNION in there:
         return available[UNION](), f"{UNION}, each of which knows captures that the other lacks"
-    may_be = [name for name in there if kinds[name].by_itself]
+    # a bare one is the last resort
+    may_be = sorted((name for name in there if kinds[name].by_itself), key=lambda name: kinds[name].is_bare)
     if not may_be:
         by_name = f"; it has, by --via: {', '.join(there)}" if there else ""
         raise NoSuchIndex(f"there is no index of {crawl} here{by_name}; harvest the crawl or build a URL index for it")

@@ -80,7 +80,7 @@ COLUMN_NOTES: dict[str, str] = {
     "meant": "Whether its target's condition is so: yes, no, or unknown (of captures: and what the page will tell); "
     "null without a condition",
     "archive_format": "warc or arc",
-    "located_by": "Which index named it: parquet, btree or zipnum; of a whole look-up also btree+zipnum",
+    "located_by": "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
     "index_file": "The index file the row came from",
     "index_position": "Row group (parquet), block (btree) or member offset (zipnum) within it",
     "extra_columns": "Columns of the index this version does not know, as text",
