@@ -32,9 +32,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
 from cc_pipeline.defs.automation.history import forget
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import KIND_TAG, OPS, config_of, partition_key, range_tags
+from cc_pipeline.defs.partitions import KIND_TAG, config_of, partition_key, range_tags
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
@@ -145,7 +146,7 @@ def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
     keys = bench.keys()
     lists = [
         {
-            "run_config": _QUIET | config_of(OPS["extract_targets"], keys[at : at + most]),
+            "run_config": _QUIET | config_of(listed_ops()["extract_targets"], keys[at : at + most]),
             "tags": {KIND_TAG: "backfill"},
         }
         for at in range(0, partitions, most)

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import dagster as dg
-
+    from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
     from cc_pipeline.index.kinds import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
+    from cc_pipeline.settings import Settings
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The package whose packages are extensions, and the group of entry points of others.
@@ -56,12 +57,20 @@ class Extension:
     ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
     it imports and the core does not, each with the extra of this project (or the package) that brings it.
 
-    ``tables`` of the lake. ``views`` of ``cc.duckdb``, ``macros`` in it, and notes of columns (``notes``) by
-    ``table.column``, or by the name of a column that means the same everywhere. ``settings`` is a frozen dataclass.
-    ``locators`` are kinds of index, which find captures. ``engines`` extract the partitions of a run, by name.
-    ``export_formats`` write tables. ``rate_sources`` say when the next request may go. ``launchers`` are classes for
-    ``dagster.yaml``. ``commands`` are functions or typer groups, by name. ``definitions`` are assets, checks, jobs,
-    sensors and schedules of a home. ``maintenance`` is done with the weekly upkeep. ``doctor`` reports findings.
+    - ``tables`` of the lake, each with all that the core needs to know of it.
+    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
+      fails or has a name that is taken, the file has none of them.
+    - ``settings``: a frozen dataclass.
+    - ``locators``: kinds of index, which find captures.
+    - ``engines`` extract the partitions of a run, by name.
+    - ``export_formats`` write tables.
+    - ``rate_sources`` say when the next request may go.
+    - ``launchers``: classes for ``dagster.yaml``.
+    - ``commands``: functions or typer groups, by name.
+    - ``definitions``: assets, jobs, sensors and schedules of a home.
+    - ``checks`` of its assets.
+    - ``maintenance`` is done with the weekly upkeep.
+    - ``doctor`` reports findings.
     """
 
     name: str
@@ -79,7 +88,8 @@ class Extension:
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
-    definitions: Callable[[Placement], dg.Definitions | None] = lambda _: None
+    definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
+    checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
     maintenance: Callable[[Workspace], None] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
@@ -109,8 +119,8 @@ class Found:
 
 _LEFT_OUT: Final = f"left out by {WITHOUT}"
 JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
-#: Those that ``collect`` takes.
-COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "maintenance", "doctor"))
+#: Those that need nothing to be collected.
+COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
 
 def find_extensions() -> tuple[Found, ...]:
@@ -131,15 +141,15 @@ def refuse(name: str, problem: str) -> None:
     _BROKEN[name] = problem
 
 
-def collect(joint: str) -> dict[str, Any]:
-    """What each extension hands in at ``joint``, one of ``COLLECTED``, by the extension's name.
+def collect(joint: str, *arguments: Any) -> dict[str, Any]:
+    """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
     An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
     """
     collected: dict[str, Any] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = getattr(extension, joint)()
+            collected[extension.name] = getattr(extension, joint)(*arguments)
         except Exception as error:  # whatever it is: it costs only this extension
             refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected

@@ -24,7 +24,7 @@ from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import FROM_ENVIRONMENT
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.publish.lake_pages import make_workspace
 
@@ -42,7 +42,7 @@ def of_stages() -> Iterator[str]:
 
 
 def of_the_lake() -> Iterator[str]:
-    for table in TABLES:
+    for table in all_tables():
         yield from (f"lake {table.name}.{field.name}: {field.type}" for field in table.schema)
 
 

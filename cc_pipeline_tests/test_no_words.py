@@ -26,7 +26,7 @@ ALLOWED = {
         "defs/run_failures.py",
         "read_message",
     ): "decides nothing: takes the class, which is known, out of Python's own line",
-    ("delivery/text_rows.py", "_noting"): "Arrow's reader hands on DuckDB's words alone, without their class",
+    ("export/text_rows.py", "_noting"): "Arrow's reader hands on DuckDB's words alone, without their class",
 }
 
 _FIELDS = frozenset({"reason", "failure_reason", "detail", "message", "what", "advice", "why", "note", "notes", "args"})

@@ -41,7 +41,7 @@ from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
-from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
+from cc_pipeline.workspace.tables import MIGRATIONS
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -240,7 +240,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     lake = open_lake(settings)
-    for spec in TABLES:
+    for spec in lake.specs.values():
         try:
             torn = find_torn(lake, spec.name)
             for one in torn:

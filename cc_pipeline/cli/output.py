@@ -26,8 +26,8 @@ from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.delivery.formulas import harmless
 from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
+from cc_pipeline.export.formulas import harmless
 from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import duckdb
 from duckdb import ExpectedResultType, StatementType
 
 from cc_pipeline.cli.output import console, format_by_name, guarding, notice, show_cut, whole_file, write_aligned
-from cc_pipeline.delivery.formulas import harmless_in_sql
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
 from cc_pipeline.python.meaning import checked_format
 
@@ -107,7 +107,7 @@ def _answers(statement: duckdb.Statement) -> bool:
 
 def _write_text(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
     # it loads pyarrow, which a table on a terminal does without
-    from cc_pipeline.delivery.text_rows import write_text
+    from cc_pipeline.export.text_rows import write_text
 
     write_text(connection, query, output, stream)
 

@@ -10,6 +10,7 @@ import dagster as dg
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
+from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.partitions import too_many
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions
@@ -49,7 +50,7 @@ def unfinished_runs_of(
     ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
     """
     found: dict[str, list[str]] = {}
-    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if at.owns(run)]
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if owns(at, run)]
     for run_id, pairs in run_partitions(instance, runs, ordered, at).items():
         for domain in {domain for _, domain in pairs} & {*domains}:
             found.setdefault(domain, []).append(run_id)

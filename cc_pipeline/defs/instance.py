@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
+from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
@@ -205,7 +206,9 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at:
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
     # one that waits to be started has no process yet, but for those of a command
     begun = [
-        run for run in runs if at.owns(run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
+        run
+        for run in runs
+        if owns(at, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
     ]
     workers = workers_of(instance, [run.run_id for run in begun])
     for run in begun:
@@ -220,7 +223,7 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at:
 
 def _cancel_phantoms(instance: dg.DagsterInstance, at: Placement) -> list[str]:
     """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
-    nobodys = [run for run in phantoms(instance) if at.owns(run) and not of_a_command(run)]
+    nobodys = [run for run in phantoms(instance) if owns(at, run) and not of_a_command(run)]
     # the daemon itself goes on with those of a backfill that it has not ended
     open_ones = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in nobodys) else set()
     nobodys = [run for run in nobodys if run.tags.get(_BACKFILL_TAG) not in open_ones]

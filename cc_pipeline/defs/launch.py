@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import dagster as dg
 
@@ -15,6 +16,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed
 from cc_pipeline.defs.automation.history import is_trimmed
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import (
     end_runs_of_dead_processes,
@@ -24,7 +26,6 @@ from cc_pipeline.defs.instance import (
 )
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import (
-    OPS,
     PROCESS_TAG,
     by_crawl,
     config_of,
@@ -44,7 +45,6 @@ from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import Behind, behind, clear_debris
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -183,7 +183,15 @@ class Launcher:
             same = unchanged(self._instance, self._workspace, some, now) if some else ()
             return [key for key in some if key not in same]
 
-        return self._run_keys("extract_targets", keys, left)
+        return self._run_keys("extract_targets", keys, left=left)
+
+    def make_listed(
+        self, job: str, crawls: Sequence[str], targets: Sequence[Target], **config: object
+    ) -> Iterator[LaunchedRun]:
+        """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions; ``config`` is more of
+        the op's configuration. Raises as :meth:`extract` does."""
+        keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
+        return self._run_keys(job, keys, config)
 
     def fill_facts(
         self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
@@ -191,14 +199,12 @@ class Launcher:
         """Materializes ``host_facts`` of ``targets`` in ``crawls`` from ``datasets`` (names; none: the usual
         ones). Raises as :meth:`extract` does."""
         self.add_targets(targets, crawls)
-        keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
-        return self._run_keys("fill_facts_of_targets", keys, datasets=list(datasets))
+        return self.make_listed("fill_facts_of_targets", crawls, targets, datasets=list(datasets))
 
     def read_policies(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes ``site_policies`` of ``targets`` in ``crawls``, whose robots.txt captures are fetched. Raises as
         :meth:`extract` does."""
-        keys = [partition_key(crawl, one.slug) for crawl in crawls for one in targets]
-        return self._run_keys("read_policies_of_targets", keys)
+        return self.make_listed("read_policies_of_targets", crawls, targets)
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
@@ -226,13 +232,14 @@ class Launcher:
         """Materializes captures and records of ``targets`` in ``crawl``; raises as ``extract`` does."""
         self.add_targets(targets, [crawl])
         keys = [partition_key(crawl, target.slug) for target in targets]
-        return self._run_keys("extract_targets", keys, tables=["captures", "records"])
+        return self._run_keys("extract_targets", keys, {"tables": ["captures", "records"]})
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
         """Materializes the page tables of partitions whose records are there; raises as ``extract`` does. The records
         may be of another home of the lake, which had the crawl harvested."""
         self._add("crawl", [crawl])
-        return self._run_keys("extract_targets", [partition_key(crawl, slug) for slug in slugs], tables=[*PAGE_TABLES])
+        keys = [partition_key(crawl, slug) for slug in slugs]
+        return self._run_keys("extract_targets", keys, {"tables": [*PAGE_TABLES]})
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
         """Notes in the instance that a partition of ``asset`` was written by no run."""
@@ -261,7 +268,7 @@ class Launcher:
         """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
         started. Raises as :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
-        is_torn = any(torn_paths(self._workspace.lake, spec.name) for spec in TABLES)
+        is_torn = any(torn_paths(self._workspace.lake, table) for table in self._workspace.lake.specs)
         if not is_torn and publication_verdict(self._workspace).passed and self._was_made("warehouse"):
             return None
         return self.publish()
@@ -302,8 +309,8 @@ class Launcher:
         self,
         job: str,
         keys: Sequence[str],
+        config: Mapping[str, object] = MappingProxyType({}),
         left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
-        **config: object,
     ) -> Iterator[LaunchedRun]:
         """Runs of a job over listed partitions, of those that are ``left`` to do when their turn comes. That some fail
         is no reason to keep the others from theirs: it is raised last.
@@ -315,7 +322,7 @@ class Launcher:
         for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
-                yield self._run(job, shown, config=config_of(OPS[job], some, **config))
+                yield self._run(job, shown, config=config_of(listed_ops()[job], some, **config))
             except RunFailed as failed:
                 if not failed.failed:
                     raise

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.defs.declarations import Asset, Columns
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
 from cc_pipeline.errors import UserInputError
@@ -35,26 +36,8 @@ KEYED: Final[Mapping[dg.AssetKey, Mapping[str, pa.DataType]]] = {
 }  # fmt: skip
 HOST_KEY: Final = "surt_host_name"
 
-#: What an asset is made of, beside assets of ours.
-FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
-    "crawls": (COLLINFO,),
-    "index_manifest": (PATH_LISTS,),
-    "built_index": (PATH_LISTS, ARCHIVES),
-    "index_footers": (COLUMNAR_INDEX,),
-    "repaired_statistics": (COLUMNAR_INDEX,),
-    "url_index": (COLUMNAR_INDEX, ARCHIVES),
-    "captures": (COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012),
-    "records": (ARCHIVES,),
-    "host_facts": (HOST_INDEX, DEGREES, GNEISSWEB),
-    "source_metadata": (WHOLE_FILES,),
-    "source_text": (WHOLE_FILES,),
-    "source_links": (WHOLE_FILES,),
-    "source_feed_items": (WHOLE_FILES,),
-    "source_faults": (WHOLE_FILES,),
-}
-
 _OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
-Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
+_Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
 #: The bytes of a record, as a column that stands for them, and where they are kept.
 RECORD_BYTES: Final = "record"
@@ -69,17 +52,17 @@ _OURS: Final = frozenset(
 _OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
 
 
-def _captures() -> Columns:
+def _captures() -> _Columns:
     of_index = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
-    found: Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
+    found: _Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
     found["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
     asked = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
     found["meant"] = tuple((COLUMNAR_INDEX, column) for column in asked if column in INDEX_COLUMN_NAMES)
     return found
 
 
-def _records() -> Columns:
-    found: Columns = {}
+def _records() -> _Columns:
+    found: _Columns = {}
     for name in RECORD_SCHEMA.names:
         own = ((_CAPTURES, name),) if name in RECORD_KEY_NAMES else ()
         of_bytes = name in _FILLED or (not own and name not in _OURS)
@@ -87,8 +70,8 @@ def _records() -> Columns:
     return found
 
 
-def _pages(schema: pa.Schema) -> Columns:
-    found: Columns = {}
+def _pages(schema: pa.Schema) -> _Columns:
+    found: _Columns = {}
     provenance = {field.name for field in PROVENANCE_FIELDS}
     for name in schema.names:
         if name in KEY_NAMES:
@@ -101,9 +84,9 @@ def _pages(schema: pa.Schema) -> Columns:
     return found
 
 
-def _host_facts() -> Columns:
+def _host_facts() -> _Columns:
     hosts = tuple((asset, HOST_KEY) for asset in KEYED)
-    found: Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
+    found: _Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
     for asset, columns in KEYED.items():
         found |= {column: ((asset, column),) for column in columns}
     return found
@@ -118,23 +101,18 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 }
 
 
-def made_of(table: str, column: str) -> str:
+def made_of(columns: Columns, column: str) -> str:
     """A column's sources in words, for people whose UI does not draw them; empty where there are none."""
-    found = COLUMNS.get(table, {}).get(column, ())
-    return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in found)
+    return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def upstream(asset: str, at: Placement) -> list[dg.AssetKey]:
-    """Common Crawl's data that an asset of ours is made of."""
-    return [at.key(*key.path) for key in FROM_COMMON_CRAWL.get(asset, ())]
-
-
-def table_metadata(name: str, schema: pa.Schema, at: Placement, *, lineage: bool = True) -> dict[str, Any]:
-    """The name and columns of a table, and what these are made of: metadata that is known before it is materialized."""
-    found: dict[str, Any] = {"dagster/column_schema": _column_schema(schema, name if lineage else "")}
-    if lineage and name in COLUMNS:
-        found["dagster/column_lineage"] = _column_lineage(COLUMNS[name], at)
-    return found | {"dagster/table_name": ".".join((*at.prefix, name))}
+def table_metadata(asset: Asset, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+    """The name and columns of an asset's table, and what these are made of: metadata that is known before it is
+    materialized."""
+    found: dict[str, Any] = {"dagster/column_schema": _column_schema(schema, asset.lineage)}
+    if asset.lineage:
+        found["dagster/column_lineage"] = _column_lineage(asset.lineage, at)
+    return found | {"dagster/table_name": ".".join((*at.prefix, asset.table or asset.name))}
 
 
 def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
@@ -157,14 +135,14 @@ def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
     )
 
 
-def _column_schema(schema: pa.Schema, table: str) -> dg.TableSchema:
-    """An Arrow schema as the UI shows columns; of a ``table`` with what each is made of."""
+def _column_schema(schema: pa.Schema, lineage: Columns) -> dg.TableSchema:
+    """An Arrow schema as the UI shows columns, with what each is made of."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 field.name,
                 _type(field.type),
-                description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
+                description=_described(COLUMN_NOTES.get(field.name), made_of(lineage, field.name)),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
             for field in schema

@@ -16,14 +16,7 @@ PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-#: The op of each job over listed partitions: any of them, of several crawls, in whatever order. Dagster takes one
-#: partition or a range, so the configuration of the op names them; Dagster knows of none that is not made.
-OPS: Final[Mapping[str, str]] = {
-    "extract_targets": "extract_listed",
-    "fill_facts_of_targets": "fill_facts_listed",
-    "read_policies_of_targets": "read_policies_listed",
-}
-#: Where that configuration names them: targets by crawl.
+#: Where the configuration of a job over listed partitions names them: targets by crawl.
 LISTED: Final = "partitions"
 #: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
 #: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.

@@ -18,18 +18,6 @@ from cc_pipeline.settings import PREFIX, Settings, load_settings
 WORKSPACE: Final = "workspace"
 #: Variables that say where everything of one home lies.
 _OF_A_HOME: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
-#: The assets whose tables the published file shows.
-SHOWN: Final = (
-    "crawls", "row_groups", "host_facts", "site_policies", "captures", "records", "page_metadata", "page_text",
-    "page_links", "feed_items", "source_metadata", "source_text", "source_links", "source_feed_items", "source_faults",
-)  # fmt: skip
-#: The assets with partitions, but for those of datasets.
-PARTITIONED: Final = (
-    *(name for name in SHOWN if name != "crawls"), "index_manifest", "built_index", "index_footers",
-    "repaired_statistics", "url_index", "report", "text_sequencefile", "metadata_sequencefile",
-)  # fmt: skip
-#: How the assets of datasets that a person added begin.
-ANNOTATION: Final = "annotation_"
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -75,18 +63,6 @@ class Placement:
     def keys(self, paths: Iterable[Sequence[str]]) -> list[dg.AssetKey]:
         """The keys of assets, by their paths."""
         return [self.key(*path) for path in paths]
-
-    def asset(self, key: dg.AssetKey) -> str:
-        """The name of an asset of this home; empty for any other asset."""
-        *before, name = key.path
-        # without a prefix, others have keys of one part too
-        known = name in (*PARTITIONED, "crawls", "warehouse") or name.startswith(ANNOTATION)
-        return name if known and tuple(before) == self.prefix else ""
-
-    def owns(self, run: dg.DagsterRun) -> bool:
-        """Whether a run is of this home: of one of its jobs, or of one of its assets."""
-        ours = self.alone or self.tags.items() <= run.tags.items()
-        return ours or any(self.asset(key) for key in run.asset_selection or ())
 
     @property
     def tags(self) -> dict[str, str]:

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.notes import delete_notes, names_of_notes, note, noted
-from cc_pipeline.defs.partitions import LISTED, OPS, by_crawl, keys_of_range, listed_keys, range_of
+from cc_pipeline.defs.partitions import LISTED, by_crawl, keys_of_range, listed_keys, range_of
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.processes import this_process
 
@@ -54,7 +55,7 @@ def listed_partitions(run: dg.DagsterRun, at: Placement = OURS) -> list[str] | N
 
 def op_config(run: dg.DagsterRun, at: Placement = OURS) -> Mapping[str, Any] | None:
     """The configuration of the op of a job over listed partitions; ``None`` for a run of any other job."""
-    for job, op in OPS.items():
+    for job, op in listed_ops().items():
         if run.job_name == at.of(job):
             ops: Any = run.run_config.get("ops", {})
             return dict(ops.get(at.of(op), {}).get("config", {}))

@@ -35,7 +35,7 @@ from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_t
 from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.storage import RecordStorage, are_gone
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ STRETCH = 2_048
 _WRITTEN_AT_ONCE = 1 << 20
 #: Seconds after which nobody comes back for the pages of a killed parse.
 _FORGOTTEN = 7 * 24 * 3600
-_SCHEMAS = {spec.name: spec.schema for spec in TABLES if spec.name in PAGE_TABLES}
+_SCHEMAS = {spec.name: spec.schema for spec in CORE_TABLES if spec.name in PAGE_TABLES}
 
 
 class PagesBefore:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.atomic import make_durable_folder, sync_files
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
@@ -36,6 +37,9 @@ from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, actions_of
 from cc_pipeline.lake.predicates import scan
 from cc_pipeline.lake.torn import IF_TORN, torn_in_log
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.slice import Stage
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -51,13 +55,23 @@ _FOLLOWED: Final = 100
 _NONE_YET = -1
 _ID_CHARACTERS: Final = 32
 
+#: With what the rows of a slice are removed: never, with the target, or also with one subset of the target.
+RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table of the lake: its name, schema, the columns that make a slice, and its order within a file.
+    """The declaration of a table of the lake: all that upkeep, purges and publications need to know of it.
 
-    ``apart`` are columns that say when, where or by whom a row was made: two rows that differ in these say the same.
-    ``row_group_rows`` are the rows of a row group of its files.
+    ``slice_columns`` make a slice, ``sort_by`` is the order within a file. ``apart`` are columns that say when, where
+    or by whom a row was made: two rows that differ in these say the same. ``row_group_rows`` are the rows of a row
+    group of its files.
+
+    ``stage`` makes its slices again. A table that is none of the tables of its stage has one row a slice, written by
+    :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it
+    means nothing for tables without these two columns. A table that ``is_shown`` nowhere is left out of copies.
+    ``left_by`` names the extension that made the table and is not in use: such a table is purged and swept, and
+    neither merged nor shown.
     """
 
     name: str
@@ -66,6 +80,20 @@ class TableSpec:
     sort_by: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     row_group_rows: int = ROW_GROUP_ROWS
+    stage: Stage | None = None
+    removed_with: RemovedWith = "subset"
+    is_shown: bool = True
+    left_by: str = ""
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether the table has rows of targets in crawls, which a purge removes."""
+        return self.slice_columns == SLICE and self.removed_with != "nothing"
+
+    @property
+    def has_row_a_slice(self) -> bool:
+        """Whether the table has one row a slice, beside the tables of its stage."""
+        return self.stage is not None and self.name not in self.stage.tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,10 @@ from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import registered
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
-
-#: Tables that no published view shows and that a copy leaves out.
-NOT_COPIED = ("index_manifest",)
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:
@@ -65,7 +61,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     with locked(settings.home / "publish.lock"):
         clear_debris(settings)
         lake = workspace.lake
-        pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
+        shown = [spec for spec in lake.specs.values() if not spec.left_by and (spec.is_shown or not copied)]
+        pinned = [lake.pin(spec.name) for spec in shown]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})

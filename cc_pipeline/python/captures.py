@@ -16,7 +16,7 @@ from cc_pipeline.python.rows import Rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.delivery.one_page import Form
+    from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Nearest
 
 #: What of a capture is read unless more is asked for; fewer columns are cheaper.
@@ -152,7 +152,7 @@ class Page:
         return said
 
     def _as(self, form: Form) -> bytes:
-        from cc_pipeline.delivery.one_page import rendered
+        from cc_pipeline.export.one_page import rendered
 
         return rendered(self._found, form, self._extractor)[0]
 

@@ -28,11 +28,11 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.delivery.cards import About
-    from cc_pipeline.delivery.files import Handed
-    from cc_pipeline.delivery.provenance import Provenance
-    from cc_pipeline.delivery.table_files import Selection
     from cc_pipeline.documents.document2012.json import Compat
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.files import Handed
+    from cc_pipeline.export.provenance import Provenance
+    from cc_pipeline.export.table_files import Selection
 
 FORMATS: Final = (
     "duckdb", "parquet", "jsonl", "csv", "wacz", "sequencefile", "metadata-json", "metadata-json-2012"
@@ -135,11 +135,11 @@ def _rows(
     *,
     guarded: bool,
 ) -> Export:
-    from cc_pipeline.delivery import table_files
-    from cc_pipeline.delivery.cards import About
-    from cc_pipeline.delivery.files import provenance_of, scratch_beside
-    from cc_pipeline.delivery.formulas import GUARDED
-    from cc_pipeline.delivery.provenance import gather
+    from cc_pipeline.export import table_files
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.files import provenance_of, scratch_beside
+    from cc_pipeline.export.formulas import GUARDED
+    from cc_pipeline.export.provenance import gather
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -182,8 +182,8 @@ def _write(
     *,
     guarded: bool,
 ) -> tuple[list[Handed], tuple[Path, ...]]:
-    from cc_pipeline.delivery import table_files
-    from cc_pipeline.delivery.files import whole_file, whole_folder, write_papers
+    from cc_pipeline.export import table_files
+    from cc_pipeline.export.files import whole_file, whole_folder, write_papers
     from cc_pipeline.publish.macros import MACROS
 
     if chosen == "duckdb":
@@ -213,8 +213,8 @@ def _write(
 def _write_documents(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:
     """Writes the metadata document of each row, one a line: URL, tab, JSON. Raises ``UserInputError`` for a query that
     does not give whole rows of ``page_metadata``."""
-    from cc_pipeline.delivery.files import Handed
     from cc_pipeline.documents.document2012.json import metadata_json
+    from cc_pipeline.export.files import Handed
     from cc_pipeline.lake.reading import explained
 
     order = "" if selection.table is None else " ORDER BY crawl, warc_filename, warc_record_offset, url"
@@ -242,10 +242,10 @@ def _records(
     allow_missing: bool,
     said: Said,
 ) -> Export:
-    from cc_pipeline.delivery.cards import About
-    from cc_pipeline.delivery.files import Handed, scratch_beside, whole_file, whole_folder, write_papers
     from cc_pipeline.delivery.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz
-    from cc_pipeline.delivery.provenance import gather
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.files import Handed, scratch_beside, whole_file, whole_folder, write_papers
+    from cc_pipeline.export.provenance import gather
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -365,12 +365,12 @@ def dataset(
     Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
     refuses.
     """
-    from cc_pipeline.delivery import table_files
-    from cc_pipeline.delivery.cards import About
     from cc_pipeline.delivery.dataset import Recipe, datasheet, sieve
-    from cc_pipeline.delivery.files import README, scratch_beside, whole_folder, write_papers
-    from cc_pipeline.delivery.provenance import gather
     from cc_pipeline.delivery.respect import note_of_unread, wishes
+    from cc_pipeline.export import table_files
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.files import README, scratch_beside, whole_folder, write_papers
+    from cc_pipeline.export.provenance import gather
     from cc_pipeline.lake.reading import explained, open_settled
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -137,7 +137,7 @@ class Home:
         from cc_pipeline.commoncrawl.crawls import apart
         from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
-        from cc_pipeline.delivery.one_page import start_parser
+        from cc_pipeline.export.one_page import start_parser
         from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
         from cc_pipeline.python.asking import crawls_named, without_a_home
         from cc_pipeline.python.captures import Page
@@ -237,7 +237,7 @@ class Home:
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
         none, and a target that was not run here."""
-        from cc_pipeline.delivery.table_files import select_tables
+        from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.reading import open_answers
         from cc_pipeline.python.meaning import chosen_targets, crawl_ids, refuse_unknown
 

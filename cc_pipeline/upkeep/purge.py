@@ -25,15 +25,13 @@ from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.lake import target_definitions as targets
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
-    FACTS,
     FETCH,
-    GIVEN,
     GONE,
     LOCATE,
     PAGE_TABLES,
     PARSE,
-    POLICIES,
     Slice,
     Stage,
     empty_slices,
@@ -58,6 +56,7 @@ from cc_pipeline.upkeep.purge_plan import (
     being_fetched,
     end_note,
     plan_purge,
+    purged_tables,
     read_note,
     slices_of_left_runs,
     slices_of_target,
@@ -65,7 +64,6 @@ from cc_pipeline.upkeep.purge_plan import (
 )
 from cc_pipeline.upkeep.receipts import hold, note_state
 from cc_pipeline.upkeep.stored_files import named_files
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The commit of a job in the names of files that its tasks write.
@@ -77,11 +75,7 @@ _SLICES_AT_ONCE: Final = 2_000
 #: Stored files, and bytes of them, that are dealt with between two commits.
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
-#: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
-_STAGES: Final[Mapping[Stage, str]] = {
-    PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: "", GIVEN: "", POLICIES: "",
-}  # fmt: skip
-#: Those of them that a run makes one after the other.
+#: The stages that a run makes one after the other.
 _OF_RUNS: Final = (PARSE, FETCH, LOCATE)
 
 
@@ -153,8 +147,7 @@ def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
         # before any row goes, as in a purge
         note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
-    # what is known of hosts belongs to no subset, and what somebody named stays named
-    _remove_rows(workspace, slices, {stage: beside for stage, beside in _STAGES.items() if stage not in (FACTS, GIVEN)})
+    _remove_rows(workspace, slices, of_subset=True)
     publish_warehouse(workspace)
     return captures
 
@@ -279,14 +272,25 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
     note = note.with_files({crawl: own for crawl, own in files.items() if own})
     # a new purge of what was fetched again: the rows of now count
-    left = None if any(_made(workspace, stage, plan.slices) for stage in _STAGES) else note.removed_at
+    left = None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
     note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=left)
     write_note(workspace.place, note)
     return note
 
 
-def _remove_rows(workspace: Workspace, slices: Sequence[Slice], stages: Mapping[Stage, str] = _STAGES) -> None:
-    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown.
+def _stages(lake: Lake, *, of_subset: bool = False) -> dict[Stage, list[str]]:
+    """The stages whose slices go, in the order of :func:`purged_tables`, each with the tables that have a row for each
+    of its slices; ``of_subset``, those whose slices go with a subset of a target."""
+    stages: dict[Stage, list[str]] = {}
+    for spec in purged_tables(lake):
+        if spec.stage is not None and (spec.removed_with == "subset" or not of_subset):
+            stages.setdefault(spec.stage, []).extend([spec.name] if spec.has_row_a_slice else [])
+    return stages
+
+
+def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bool = False) -> None:
+    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown. ``of_subset``
+    leaves tables alone whose rows belong to no subset.
 
     Tables of the stages of a run are emptied of all slices, also of those that they do not have: a run that is about to
     commit one of them cannot do so any more, as its commit conflicts with this one.
@@ -294,9 +298,10 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice], stages: Mapping[
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
         some = slices[first : first + _SLICES_AT_ONCE]
-        for stage, beside in stages.items():
-            if beside and lake.version(beside) >= 0:
-                empty_slices(lake, beside, some)
+        for stage, tables_of_notes in _stages(lake, of_subset=of_subset).items():
+            for table in tables_of_notes:
+                if lake.version(table) >= 0:
+                    empty_slices(lake, table, some)
             if made := some if stage in _OF_RUNS else _made(workspace, stage, some):
                 stage.empty(lake, made)
         progress.report("rows", first + len(some), len(slices))
@@ -362,13 +367,13 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
         sweep(workspace.storage, crawl, partial(named_files, workspace.lake, crawl), retention, only=files)
     lake = workspace.lake
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
-    for spec in TABLES:
+    for table in lake.specs:
         if pinned is None:
             break
         if now:
-            vacuum_now(lake, spec.name, pinned.get(spec.name, ()))
+            vacuum_now(lake, table, pinned.get(table, ()))
         elif _is_past(note, retention):
-            vacuum(lake, spec.name, keep=pinned.get(spec.name, ()))
+            vacuum(lake, table, keep=pinned.get(table, ()))
     waiting = _still_there(workspace, note)
     ended = _end(workspace, note, retention)
     if not ended:

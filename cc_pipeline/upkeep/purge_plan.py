@@ -20,18 +20,8 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.lake import DigestsUnknown, Lake
-from cc_pipeline.lake.slice import (
-    FACTS,
-    FETCH,
-    GIVEN,
-    LOCATE,
-    PAGE_TABLES,
-    PARSE,
-    POLICIES,
-    Slice,
-    targets_by_crawl,
-)
+from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec
+from cc_pipeline.lake.slice import Slice, Stage, targets_by_crawl
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import slugs_of
@@ -40,24 +30,12 @@ from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _FOLDER: Final = "purges/"
 _LONGEST: Final = 256 << 20
 T = TypeVar("T")
-
-#: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
-SLICED: Final = (
-    *PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts", "given_captures", "site_policies",
-)  # fmt: skip
-_STAGE_OF: Final = {
-    "given_captures": GIVEN,
-    "host_facts": FACTS,
-    "site_policies": POLICIES,
-    "captures": LOCATE,
-    "records": FETCH,
-    **dict.fromkeys(PAGE_TABLES, PARSE),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +168,8 @@ class PurgePlan:
     @property
     def found_nothing(self) -> bool:
         """Whether nothing is here of the target but its definition, and what became of looking for it."""
-        held = sum(count for table, count in self.rows.items() if table not in ("fetches", "lookups", "targets"))
+        uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
+        held = sum(count for table, count in self.rows.items() if table not in uncounted)
         return not held and not self.exports
 
     @property
@@ -256,7 +235,7 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     own = sorted({slug, *(one.target for one in slices)})
     crawls = sorted({one.crawl for one in slices})
     where = {"crawl": crawls, "target": own}
-    rows = {table: sum(count_rows(lake, table, where, ["crawl"]).values()) for table in SLICED}
+    rows = {spec.name: sum(count_rows(lake, spec.name, where, ["crawl"]).values()) for spec in purged_tables(lake)}
     rows["targets"] = len(slugs_of(lake, {slug}))
     stored: dict[str, tuple[StoredShare, ...]] = {}
     kept, holders = 0, set[str]()
@@ -279,21 +258,32 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     )
 
 
+def purged_tables(lake: Lake) -> list[TableSpec]:
+    """The tables with rows of targets in crawls, in the order in which a purge empties them: against the way that a
+    value travels, so that what is made from other rows goes before them."""
+    return [spec for spec in reversed(lake.specs.values()) if spec.has_targets]
+
+
 def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
     """Every slice that was ever made of a target, of its parts and of those it was divided into before."""
     found: set[Slice] = set()
-    for table, stage in _STAGE_OF.items():
-        try:
-            made = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
-        except DigestsUnknown:
-            made = [Slice(*key) for key in count_rows(lake, table, {})]
-        found |= {one for one in made if one is not None and whole_slug(one.target) == slug}
-    for table in ("lookups", "fetches"):
-        # written before the others, so a run that was killed may have left a row of no slice
-        for batch in stream_rows(lake, table, {}, SLICE):
-            mine = batch.filter(pc.starts_with(batch.column("target"), slug)).to_pylist()
-            found |= {Slice(row["crawl"], row["target"]) for row in mine if whole_slug(row["target"]) == slug}
+    for spec in purged_tables(lake):
+        if spec.has_row_a_slice:
+            # written before the others, so a run that was killed may have left a row of no slice
+            for batch in stream_rows(lake, spec.name, {}, SLICE):
+                mine = batch.filter(pc.starts_with(batch.column("target"), slug)).to_pylist()
+                found |= {Slice(row["crawl"], row["target"]) for row in mine if whole_slug(row["target"]) == slug}
+        elif spec.stage is not None:
+            found |= {one for one in _made_slices(lake, spec.name, spec.stage) if whole_slug(one.target) == slug}
     return sorted(found)
+
+
+def _made_slices(lake: Lake, table: str, stage: Stage) -> Iterator[Slice]:
+    try:
+        made = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
+    except DigestsUnknown:
+        made = [Slice(*key) for key in count_rows(lake, table, {})]
+    return (one for one in made if one is not None)
 
 
 def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> list[str]:

@@ -28,7 +28,7 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import slugs_of
 from cc_pipeline.publish.findings import asking
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.upkeep.purge_plan import SLICED, PurgeNote, PurgePlan, read_json, read_note, slices_of_target
+from cc_pipeline.upkeep.purge_plan import PurgeNote, PurgePlan, purged_tables, read_json, read_note, slices_of_target
 from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "receipts/"
@@ -156,7 +156,7 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     Raises ``EnvironmentFault`` where there is nothing to look at, or it cannot be read.
     """
     lake, slug = workspace.lake, receipt.slug
-    tables = [table for table in SLICED if lake.open(lake.specs[table]) is not None]
+    tables = [spec.name for spec in purged_tables(lake) if lake.open(spec) is not None]
     if not tables:
         raise EnvironmentFault(
             f"{lake.root} has none of the tables that the receipt tells of",
@@ -247,9 +247,9 @@ def _published(workspace: Workspace, slug: str) -> int:
 def _rows_digest(lake: Lake, plan: PurgePlan) -> str:
     made = hashlib.sha256()
     names = [content_name(one) for one in plan.slices]
-    for table in SLICED:
-        for name, digest in sorted(lake.digests(table, names).items()):
-            made.update(f"{table} {name} {digest}\n".encode())
+    for spec in purged_tables(lake):
+        for name, digest in sorted(lake.digests(spec.name, names).items()):
+            made.update(f"{spec.name} {name} {digest}\n".encode())
     return made.hexdigest()
 
 

@@ -33,7 +33,7 @@ from cc_pipeline.lake.replacing import opened_apart, replace_files
 from cc_pipeline.lake.row_counts import NOT_COUNTED, count_in_files, key_of
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 
 #: Below a table's folder: torn files, with when they were taken out. Readers pass over what begins so.
 ASIDE: Final = "_torn"
@@ -58,7 +58,7 @@ class TakenBack:
     @property
     def slices(self) -> list[Slice]:
         """What is to be made again. Names in a table without crawls are of no slices."""
-        if self.torn.table not in {spec.name for spec in TABLES if "crawl" in spec.slice_columns}:
+        if self.torn.table not in {spec.name for spec in all_tables() if "crawl" in spec.slice_columns}:
             return []
         return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
 
@@ -74,7 +74,7 @@ def slice_named(name: str) -> Slice | None:
 
 def torn_tables(lake: Lake) -> list[Torn]:
     """Every file of a table that is not whole. Raises ``EnvironmentFault``."""
-    return [torn for spec in TABLES for torn in find_torn(lake, spec.name)]
+    return [torn for table in lake.specs for torn in find_torn(lake, table)]
 
 
 def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
@@ -110,14 +110,15 @@ def mend_tables(lake: Lake) -> list[TakenBack]:
     Raises ``EnvironmentFault`` where the lake cannot be read or written.
     """
     done: list[TakenBack] = []
-    for spec in TABLES:
+    # the extension that made a table knows how it begins
+    for table in [spec.name for spec in lake.specs.values() if not spec.left_by]:
         for _ in range(_MOST_STEPS):
-            found = find_torn(lake, spec.name)
+            found = find_torn(lake, table)
             # without its entries, a checkpoint is all that there is
             if not found or any(torn.is_lost for torn in found):
                 break
             done.append(_mend(lake, found[0]))
-            lake.look_again(spec.name)
+            lake.look_again(table)
     return done
 
 

@@ -33,7 +33,6 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.upkeep.purge import end_what_is_done, go_on
 from cc_pipeline.upkeep.stored_files import named_files
-from cc_pipeline.workspace.tables import TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Longer than any merging takes; after a kill, nobody merges for as long.
@@ -81,7 +80,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
         fold(lake, name)
     if workspace.settings.publish != "none":
         publish_warehouse(workspace)
-    names = [spec.name for spec in TABLES]
+    names = [*lake.specs]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {}
     if pinned is not None:
@@ -91,7 +90,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
         deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
         deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["folded digests"] = sum(
-        sweep_folded(lake, spec.name, max(retention_hours, RETENTION_FLOOR_HOURS)) for spec in TABLES
+        sweep_folded(lake, name, max(retention_hours, RETENTION_FLOOR_HOURS)) for name in lake.specs
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
@@ -118,7 +117,7 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
     """Files merged away by table; nothing where another process merges and this one does not ``wait`` for it."""
     lake = workspace.lake
     evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
-    merged = {spec.name: 0 for spec in TABLES}
+    merged = {spec.name: 0 for spec in lake.specs.values() if not spec.left_by}
     # a lock, and a lease on a lake elsewhere, only when there is anything to do
     crowded = [name for name in merged if is_due(lake, name, bounds)]
     uneven = [name for name in merged if lake.pin(name).uneven]

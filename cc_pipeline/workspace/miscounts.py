@@ -16,25 +16,12 @@ from typing import Final
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.row_counts import Miscounted, SliceKey, changed_slices, committed_counts, find_miscounted
-from cc_pipeline.lake.slice import (
-    BUILT,
-    FACTS,
-    FETCH,
-    GIVEN,
-    HARVEST,
-    LIST,
-    LOCATE,
-    PARSE,
-    POLICIES,
-    Slice,
-    note_again,
-)
+from cc_pipeline.lake.slice import Slice, note_again
 from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 
 _NOTE: Final = "row_counts.json"
-_STAGES: Final = (LIST, HARVEST, GIVEN, LOCATE, FETCH, PARSE, POLICIES, FACTS, BUILT)
 #: Slices that a sentence names.
 _NAMED: Final = 5
 #: What to do about slices with other rows than were committed.
@@ -69,7 +56,7 @@ def find_changed_miscounts(
     before = {} if every else _read(settings)
     found: dict[str, Miscounted] = {}
     looks = dict(_read(settings))
-    for table in pinned or map(lake.pin, lake.specs):
+    for table in pinned or [lake.pin(spec.name) for spec in lake.specs.values() if not spec.left_by]:
         name = table.spec.name
         if table.version < 0:
             continue
@@ -157,9 +144,8 @@ def make_again(lake: Lake, found: Mapping[str, Miscounted]) -> list[Slice]:
     for table, own in found.items():
         spec = lake.specs[table]
         slices = sorted(Slice(*key) for key in own.slices) if "crawl" in spec.slice_columns else []
-        stage = next((one for one in _STAGES if table in one.tables), None)
-        if stage is not None:
-            stage.make_again(lake, table, slices)
+        if spec.stage is not None and not spec.has_row_a_slice:
+            spec.stage.make_again(lake, table, slices)
         elif slices:
             note_again(lake, table, slices)
         again.update(slices)
@@ -190,7 +176,7 @@ def _read(settings: Settings) -> dict[str, _Look]:
                 int(one["version"]), str(one["commit_id"]), tuple(tuple(key) for key in one["wrong"]), one["broken"]
             )
             for name, one in noted.items()
-            if name in {spec.name for spec in TABLES}
+            if name in {spec.name for spec in all_tables()}
         }
     return {}
 

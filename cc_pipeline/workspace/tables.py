@@ -1,12 +1,17 @@
-"""Every table of the lake, in the order a value travels, and what its columns mean."""
+"""Every table of the lake, declared once: those of the core in the order a value travels, then those of extensions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.extension import collect, refuse
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
+from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, POLICIES
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
@@ -30,26 +35,70 @@ _STORED = (
 )  # fmt: skip
 _PARSED_BY = ("parser", "parser_version", "source_file")
 
-TABLES: tuple[TableSpec, ...] = (
+#: The tables of the core.
+CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
-    TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path")),
-    TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP),
-    TableSpec("given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
-    TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
-    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
-    TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, apart=_STORED),
-    TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",)),
-    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), apart=_PARSED_BY),
-    TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), apart=_PARSED_BY),
-    TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), apart=_PARSED_BY),
-    TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), apart=_PARSED_BY),
-    TableSpec("host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), apart=("facts_from",)),
-    TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, ()),
+    TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"), stage=LIST, is_shown=False),
+    TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
+    # what somebody named stays named when a subset goes
+    TableSpec(
+        "given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _FOUND_BY, stage=GIVEN, removed_with="target"
+    ),
+    TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",), stage=LOCATE),
+    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _FOUND_BY, stage=LOCATE),
+    TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, _STORED, stage=FETCH),
+    TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",), stage=FETCH),
+    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
+    TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
+    TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
+    TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
+    # hosts belong to no subset
+    TableSpec(
+        "host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), ("facts_from",),
+        stage=FACTS, removed_with="target",
+    ),
+    TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, (), stage=POLICIES),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
-    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), apart=("source_file",)),
-)
+    # the targets of its rows are files
+    TableSpec(
+        "source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, removed_with="nothing"
+    ),
+)  # fmt: skip
 
 #: One for each layout above ``home.OLDEST_LAYOUT``. A column that is only added needs none; renaming, retyping and
 #: ending a table do.
 MIGRATIONS: tuple[Migration, ...] = ()
+
+
+def all_tables() -> tuple[TableSpec, ...]:
+    """The tables of the core, then those of the extensions in use."""
+    return (*CORE_TABLES, *(spec for specs in tables_by_extension().values() for spec in specs))
+
+
+def tables_by_extension() -> dict[str, Sequence[TableSpec]]:
+    """The tables of each extension in use that has any.
+
+    An extension is left out from then on, with the reason in ``find_extensions``, if it declares a table whose name is
+    taken, or a table by crawl and target without a stage.
+    """
+    owners = {spec.name: "the core" for spec in CORE_TABLES}
+    found: dict[str, Sequence[TableSpec]] = {}
+    for extension, specs in collect("tables").items():
+        own = {spec.name: f"the extension {extension}" for spec in specs}
+        problem = _find_problem(specs, owners) or ("it declares a table twice" if len(own) < len(specs) else "")
+        if problem:
+            refuse(extension, problem)
+        elif specs:
+            found[extension] = tuple(specs)
+            owners |= own
+    return found
+
+
+def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
+    for spec in specs:
+        if spec.name in owners:
+            return f"its table {spec.name} has the name of a table of {owners[spec.name]}"
+        if spec.has_targets and spec.stage is None:
+            return f"its table {spec.name} has rows by crawl and target and no stage, by which a purge finds them"
+    return ""

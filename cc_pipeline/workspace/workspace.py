@@ -43,7 +43,7 @@ from cc_pipeline.transport.rates import (
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, TABLES
+from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -365,7 +365,7 @@ def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
 
 def open_lake(settings: Settings) -> Lake:
     """The tables of the settings' lake as they are. This neither claims nor migrates the home."""
-    return Lake(settings.lake, TABLES, lake_options(settings))
+    return Lake(settings.lake, all_tables(), lake_options(settings))
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.delivery.files import sha256_of
+from cc_pipeline.export.files import sha256_of
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.indexing.test_crawl_index import index_files
 from cc_pipeline_tests.world import copy_of, extract, harvested, replace_file, workspace_of

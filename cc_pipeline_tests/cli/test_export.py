@@ -19,9 +19,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 import cc_pipeline
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.delivery import table_files
-from cc_pipeline.delivery.files import README, whole_folder
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.export import table_files
+from cc_pipeline.export.files import README, whole_folder
 from cc_pipeline.pagefiles.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 

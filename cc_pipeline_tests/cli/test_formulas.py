@@ -14,7 +14,7 @@ from cc_pipeline.cli import app, output
 from cc_pipeline.cli.capture_output import capture_writer
 from cc_pipeline.cli.output import write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
-from cc_pipeline.delivery.files import README, paper
+from cc_pipeline.export.files import README, paper
 from cc_pipeline_tests.cli.conftest import Cli, World
 
 #: Cells as they are, and as they are made harmless; numbers are no text.

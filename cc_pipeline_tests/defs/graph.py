@@ -15,7 +15,8 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.partitions import LISTED, OPS, by_crawl, config_of, listed_keys
+from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.partitions import LISTED, by_crawl, config_of, listed_keys
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -51,7 +52,7 @@ def cc_pipeline(
 
 def listed(run_config: Mapping[str, Any]) -> list[str]:
     """The partitions that the configuration of a run of ``extract_targets`` names."""
-    return listed_keys(run_config["ops"][OPS[EXTRACT]]["config"][LISTED])
+    return listed_keys(run_config["ops"][listed_ops()[EXTRACT]]["config"][LISTED])
 
 
 def listed_run(
@@ -61,7 +62,7 @@ def listed_run(
     **config: object,
 ) -> dg.DagsterRun:
     """A run of ``extract_targets`` over partitions, as the instance keeps it."""
-    asked = config_of(OPS[EXTRACT], keys, **config)
+    asked = config_of(listed_ops()[EXTRACT], keys, **config)
     return dg.DagsterRun(EXTRACT, run_config=asked, tags=dict(tags or {}), status=status)
 
 
@@ -105,7 +106,7 @@ def execute_listed(
     **config: object,
 ) -> dg.ExecuteInProcessResult:
     """A run of ``extract_targets`` over partitions."""
-    return execute(instance, of, EXTRACT, tags=tags, **{OPS[EXTRACT]: {LISTED: by_crawl(keys), **config}})
+    return execute(instance, of, EXTRACT, tags=tags, **{listed_ops()[EXTRACT]: {LISTED: by_crawl(keys), **config}})
 
 
 def execute_asked(

@@ -10,8 +10,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import looks
-from cc_pipeline.defs.declared.checks import LEFT_FAILED, checks
+from cc_pipeline.defs.declared.checks import LEFT_FAILED, check_steps
+from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
@@ -21,7 +23,8 @@ from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
-CHECKS = checks(OURS, ())
+DECLARED: list[Check] = [check for part in parts(OURS) for check in part.checks]
+CHECKS = check_steps(OURS, DECLARED)
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 
 

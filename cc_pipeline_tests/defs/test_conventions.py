@@ -9,7 +9,6 @@ import pytest
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.placement import OURS
-from cc_pipeline.defs.placement import PARTITIONED as NAMED_PARTITIONED
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
@@ -63,11 +62,6 @@ def test_groups_have_their_assets_and_partitions(definitions: dg.Definitions) ->
         if group in PARTITIONED:
             assert all(by_name[name].partitions_def == PARTITIONED[group] for name in names - {"crawls"}), group
     assert by_name["crawls"].partitions_def is None
-
-
-def test_what_a_purge_forgets_are_all_assets_with_partitions(definitions: dg.Definitions) -> None:
-    names = [spec.key.to_user_string() for spec in specs(definitions) if spec.partitions_def is not None]
-    assert sorted(NAMED_PARTITIONED) == sorted(name for name in names if not name.startswith("annotation_"))
 
 
 def test_sensors_and_schedules_ship_stopped(definitions: dg.Definitions) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
-from cc_pipeline.defs.partitions import OPS, config_of
+from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import EXTRACT
 from cc_pipeline_tests.defs.published import query
@@ -101,7 +102,7 @@ class Server:
 
     def launch_listed(self, keys: Sequence[str]) -> str:
         """A run of ``extract_targets`` over partitions."""
-        return self.launch(EXTRACT, {}, config_of(OPS[EXTRACT], keys))
+        return self.launch(EXTRACT, {}, config_of(listed_ops()[EXTRACT], keys))
 
     def launch(self, job: str, tags: dict[str, str], config: Mapping[str, Any] | None = None) -> str:
         answer = self.ask(

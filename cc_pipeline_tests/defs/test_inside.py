@@ -13,6 +13,7 @@ from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
+from cc_pipeline.defs.declared.collected import asset_name, owns
 from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partitions import config_of
@@ -139,7 +140,7 @@ def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -
     instance.add_run(theirs)
     assert flight(instance, books).pairs == {(NEW, "example.org")}
     assert not flight(instance, other).is_any and not flight(instance, OURS).is_any
-    assert not books.owns(theirs)
+    assert not owns(books, theirs)
     for at in (books, other):
         instance.add_dynamic_partitions(at.of("target"), ["example.com"])
         instance.add_dynamic_partitions(at.of("crawl"), [NEW])
@@ -154,15 +155,15 @@ def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInsta
     at = Placement(alone=False)
     repository = definitions(at).get_repository_def()
     made = repository.asset_graph.materializable_asset_keys
-    assert len(made) > 10 and {at.asset(key) for key in made} == {key.to_user_string() for key in made}
+    assert len(made) > 10 and {asset_name(at, key) for key in made} == {key.to_user_string() for key in made}
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
-    assert len(jobs) > 10 and all(at.owns(dg.DagsterRun(job.name, tags=job.run_tags)) for job in jobs)
-    assert at.asset(at.key("annotation_ours"))
+    assert len(jobs) > 10 and all(owns(at, dg.DagsterRun(job.name, tags=job.run_tags)) for job in jobs)
+    assert asset_name(at, at.key("annotation_ours"))
     # what others have may have names of one part, and those of our jobs
     for name, assets in (("__ASSET_JOB", {dg.AssetKey("their_asset")}), ("publish", set()), ("upkeep", set())):
         gone = dg.DagsterRun(name, status=dg.DagsterRunStatus.STARTING, asset_selection=frozenset(assets) or None)
         instance.add_run(gone)
-        assert not at.owns(gone)
+        assert not owns(at, gone)
     assert end_runs_of_dead_processes(instance, 1, at) == []
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.lineage import COLUMNS, FROM_COMMON_CRAWL, checked_owners, made_of
+from cc_pipeline.defs.declared.collected import parts
+from cc_pipeline.defs.lineage import COLUMNS, checked_owners, made_of
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import owners
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 
 #: Columns that are made of no other: what the program did.
@@ -72,7 +74,7 @@ def test_the_page_on_dagster_names_all_there_is(specs: dict[dg.AssetKey, dg.Asse
 def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
     specs: dict[dg.AssetKey, dg.AssetSpec],
 ) -> None:
-    schemas = {spec.name: spec.schema for spec in TABLES}
+    schemas = {spec.name: spec.schema for spec in all_tables()}
     for table, columns in COLUMNS.items():
         for name, found in columns.items():
             assert name in schemas[table].names
@@ -89,15 +91,15 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
         assert {asset for found in columns.values() for asset, _ in found} <= asked, table
         lineage = spec.metadata["dagster/column_lineage"]
         assert set(lineage.deps_by_column) == {name for name, found in columns.items() if found}
-    for asset, upstream in FROM_COMMON_CRAWL.items():
-        assert {*upstream} <= {dep.asset_key for dep in specs[dg.AssetKey(asset)].deps}, asset
-        assert all(specs[key].group_name == "commoncrawl" for key in upstream)
+    for asset in (asset for part in parts(OURS) for asset in part.definitions.assets):
+        assert {*asset.external} <= {dep.asset_key for dep in specs[dg.AssetKey(asset.name)].deps}, asset.name
+        assert all(specs[key].group_name == key.path[0] for key in asset.external)
     # files read whole fill the same tables, and from nothing of ours
     assert "dagster/column_lineage" not in specs[dg.AssetKey("source_text")].metadata
 
 
 def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    tables = {dg.AssetKey(spec.name) for spec in TABLES} & specs.keys()
+    tables = {dg.AssetKey(spec.name) for spec in all_tables()} & specs.keys()
     above, waiting = set[dg.AssetKey](), [dg.AssetKey("warehouse")]
     while waiting:
         fresh = {dep.asset_key for dep in specs[waiting.pop()].deps} - above
@@ -108,7 +110,7 @@ def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[
 
 
 def test_columns_say_their_sources_in_words_too(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    assert made_of("captures", "url") == "columnar_index.url"
+    assert made_of(COLUMNS["captures"], "url") == "columnar_index.url"
     shown = {c.name: c.description for c in specs[dg.AssetKey("page_text")].metadata["dagster/column_schema"].columns}
     assert "[from records.url]" in shown["url"]
     assert "records.stored_file" in shown["main_content"]

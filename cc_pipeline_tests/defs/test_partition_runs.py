@@ -17,8 +17,9 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.automation.flight import left_failed
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import OPS, config_of, partition_key, range_tags
+from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
@@ -231,7 +232,7 @@ def test_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.DagsterInst
 def test_a_list_that_names_nothing_says_what_to_write(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, config: dict[str, object], said_so: str
 ) -> None:
-    result = execute(instance, settings_of(bucket[0], tmp_path), EXTRACT, **{OPS[EXTRACT]: config})
+    result = execute(instance, settings_of(bucket[0], tmp_path), EXTRACT, **{listed_ops()[EXTRACT]: config})
     assert not result.success
     assert re.search(said_so, failure_of(result).replace("\n", " "))
     assert not (tmp_path / "lake" / "tables").exists(), "before anything was done"
@@ -383,7 +384,7 @@ def test_settings_that_cannot_be_used_are_no_partitions_fault(
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_RATE", "many")
     job = defs().resolve_job_def(EXTRACT)
-    asked = config_of(OPS[EXTRACT], GOOD)
+    asked = config_of(listed_ops()[EXTRACT], GOOD)
     assert not job.execute_in_process(instance=instance, run_config=asked, raise_on_error=False).success
     assert {(one.times, one.unreached) for one in left_failed(instance).values()} == {(0, 1)}
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline.defs.partitions import OPS, config_of
+from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
@@ -128,7 +129,7 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
     def fails(workspace: Workspace, launcher: Launcher) -> None:
         with monkeypatch.context() as patch, pytest.raises(RunFailed):
             patch.setattr(extract, "fetch_captures", broken)
-            launcher._run(EXTRACT, "", config=config_of(OPS[EXTRACT], [f"{NEW}|example.org"]))
+            launcher._run(EXTRACT, "", config=config_of(listed_ops()[EXTRACT], [f"{NEW}|example.org"]))
 
     assert asked(settings, fails) == [f"{NEW}|example.org"]
     assert asked(settings) == []

@@ -20,11 +20,12 @@ import pytest
 import yaml
 
 from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.partitions import OPS, PARTITION_TAG, config_of, range_tags
+from cc_pipeline.defs.partitions import PARTITION_TAG, config_of, range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.defs.run_notes import listed_partitions
 from cc_pipeline.settings import Settings, load_settings
@@ -200,7 +201,7 @@ def job_page_range(place: Place, keys: list[str]) -> None:
 
 
 def job_page_list(place: Place, keys: list[str]) -> None:
-    launch(place, {}, EXTRACT, config=config_of(OPS[EXTRACT], keys))
+    launch(place, {}, EXTRACT, config=config_of(listed_ops()[EXTRACT], keys))
 
 
 def job_backfill(place: Place, keys: list[str]) -> None:

@@ -33,7 +33,7 @@ from cc_pipeline.records import leases
 from cc_pipeline.records.leases import PURGES, RUNS, lease_of, leases_of
 from cc_pipeline.upkeep import purge as purging
 from cc_pipeline.upkeep.purge import drop_subset, purge, remove_whole
-from cc_pipeline.upkeep.purge_plan import SLICED, plan_purge
+from cc_pipeline.upkeep.purge_plan import plan_purge, purged_tables
 from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -76,7 +76,8 @@ def run(workspace: Workspace, *texts: str, crawls: tuple[str, ...] = (NEW,)) -> 
 
 def left_of(workspace: Workspace, slug: str) -> dict[str, int]:
     """The rows that there are of a target."""
-    counts = {table: workspace.lake.read(table, {"target": slug}).num_rows for table in SLICED}
+    tables = [spec.name for spec in purged_tables(workspace.lake)]
+    counts = {table: workspace.lake.read(table, {"target": slug}).num_rows for table in tables}
     return {table: count for table, count in counts.items() if count}
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.delivery import table_files
 from cc_pipeline.delivery.dataset import Recipe, Sieved, sieve
 from cc_pipeline.delivery.respect import note_of_unread, wishes
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.export import table_files
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.report import write_report

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import cc_pipeline
-from cc_pipeline.delivery.table_files import select_tables, write_duckdb
+from cc_pipeline.export.table_files import select_tables, write_duckdb
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish.test_macros import CALLS

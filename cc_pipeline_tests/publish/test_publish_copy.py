@@ -11,9 +11,8 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import snapshot
-from cc_pipeline.publish.publish import NOT_COPIED
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, harvested, publish, workspace_of
 
@@ -41,10 +40,10 @@ def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
 def test_a_copy_has_the_rows_of_the_views_and_needs_nothing_beside_it(asked_home: Settings, asked_copy: Path) -> None:
     views, copied = rows(asked_home.published_path), rows(asked_copy)
     assert views["main.captures"]
-    assert copied == {name: found for name, found in views.items() if name not in {f"lake.{n}" for n in NOT_COPIED}}
+    assert copied == {name: found for name, found in views.items() if name != "lake.index_manifest"}
     with duckdb.connect(str(asked_copy), read_only=True) as connection:
         stored = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'lake'").fetchall()
-        assert {spec.name for spec in TABLES} - set(NOT_COPIED) <= {name for (name,) in stored}
+        assert {spec.name for spec in all_tables()} - {"index_manifest"} <= {name for (name,) in stored}
         reading = connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, 'parquet')")
         assert reading.fetchone() == (0,)
 

@@ -25,7 +25,7 @@ from cc_pipeline.lake.row_counts import committed_counts
 from cc_pipeline.lake.torn import TornTable
 from cc_pipeline.upkeep import torn_tables
 from cc_pipeline.upkeep.torn_tables import mend_tables, torn_slices
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
 
@@ -54,7 +54,7 @@ def counts(workspace: Workspace) -> dict[str, int]:
 def rows_of(workspace: Workspace) -> dict[str, int]:
     """Rows of each table: of one crawl, where it has crawls."""
     lake = open_lake(workspace.settings)
-    where = {spec.name: {"crawl": NEW} if "crawl" in spec.slice_columns else {} for spec in TABLES}
+    where = {spec.name: {"crawl": NEW} if "crawl" in spec.slice_columns else {} for spec in all_tables()}
     return {name: lake.read(name, own, lake.specs[name].schema.names[:1]).num_rows for name, own in where.items()}
 
 
@@ -144,7 +144,7 @@ FIRST: tuple[Cell, ...] = (("captures", "entry", "empty"), ("records", "rows", "
 EMPTY_HERE = {"given_captures", "feed_items", "host_facts", "site_policies", "source_files", "source_faults"}
 EVERY: tuple[Cell, ...] = tuple(
     (spec.name, kind, to)
-    for spec in TABLES
+    for spec in all_tables()
     if spec.name not in EMPTY_HERE
     for kind in ("entry", "rows")
     for to in ("empty", "half")

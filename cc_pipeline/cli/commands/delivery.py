@@ -152,7 +152,7 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.delivery.deliver import Order, deliver, with_planned
-    from cc_pipeline.delivery.provenance import gather
+    from cc_pipeline.export.provenance import gather
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.lake.slice import LOCATE
@@ -366,7 +366,7 @@ def certify_(
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
         from cc_pipeline.delivery.certificate import beside, certify
-        from cc_pipeline.delivery.provenance import gather
+        from cc_pipeline.export.provenance import gather
 
         with progress_bars():
             provenance = gather(question.workspace, question.targets, question.crawls)

@@ -20,7 +20,7 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.delivery.one_page import Form
+    from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
 
 #: What a file holds, whatever its name says.
@@ -76,7 +76,7 @@ def get(
       cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
-    from cc_pipeline.delivery.one_page import rendered, start_parser
+    from cc_pipeline.export.one_page import rendered, start_parser
     from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import EXTRACTED, ExtractConfig
+from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
 from cc_pipeline.defs.partition_runs import Yielded, extract_partitions
 from cc_pipeline.defs.partitions import listed_keys
@@ -19,7 +20,7 @@ def extract(context: dg.AssetExecutionContext, workspace: Workspace, at: Placeme
     some of them are selected, all are written, and these are recorded.
     """
     workspace.accepted_losses.update(config.accept_losses)
-    selected = {at.asset(key) for key in context.selected_asset_keys}
+    selected = {asset_name(at, key) for key in context.selected_asset_keys}
     tables = [table for table in EXTRACTED if table in selected]
     run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
     yield from extract_partitions(context, workspace, at, run, tables)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import AnnotationConfig, FactsConfig, asset_of
+from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.declared.jobs import FillFactsConfig, PartitionsConfig
 from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
 from cc_pipeline.defs.partitions import StepContext, listed_keys
@@ -57,7 +58,7 @@ def annotation(
     context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: AnnotationConfig
 ) -> dg.MaterializeResult[None]:
     """Looks at the files of a dataset that was added."""
-    asset = at.asset(context.asset_key)
+    asset = asset_name(at, context.asset_key)
     one = next(one for name, one in known_datasets(workspace.settings).items() if asset_of(name) == asset)
     with dataset_transport(workspace, one.dataset) as reader:
         found = read_ahead(workspace, one.dataset, reader, config.crawls)

@@ -6,6 +6,7 @@ from typing import Literal, cast
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import SequenceFileConfig
+from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.metadata import figures, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.placement import Placement
@@ -52,7 +53,7 @@ def export_sequencefiles(
     context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: SequenceFileConfig
 ) -> Yielded:
     """Writes records as text and as metadata: both have the same records, in the same order and files."""
-    selected = {at.asset(key) for key in context.selected_asset_keys}
+    selected = {asset_name(at, key) for key in context.selected_asset_keys}
     assets = [asset for asset in _KINDS if asset in selected]
     options = ExportOptions(
         cast("Compression", config.compression),

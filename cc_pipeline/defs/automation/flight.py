@@ -11,6 +11,7 @@ from typing import Final
 
 import dagster as dg
 
+from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
@@ -218,7 +219,7 @@ def made_by(run: dg.DagsterRun, at: Placement = OURS) -> tuple[str, ...]:
     # runs of the command line have an empty one where others have none
     if not run.asset_selection:
         return next((made for job, made in _MADE_BY.items() if at.of(job) == run.job_name), ())
-    selected = {at.asset(key) for key in run.asset_selection}
+    selected = {asset_name(at, key) for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
 
 

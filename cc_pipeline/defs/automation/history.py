@@ -21,6 +21,7 @@ import dagster as dg
 
 from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import UNFINISHED
+from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.internals import open_backfill_ids
 from cc_pipeline.defs.notes import note, noted
 from cc_pipeline.defs.partition_runs import logged_progress
@@ -98,7 +99,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
             if record.partition_key in seen:
                 continue
             seen.add(record.partition_key)
-            if not at.asset(asset) or is_there(record.partition_key):
+            if not asset_name(at, asset) or is_there(record.partition_key):
                 needed.add(record.run_id)
                 for name, place in _pointers(record):
                     pointed[name].add(place)
@@ -107,7 +108,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
         needed |= {
             record.run_id
             for record in _newest_at(_records(instance, asset), sorted(places))
-            if not at.asset(asset) or is_there(record.partition_key)
+            if not asset_name(at, asset) or is_there(record.partition_key)
         }
     return needed - {""}
 
@@ -206,7 +207,7 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Pl
         context.log.info("more is left: the next run goes on")
 
 
-def history(context: dg.ScheduleEvaluationContext, at: Placement) -> dg.RunRequest | dg.SkipReason:
+def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) -> dg.RunRequest | dg.SkipReason:
     """One tick: asks for a run when the last one was a day ago, or left something."""
     instance = context.instance
     running = dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED))

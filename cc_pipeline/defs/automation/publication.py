@@ -14,10 +14,11 @@ import dagster as dg
 from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.checks.looks import look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
+from cc_pipeline.defs.declared.collected import published_assets
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG, StepContext
-from cc_pipeline.defs.placement import SHOWN, Placement
+from cc_pipeline.defs.placement import Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.hostfacts.known import sweep_datasets
 from cc_pipeline.lake.snapshot import Publication
@@ -97,7 +98,7 @@ def _made_of(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
     """The tags in which Dagster notes what an asset was made of, where a run makes it. Without them it takes each input
     for a new one, and calls the asset unsynced as soon as it is there."""
     found = {"dagster/code_version": WAREHOUSE_VERSION}
-    for key in map(at.key, SHOWN):
+    for key in (at.key(asset.name) for asset in published_assets()):
         newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
         made = newest[0].asset_materialization if newest else None
         found[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE

@@ -12,6 +12,7 @@ from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import refuse_watched
+from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.declared.jobs import PurgeConfig
 from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
@@ -105,7 +106,7 @@ def _refuse_running(
     why = f"the target {slug} is in a run that has not ended"
     if every:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
-        runs = [run.run_id for run in every_run if at.owns(run)]
+        runs = [run.run_id for run in every_run if owns(at, run)]
         why = "deleting now takes files from runs that have not ended"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in flight(instance, at).pairs):

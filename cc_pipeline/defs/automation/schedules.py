@@ -25,9 +25,10 @@ from cc_pipeline.automation.source_state import trouble_of_source
 from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.internals import Instigator, is_on, last_tick, switch
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, OPS, config_of, partition_key
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, config_of, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import Pair
 from cc_pipeline.errors import CcPipelineError
@@ -200,7 +201,7 @@ def _request(at: Placement, tick: str, run: AskedRun, rest: str) -> dg.RunReques
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
     # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
-    asked = config_of(at.of(OPS["extract_targets"]), keys)
+    asked = config_of(at.of(listed_ops()["extract_targets"]), keys)
     return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=asked, tags=said)
 
 

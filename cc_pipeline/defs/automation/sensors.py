@@ -20,6 +20,7 @@ from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.automation import SIX_HOURS
+from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, range_of, room_for_crawls, too_many
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_failures import describe_failure
@@ -263,7 +264,7 @@ def _ask(address: str, what: Mapping[str, object]) -> str | None:
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
     """One failed run of any job of this home, whoever launched it."""
     run = context.dagster_run
-    if not at.owns(run):
+    if not owns(at, run):
         return
     partitions = partitions_named(run, at)
     failure = describe_failure(context.get_step_failure_events())

@@ -1,4 +1,4 @@
-"""How an asset check (``declared/checks.py``) looks: at which partitions, what it notes, what of it the UI shows.
+"""How an asset check (``checks/check.py``) looks: at which partitions, what it notes, what of it the UI shows.
 
 A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
@@ -12,9 +12,11 @@ from typing import TypeAlias
 import dagster as dg
 
 from cc_pipeline.automation.due import MOST_FAILURES
+from cc_pipeline.checks.check import Check, Unit
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_failed
-from cc_pipeline.defs.declared.checks import LEFT_FAILED, Check, Unit, of_asset
+from cc_pipeline.defs.declared.checks import LEFT_FAILED, check_key
+from cc_pipeline.defs.declared.collected import checks_of
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.metadata import as_table, plain
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, StepContext, between, partition_key, range_of
@@ -46,7 +48,7 @@ def results(
     memo: dict[object, dict[object, object]] = {}
     workspace = at.workspace(context)
     for check in group:
-        if check.key(at) in context.selected_asset_check_keys:
+        if check_key(at, check) in context.selected_asset_check_keys:
             found = _evaluation(context, workspace, at, check, memo)
             yield dg.AssetCheckResult(
                 passed=found.passed,
@@ -71,15 +73,15 @@ def look_at_made(
     if not made:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
-    for check in (check for asset in assets for check in of_asset(asset)):
-        if selected is None or check.key(at) in selected:
+    for check in (check for asset in assets for check in checks_of(asset)):
+        if selected is None or check_key(at, check) in selected:
             yield _evaluation(context, workspace, at, check, memo, _Part(made, failed))
 
 
 def look_at_publication(context: StepContext, workspace: Workspace, at: Placement) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
     instance = context.instance
-    for check in of_asset("warehouse"):
+    for check in checks_of("warehouse"):
         instance.report_runless_asset_event(_evaluation(context, workspace, at, check, {}))
     result = left_failed_result(instance, at)
     instance.report_runless_asset_event(
@@ -105,7 +107,7 @@ def _evaluation(
     slices, mine, before = None, False, None
     try:
         if check.watched:
-            before = read_note(last_evaluation(context.instance, check.key(at), _NOTE))
+            before = read_note(last_evaluation(context.instance, check_key(at, check), _NOTE))
         now = versions_of(workspace.lake, check.watched)
         slices = _of_run(context, workspace, at, check.unit) if part is None else _of_part(workspace, check.unit, part)
         mine = slices is not None

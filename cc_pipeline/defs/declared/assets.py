@@ -1,20 +1,21 @@
 """The assets: what each is, of what it is made, and by which partitions. What makes them is in ``defs/assets/``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
-from cc_pipeline.defs.declared.bodies import body, schema_of
+from cc_pipeline.defs.declarations import Asset, ExternalAsset, Step
 from cc_pipeline.defs.lineage import (
     ARCHIVES,
     CLUSTER_INDEX,
     COLLINFO,
     COLUMNAR_INDEX,
+    COLUMNS,
     DEGREES,
     GNEISSWEB,
     HOST_INDEX,
@@ -24,17 +25,12 @@ from cc_pipeline.defs.lineage import (
     RECORD_BYTES,
     URL_INDEX_2012,
     WHOLE_FILES,
-    checked_owners,
-    table_metadata,
-    upstream,
 )
 from cc_pipeline.defs.partitions import BACKFILL
-from cc_pipeline.defs.placement import ANNOTATION, SHOWN, Placement
 from cc_pipeline.documents.schemas import PARSER_VERSION, SCHEMAS
 from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_SCHEMA
 from cc_pipeline.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.settings import owners
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
     CRAWLS_SCHEMA,
@@ -55,6 +51,9 @@ _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 #: A crawl's steps come one after the other, and the next one is skipped where a crawl failed: each has its own run.
 _ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
+_BODIES: Final = "cc_pipeline.defs.assets"
+#: How the assets of datasets that a person added begin.
+ANNOTATION: Final = "annotation_"
 
 
 class BuildConfig(dg.Config):
@@ -107,385 +106,341 @@ def asset_of(dataset: str) -> str:
     return ANNOTATION + dataset.replace("-", "_")
 
 
-def assets(at: Placement, added: Mapping[str, Any]) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """All assets of a home; ``added`` are the datasets (``hostfacts.known.Known``) that a person added to it."""
-    made = _Made(at)
+def _made(place: str, asset: Asset, **more: Any) -> Step:
+    """A step that makes one asset."""
+    return Step(function=f"{_BODIES}.{place}", assets=[asset], **more)
+
+
+def catalog() -> list[Step]:
+    """From the list of crawls to the row-group catalog."""
+    fresh, days = dg.FreshnessPolicy.time_window, timedelta
+    by_crawl: dict[str, Any] = {"partitions": "crawl", "backfill": _ONE}
+
+    def asset(name: str, kinds: Sequence[str], description: str, **more: Any) -> Asset:
+        return Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
+
     return [
-        *common_crawl(at),
-        *made.catalog(),
-        *made.extraction(),
-        *made.facts(added),
-        *made.policies(),
-        *made.exports(),
-        *made.sources(),
-        *made.analytics(),
-    ]
-
-
-class _Made:
-    """The assets that are made here."""
-
-    def __init__(self, at: Placement) -> None:
-        self._at = at
-        self._owners = checked_owners(owners())
-
-    def _one(
-        self,
-        place: str,
-        group: str,
-        kinds: set[str],
-        description: str,
-        *,
-        name: str = "",
-        deps: Sequence[str] = (),
-        config: type[dg.Config] | None = None,
-        code_version: str = "1",
-        pool: str | None = None,
-        **more: Any,
-    ) -> dg.AssetsDefinition:
-        """An asset that a function at ``place`` (``module.name``) makes, from ``deps`` of ours and what Common Crawl
-        publishes."""
-        at, name = self._at, name or place.rpartition(".")[2]
-        made: dg.AssetsDefinition = dg.asset(
-            key=at.key(name),
-            deps=[*map(at.key, deps), *upstream(name, at)],
-            group_name=at.group_of(group),
-            owners=self._owners,
-            kinds=kinds,
-            description=description,
-            code_version=code_version,
-            pool=at.of(pool) if pool is not None else None,
-            required_resource_keys={at.resource},
-            config_schema=schema_of(config),
-            **more,
-        )(body(at, f"assets.{place}", config))
-        return made
-
-    def _several(
-        self, place: str, specs: Sequence[dg.AssetSpec], config: type[dg.Config] | None = None, **more: Any
-    ) -> dg.AssetsDefinition:
-        at = self._at
-        return dg.multi_asset(
-            name=at.of(place.rpartition(".")[2]),
-            specs=specs,
-            required_resource_keys={at.resource},
-            config_schema=schema_of(config),
-            **more,
-        )(body(at, f"assets.{place}", config))
-
-    def _spec(
-        self,
-        name: str,
-        group: str,
-        kinds: set[str],
-        description: str,
-        deps: Sequence[str] = (),
-        code_version: str = "1",
-        metadata: Mapping[str, Any] | None = None,
-    ) -> dg.AssetSpec:
-        at = self._at
-        return dg.AssetSpec(
-            at.key(name),
-            description=description,
-            deps=[*map(at.key, deps), *upstream(name, at)],
-            group_name=at.group_of(group),
-            owners=self._owners,
-            kinds=kinds,
-            code_version=code_version,
-            metadata=metadata,
-            # a subset is made, and partitions are recorded apart from outputs
-            skippable=True,
-        )
-
-    def catalog(self) -> list[dg.AssetsDefinition]:
-        """From the list of crawls to the row-group catalog."""
-        at, fresh, days = self._at, dg.FreshnessPolicy.time_window, timedelta
-        by_crawl: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE}
-        on_request: dict[str, Any] = {"partitions_def": at.crawl, "backfill_policy": _ONE, "tags": _ON_REQUEST}
-        row_groups = table_metadata("row_groups", SHOWN_ROW_GROUPS_SCHEMA, at)
-        return [
-            self._one(
-                "catalog.built_index",
-                "catalog",
-                {"parquet"},
+        _made(
+            "catalog.built_index",
+            asset(
+                "built_index",
+                ["parquet"],
                 "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for "
                 "each of them.\n\nReads every archive file once (some 350 GB a month), so it says the price first, and "
                 "wants a yes in the run's configuration. Only the job build_index includes this asset. A stopped build "
                 "goes on where it stopped.",
-                config=BuildConfig,
-                **on_request,
+                external=[PATH_LISTS, ARCHIVES],
             ),
-            self._one(
-                "catalog.crawls",
-                "catalog",
-                {"json", "deltalake"},
+            config=BuildConfig,
+            options={"tags": _ON_REQUEST},
+            **by_crawl,
+        ),
+        _made(
+            "catalog.crawls",
+            asset(
+                "crawls",
+                ["json", "deltalake"],
                 "One row per crawl in collinfo.json, including the three of the ARC years.",
-                metadata=table_metadata("crawls", CRAWLS_SCHEMA, at),
-                # the list is read once a day
-                automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
-                # a crawl comes every month or two, and the sensor new_crawls asks every few hours
-                freshness_policy=fresh(fail_window=days(days=60), warn_window=days(days=14)),
+                external=[COLLINFO],
+                schema=CRAWLS_SCHEMA,
+                is_published=True,
             ),
-            self._one(
-                "catalog.index_manifest",
-                "catalog",
-                {"deltalake"},
+            options={
+                # the list is read once a day
+                "automation_condition": dg.AutomationCondition.on_cron("0 3 * * *"),
+                # a crawl comes every month or two, and the sensor new_crawls asks every few hours
+                "freshness_policy": fresh(fail_window=days(days=60), warn_window=days(days=14)),
+            },
+        ),
+        _made(
+            "catalog.index_manifest",
+            asset(
+                "index_manifest",
+                ["deltalake"],
                 "One row per index file that the crawl's path list names; no row for a crawl of the ARC years.",
                 deps=["crawls"],
-                metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA, at),
-                **by_crawl,
+                external=[PATH_LISTS],
+                schema=INDEX_MANIFEST_SCHEMA,
             ),
-            self._one(
-                "catalog.index_footers",
-                "catalog",
-                {"parquet"},
+            **by_crawl,
+        ),
+        _made(
+            "catalog.index_footers",
+            asset(
+                "index_footers",
+                ["parquet"],
                 "The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with "
                 "one request each, and kept in the home.",
                 deps=["index_manifest", "built_index"],
-                config=FootersConfig,
-                **by_crawl,
+                external=[COLUMNAR_INDEX],
             ),
-            self._one(
-                "catalog.row_groups",
-                "catalog",
-                {"deltalake", "duckdb"},
+            config=FootersConfig,
+            **by_crawl,
+        ),
+        _made(
+            "catalog.row_groups",
+            asset(
+                "row_groups",
+                ["deltalake", "duckdb"],
                 "One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog "
                 "file.\n\nFails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything "
                 "else is in the catalog.",
                 deps=["index_footers"],
-                pool="catalog",
-                metadata=row_groups,
-                freshness_policy=fresh(fail_window=days(days=120), warn_window=days(days=60)),
-                **by_crawl,
+                schema=SHOWN_ROW_GROUPS_SCHEMA,
+                is_published=True,
             ),
-            self._one(
-                "catalog.repaired_statistics",
-                "catalog",
-                {"deltalake", "duckdb"},
+            pool="catalog",
+            options={"freshness_policy": fresh(fail_window=days(days=120), warn_window=days(days=60))},
+            **by_crawl,
+        ),
+        _made(
+            "catalog.repaired_statistics",
+            asset(
+                "repaired_statistics",
+                ["deltalake", "duckdb"],
                 "Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later "
                 "ones).\n\nReads the key column of each such row group once: about 23 MB each in the real index. Only "
                 "the job repair_statistics includes this asset. Until it has run, every look-up reads these row "
                 "groups.",
                 deps=["row_groups"],
-                pool="catalog",
-                metadata=row_groups,
-                **on_request,
+                external=[COLUMNAR_INDEX],
+                table="row_groups",
+                schema=SHOWN_ROW_GROUPS_SCHEMA,
             ),
-            self._one(
-                "catalog.url_index",
-                "catalog",
-                {"file"},
+            pool="catalog",
+            options={"tags": _ON_REQUEST},
+            **by_crawl,
+        ),
+        _made(
+            "catalog.url_index",
+            asset(
+                "url_index",
+                ["file"],
                 "A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.\n\n"
                 "Reads four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a "
                 "crawl without one it reads all ARC files. Only the job build_url_index includes this asset.",
                 deps=["row_groups"],
-                **on_request,
+                external=[COLUMNAR_INDEX, ARCHIVES],
             ),
-        ]
+            options={"tags": _ON_REQUEST},
+            **by_crawl,
+        ),
+    ]
 
-    def extraction(self) -> list[dg.AssetsDefinition]:
-        """A target's captures in a crawl, their records, and what the records say."""
 
-        def spec(name: str, group: str, dep: str, version: str, description: str, *kinds: str) -> dg.AssetSpec:
-            metadata = table_metadata(name, EXTRACTED[name], self._at)
-            return self._spec(name, group, {"deltalake", *kinds}, description, [dep], version, metadata)
+def extraction() -> list[Step]:
+    """A target's captures in a crawl, their records, and what the records say."""
 
-        pages = {
-            "page_metadata": "One row per record: the 2012 metadata schema, typed.",
-            "page_text": "One row per page with text: full text, main content, language.",
-            "page_links": "One row per link, with every attribute and its resolved address.",
-            "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
-        }
-        of_index = "One row per capture of the target in the crawl, with every column of the index."
-        of_bytes = "One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC."
-        specs = [
-            spec("captures", "extraction", "row_groups", "1", of_index),
-            spec("records", "extraction", "captures", "1", of_bytes, "warc"),
-            *(spec(name, "content", "records", PARSER_VERSION, text) for name, text in pages.items()),
-        ]
-        return [
-            self._several(
-                "extraction.extract",
-                specs,
-                ExtractConfig,
-                description="Looks targets up in the cheapest index their crawl has, fetches and verifies their "
-                "records, and parses each once.\n\nEvery partition is recorded when it is done, and fails by itself. "
-                "The four page tables come from one pass: where some of them are selected, all are written, and these "
-                "are recorded.",
-                partitions_def=self._at.pairs,
-                backfill_policy=BACKFILL,
-                can_subset=True,
-            )
-        ]
+    def asset(name: str, group: str, dep: str, version: str, description: str, *kinds: str, **more: Any) -> Asset:
+        return Asset(
+            name=name,
+            group=group,
+            kinds=["deltalake", *kinds],
+            description=description,
+            deps=[dep],
+            code_version=version,
+            schema=EXTRACTED[name],
+            lineage=COLUMNS[name],
+            is_published=True,
+            **more,
+        )
 
-    def facts(self, added: Mapping[str, Any]) -> list[dg.AssetsDefinition]:
-        """What is known of hosts before anything of them is fetched: the table of facts, and data that a person
-        added."""
-        made = [
-            self._one(
-                "facts.host_facts",
-                "facts",
-                {"deltalake", "parquet"},
-                "One row per host of the target, with what datasets keyed by host say of it in the crawl. Filled on "
-                "request.",
+    pages = {
+        "page_metadata": "One row per record: the 2012 metadata schema, typed.",
+        "page_text": "One row per page with text: full text, main content, language.",
+        "page_links": "One row per link, with every attribute and its resolved address.",
+        "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
+    }
+    of_index = "One row per capture of the target in the crawl, with every column of the index."
+    of_bytes = "One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC."
+    indexes = [COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012]
+    return [
+        Step(
+            function=f"{_BODIES}.extraction.extract",
+            assets=[
+                asset("captures", "extraction", "row_groups", "1", of_index, external=indexes),
+                asset("records", "extraction", "captures", "1", of_bytes, "warc", external=[ARCHIVES]),
+                *(asset(name, "content", "records", PARSER_VERSION, text) for name, text in pages.items()),
+            ],
+            config=ExtractConfig,
+            description="Looks targets up in the cheapest index their crawl has, fetches and verifies their "
+            "records, and parses each once.\n\nEvery partition is recorded when it is done, and fails by itself. "
+            "The four page tables come from one pass: where some of them are selected, all are written, and these "
+            "are recorded.",
+            partitions="pairs",
+            backfill=BACKFILL,
+            options={"can_subset": True},
+        )
+    ]
+
+
+def facts(added: Mapping[str, Any]) -> list[Step]:
+    """What is known of hosts before anything of them is fetched: the table of facts, and data that a person added."""
+    made = [
+        _made(
+            "facts.host_facts",
+            Asset(
+                name="host_facts",
+                group="facts",
+                kinds=["deltalake", "parquet"],
+                description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
+                "Filled on request.",
                 deps=[asset_of(name) for name in added],
-                config=FactsConfig,
-                partitions_def=self._at.pairs,
-                backfill_policy=BACKFILL,
-                metadata=table_metadata("host_facts", HOST_FACTS_SCHEMA, self._at),
-                output_required=False,
-            )
-        ]
-        for name, one in added.items():
-            from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
+                external=[HOST_INDEX, DEGREES, GNEISSWEB],
+                schema=HOST_FACTS_SCHEMA,
+                lineage=COLUMNS["host_facts"],
+                is_published=True,
+            ),
+            config=FactsConfig,
+            partitions="pairs",
+            backfill=BACKFILL,
+            options={"output_required": False},
+        )
+    ]
+    for name, one in added.items():
+        from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
 
-            text = plain(one.dataset.title) or f"The dataset {name}, which was added to this home."
-            made.append(
-                self._one(
-                    "facts.annotation",
-                    "facts",
-                    {"parquet"},
-                    text,
-                    name=asset_of(name),
-                    config=AnnotationConfig,
-                    code_version=one.dataset.version[:16],
-                )
-            )
-        return made
+        text = plain(one.dataset.title) or f"The dataset {name}, which was added to this home."
+        version = one.dataset.version[:16]
+        asset = Asset(name=asset_of(name), group="facts", kinds=["parquet"], description=text, code_version=version)
+        made.append(_made("facts.annotation", asset, config=AnnotationConfig))
+    return made
 
-    def policies(self) -> list[dg.AssetsDefinition]:
-        """What sites ask of robots, from their robots.txt captures."""
-        return [
-            self._one(
-                "facts.site_policies",
-                "content",
-                {"deltalake"},
-                "One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on "
-                "request.",
+
+def policies() -> list[Step]:
+    """What sites ask of robots, from their robots.txt captures."""
+    return [
+        _made(
+            "facts.site_policies",
+            Asset(
+                name="site_policies",
+                group="content",
+                kinds=["deltalake"],
+                description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
+                "signals. Made on request.",
                 deps=["records"],
                 code_version=POLICIES_VERSION,
-                partitions_def=self._at.pairs,
-                backfill_policy=BACKFILL,
-                metadata=table_metadata("site_policies", SITE_POLICIES_SCHEMA, self._at),
-                output_required=False,
-            )
-        ]
-
-    def exports(self) -> list[dg.AssetsDefinition]:
-        """Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012."""
-        texts = "textData-nnnnn: URL and full text of each record, empty where a record has no text."
-        metadata = "metadata-nnnnn: URL and 2012 metadata JSON of each record, failures included."
-        specs = [
-            self._spec("text_sequencefile", "exports", {"hadoop"}, texts, ["page_metadata", "page_text"]),
-            self._spec("metadata_sequencefile", "exports", {"hadoop"}, metadata, ["page_metadata"]),
-        ]
-        return [
-            self._several(
-                "sources.export_sequencefiles",
-                specs,
-                SequenceFileConfig,
-                description="Writes records as text and as metadata: both have the same records, in the same order "
-                "and files.",
-                partitions_def=self._at.pairs,
-                backfill_policy=BACKFILL,
-                can_subset=True,
-            )
-        ]
-
-    def sources(self) -> list[dg.AssetsDefinition]:
-        """Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
-        files = {
-            "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012 and WAT files."),
-            "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012 and WET files."),
-            "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012 and WAT files."),
-            "source_feed_items": ("feed_items", "Rows of feed_items from SequenceFiles of 2012."),
-            "source_faults": (
-                "source_faults",
-                "One row per stretch of a file that could not be read, with place and reason.",
+                schema=SITE_POLICIES_SCHEMA,
+                is_published=True,
             ),
-        }
-        schemas = {**SCHEMAS, "source_faults": SOURCE_FAULTS_SCHEMA}
-        specs = [
-            self._spec(
-                name,
-                "sources",
-                {"deltalake"},
-                text,
-                code_version=PARSER_VERSION,
-                metadata=table_metadata(table, schemas[table], self._at, lineage=False),
-            )
-            for name, (table, text) in files.items()
-        ]
-        return [
-            self._several(
-                "sources.read_files",
-                specs,
-                description="Reads each file once, from its beginning to its end, into the tables of parsed pages.",
-                partitions_def=self._at.source_file,
-                # files take minutes each; more of them in one run save only the seconds a run costs
-                backfill_policy=_TEN,
-            )
-        ]
+            partitions="pairs",
+            backfill=BACKFILL,
+            options={"output_required": False},
+        )
+    ]
 
-    def analytics(self) -> list[dg.AssetsDefinition]:
-        """What analysts read: the published DuckDB file, and the report of a target."""
-        return [
-            self._one(
-                "warehouse.report",
-                "analytics",
-                {"html"},
+
+def exports() -> list[Step]:
+    """Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012."""
+
+    def asset(name: str, description: str, *deps: str) -> Asset:
+        return Asset(name=name, group="exports", kinds=["hadoop"], description=description, deps=deps)
+
+    texts = "textData-nnnnn: URL and full text of each record, empty where a record has no text."
+    metadata = "metadata-nnnnn: URL and 2012 metadata JSON of each record, failures included."
+    return [
+        Step(
+            function=f"{_BODIES}.sources.export_sequencefiles",
+            assets=[
+                asset("text_sequencefile", texts, "page_metadata", "page_text"),
+                asset("metadata_sequencefile", metadata, "page_metadata"),
+            ],
+            config=SequenceFileConfig,
+            description="Writes records as text and as metadata: both have the same records, in the same order "
+            "and files.",
+            partitions="pairs",
+            backfill=BACKFILL,
+            options={"can_subset": True},
+        )
+    ]
+
+
+def sources() -> list[Step]:
+    """Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
+    files = {
+        "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012 and WAT files."),
+        "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012 and WET files."),
+        "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012 and WAT files."),
+        "source_feed_items": ("feed_items", "Rows of feed_items from SequenceFiles of 2012."),
+        "source_faults": (
+            "source_faults",
+            "One row per stretch of a file that could not be read, with place and reason.",
+        ),
+    }
+    schemas = {**SCHEMAS, "source_faults": SOURCE_FAULTS_SCHEMA}
+    return [
+        Step(
+            function=f"{_BODIES}.sources.read_files",
+            assets=[
+                Asset(
+                    name=name,
+                    group="sources",
+                    kinds=["deltalake"],
+                    description=text,
+                    external=[WHOLE_FILES],
+                    code_version=PARSER_VERSION,
+                    table=table,
+                    schema=schemas[table],
+                    is_published=True,
+                )
+                for name, (table, text) in files.items()
+            ],
+            description="Reads each file once, from its beginning to its end, into the tables of parsed pages.",
+            partitions="source_file",
+            # files take minutes each; more of them in one run save only the seconds a run costs
+            backfill=_TEN,
+        )
+    ]
+
+
+def analytics(published: Iterable[str]) -> list[Step]:
+    """What analysts read: the published DuckDB file of the ``published`` assets, and the report of a target."""
+
+    def asset(name: str, kind: str, description: str, **more: Any) -> Asset:
+        return Asset(name=name, group="analytics", kinds=[kind], description=description, **more)
+
+    return [
+        _made(
+            "warehouse.report",
+            asset(
+                "report",
+                "html",
                 "A page about a target, from what was published last: one HTML file in ``reports/`` of the home.\n\n"
                 "It covers all crawls, so its partitions are targets alone.",
                 deps=["warehouse"],
-                partitions_def=self._at.target,
-                backfill_policy=BACKFILL,
-                output_required=False,
             ),
-            self._one(
-                "warehouse.warehouse",
-                "analytics",
-                {"duckdb"},
+            partitions="target",
+            backfill=BACKFILL,
+            options={"output_required": False},
+        ),
+        _made(
+            "warehouse.warehouse",
+            asset(
+                "warehouse",
+                "duckdb",
                 "``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.\n\n"
                 "Open the file read-only at any time, also while it is published again.",
-                deps=SHOWN,
+                deps=[*published],
                 code_version=WAREHOUSE_VERSION,
-                pool="warehouse",
-                # weekly_upkeep publishes each week, automation behind every change
-                freshness_policy=dg.FreshnessPolicy.time_window(
-                    fail_window=timedelta(days=30), warn_window=timedelta(days=8)
-                ),
             ),
-        ]
+            pool="warehouse",
+            options={
+                # weekly_upkeep publishes each week, automation behind every change
+                "freshness_policy": dg.FreshnessPolicy.time_window(
+                    fail_window=timedelta(days=30), warn_window=timedelta(days=8)
+                )
+            },
+        ),
+    ]
 
 
-def common_crawl(at: Placement) -> list[dg.AssetSpec]:
+def common_crawl() -> list[ExternalAsset]:
     """Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage."""
-    named = checked_owners(owners())
 
-    def spec(
-        key: dg.AssetKey,
-        description: str,
-        about: str,
-        era: Literal["all", "arc", "columnar"],
-        *kinds: str,
-        deps: Sequence[dg.AssetKey] = (),
-        columns: Sequence[tuple[str, str]] = (),
-    ) -> dg.AssetSpec:
-        metadata: dict[str, Any] = {"about": dg.MetadataValue.url(about)}
-        if columns:
-            metadata["dagster/column_schema"] = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns])
-        return dg.AssetSpec(
-            at.key(*key.path),
-            description=description,
-            group_name=at.group_of("commoncrawl"),
-            owners=named,
-            kinds=set(kinds),
-            deps=[at.key(*dep.path) for dep in deps],
-            tags={"source": "commoncrawl", "era": era},
-            metadata=metadata,
-        )
+    def spec(key: dg.AssetKey, description: str, about: str, era: Any, *kinds: str, **more: Any) -> ExternalAsset:
+        return ExternalAsset(key=key, description=description, about=about, era=era, kinds=kinds, **more)
 
-    def keyed(key: dg.AssetKey, description: str, about: str) -> dg.AssetSpec:
+    def keyed(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
         columns = [(HOST_KEY, "string"), *((name, str(kind)) for name, kind in KEYED[key].items())]
         return spec(key, description, about, "columnar", "parquet", columns=columns)
 

@@ -14,21 +14,21 @@ _LOADING: Final = RLock()
 
 
 def later(place: str) -> Callable[..., Any]:
-    """The function ``room.module.name`` of this program, which is loaded with its first call."""
+    """The function at ``place`` (``package.module.name``), whose module is loaded with its first call."""
     module, _, name = place.rpartition(".")
 
     def call(*given: Any) -> Any:
         with _LOADING:
-            loaded = import_module(f"cc_pipeline.{module}")
+            loaded = import_module(module)
         return getattr(loaded, name)(*given)
 
     return call
 
 
 def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
-    """What an asset, op or tick does: the function at ``place`` of ``defs``, with the context, the open workspace, the
-    home's placement and, where there is one, the run's ``config``."""
-    call = later(f"defs.{place}")
+    """What an asset, op or tick does: the function at ``place``, with the context, the open workspace, the home's
+    placement and, where there is one, the run's ``config``."""
+    call = later(place)
 
     if config is None:
         return lambda context: call(context, at.workspace(context), at)

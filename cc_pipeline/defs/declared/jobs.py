@@ -1,65 +1,82 @@
 """The jobs a person or a schedule launches: assets that run together, and what one op does."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Final
 
 import dagster as dg
 from pydantic import Field
 
+from cc_pipeline.defs.declarations import AssetJob, OpJob
 from cc_pipeline.defs.declared.assets import ExtractConfig, FactsConfig
-from cc_pipeline.defs.declared.bodies import body, schema_of
-from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, OPS
-from cc_pipeline.defs.placement import Placement
 
-#: By the name of a job over assets: these, and what it does. The job of all checks is apart.
-_OF_ASSETS: dict[str, tuple[Sequence[str], str]] = {
-    "harvest_crawl": (
-        ("index_manifest", "index_footers", "row_groups"),
-        "Reads a crawl's path list, fetches its footers, and puts its row groups into the catalog.",
+_ASSET_JOBS: Final = (
+    AssetJob(
+        name="harvest_crawl",
+        description="Reads a crawl's path list, fetches its footers, and puts its row groups into the catalog.",
+        assets=("index_manifest", "index_footers", "row_groups"),
     ),
-    "extract_domain": (
-        ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
-        "Finds, fetches and parses a domain's captures in a crawl.",
+    AssetJob(
+        name="extract_domain",
+        description="Finds, fetches and parses a domain's captures in a crawl.",
+        assets=("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
     ),
-    "repair_statistics": (
-        ("repaired_statistics",),
-        "Computes key bounds of a crawl's row groups that have none; reads their whole key column.",
+    AssetJob(
+        name="repair_statistics",
+        description="Computes key bounds of a crawl's row groups that have none; reads their whole key column.",
+        assets=("repaired_statistics",),
     ),
-    "build_index": (
-        ("built_index",),
-        "Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes to it.",
+    AssetJob(
+        name="build_index",
+        description="Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes "
+        "to it.",
+        assets=("built_index",),
     ),
-    "build_url_index": (
-        ("url_index",),
-        "Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC files.",
+    AssetJob(
+        name="build_url_index",
+        description="Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC "
+        "files.",
+        assets=("url_index",),
     ),
-    "fetch_domain": (
-        ("captures", "records"),
-        "Finds and fetches a domain's captures in a crawl, without parsing them.",
+    AssetJob(
+        name="fetch_domain",
+        description="Finds and fetches a domain's captures in a crawl, without parsing them.",
+        assets=("captures", "records"),
     ),
-    "parse_domain": (
-        ("page_metadata", "page_text", "page_links", "feed_items"),
-        "Parses a domain's stored records of a crawl.",
+    AssetJob(
+        name="parse_domain",
+        description="Parses a domain's stored records of a crawl.",
+        assets=("page_metadata", "page_text", "page_links", "feed_items"),
     ),
-    "fill_facts": (
-        ("host_facts",),
-        "Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
+    AssetJob(
+        name="fill_facts",
+        description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
+        assets=("host_facts",),
     ),
-    "read_policies": (
-        ("site_policies",),
-        "Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
+    AssetJob(
+        name="read_policies",
+        description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
+        assets=("site_policies",),
     ),
-    "list_crawls": (("crawls",), "Reads the list of crawls again."),
-    "publish": (("warehouse",), "Publishes a new snapshot of cc.duckdb."),
-    "read_source_files": (
-        ("source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"),
-        "Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
+    AssetJob(
+        name="list_crawls",
+        description="Reads the list of crawls again.",
+        assets=("crawls",),
     ),
-    "export_domain": (
-        ("text_sequencefile", "metadata_sequencefile"),
-        "Writes a domain's parsed pages of a crawl as Hadoop SequenceFiles: text and metadata.",
+    AssetJob(
+        name="publish",
+        description="Publishes a new snapshot of cc.duckdb.",
+        assets=("warehouse",),
     ),
-}
+    AssetJob(
+        name="read_source_files",
+        description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
+        assets=("source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"),
+    ),
+    AssetJob(
+        name="export_domain",
+        description="Writes a domain's parsed pages of a crawl as Hadoop SequenceFiles: text and metadata.",
+        assets=("text_sequencefile", "metadata_sequencefile"),
+    ),
+)
 
 
 class PartitionsConfig(dg.Config):
@@ -91,96 +108,50 @@ class PurgeConfig(dg.Config):
     now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
 
 
-#: By the name of a job over listed partitions: where its op is, what it does, and its configuration.
-_OF_LISTED: dict[str, tuple[str, str, type[dg.Config]]] = {
-    "extract_targets": (
-        "extraction",
-        "Finds, fetches and parses any targets in any crawls, in one run. The schedule and the command line launch it.",
-        ExtractTargetsConfig,
+_OP_JOBS: Final = (
+    OpJob(
+        name="upkeep",
+        description="Merges small files of the tables, publishes, and deletes files superseded for a week.",
+        function="cc_pipeline.defs.automation.publication.tidy_tables",
+        pool="warehouse",
     ),
-    "fill_facts_of_targets": (
-        "facts",
-        "Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
-        FillFactsConfig,
+    OpJob(
+        name="purge_target_job",
+        description="Deletes a target and what was extracted of it. First it only says what would go (dry_run), and "
+        "its digest.",
+        function="cc_pipeline.defs.automation.purging.purge_one_target",
+        config=PurgeConfig,
+        pool="warehouse",
     ),
-    "read_policies_of_targets": (
-        "facts",
-        "Reads the stored robots.txt captures of any targets in any crawls into a table.",
-        PartitionsConfig,
+    OpJob(
+        name="extract_targets",
+        description="Finds, fetches and parses any targets in any crawls, in one run. The schedule and the command "
+        "line launch it.",
+        function="cc_pipeline.defs.assets.extraction.extract_listed",
+        config=ExtractTargetsConfig,
+        is_listed=True,
     ),
-}
-
-
-def jobs(at: Placement, checked: Sequence[dg.AssetCheckKey]) -> dict[str, Any]:
-    """The jobs of a home by the name that they have without its prefix; ``checked`` are all its checks."""
-    found: dict[str, Any] = {
-        name: dg.define_asset_job(
-            at.of(name), dg.AssetSelection.assets(*map(at.key, assets)), tags=at.tags, description=description
-        )
-        for name, (assets, description) in _OF_ASSETS.items()
-    }
-    found["check_everything"] = dg.define_asset_job(
-        at.of("check_everything"),
-        dg.AssetSelection.checks(*checked),
-        tags={LOOK_TAG: EVERYTHING, **at.tags},
-        description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
-    )
-    found["upkeep"] = _of_op(
-        at,
-        "upkeep",
-        "automation.publication.tidy_tables",
-        "Merges small files of the tables, publishes, and deletes files superseded for a week.",
-        "warehouse",
-    )
-    found["purge_target_job"] = _of_op(
-        at,
-        "purge_target_job",
-        "automation.purging.purge_one_target",
-        "Deletes a target and what was extracted of it. First it only says what would go (dry_run), and its digest.",
-        "warehouse",
-        PurgeConfig,
-    )
-    for job, (module, description, config) in _OF_LISTED.items():
-        found[job] = _of_listed(at, job, module, description, config)
-    return found
-
-
-def trim_history(at: Placement) -> dg.JobDefinition:
-    """The job that deletes old runs of the whole instance."""
-    return _of_op(
-        at,
-        "trim_history",
-        "automation.history.forget_old_runs",
-        "Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
-        "history",
-    )
-
-
-def _of_op(
-    at: Placement, job: str, place: str, description: str, pool: str, config: type[dg.Config] | None = None
-) -> dg.JobDefinition:
-    """A job of one op: the order of its steps matters."""
-    name = place.rpartition(".")[2]
-    op = dg.op(
-        name=at.of(name), pool=at.of(pool), required_resource_keys={at.resource}, config_schema=schema_of(config)
-    )(body(at, place, config))
-
-    @dg.job(name=at.of(job), tags=at.tags, description=description)
-    def of_one_op() -> None:
-        op()
-
-    return of_one_op
-
-
-def _of_listed(at: Placement, job: str, module: str, description: str, config: type[dg.Config]) -> dg.JobDefinition:
-    """A job over any partitions. Its op has no output: it logs what it made."""
-    name = OPS[job]
-    op = dg.op(name=at.of(name), out={}, required_resource_keys={at.resource}, config_schema=schema_of(config))(
-        body(at, f"assets.{module}.{name}", config)
-    )
-
-    @dg.job(name=at.of(job), tags=at.tags, description=description)
-    def of_listed() -> None:
-        op()
-
-    return of_listed
+    OpJob(
+        name="fill_facts_of_targets",
+        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
+        function="cc_pipeline.defs.assets.facts.fill_facts_listed",
+        config=FillFactsConfig,
+        is_listed=True,
+    ),
+    OpJob(
+        name="read_policies_of_targets",
+        description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
+        function="cc_pipeline.defs.assets.facts.read_policies_listed",
+        config=PartitionsConfig,
+        is_listed=True,
+    ),
+)
+#: The jobs of a home; that of all checks is apart.
+JOBS: Final = (*_ASSET_JOBS, *_OP_JOBS)
+#: Deletes old runs of the whole instance, so only a home that has one for itself has this job.
+TRIM_HISTORY: Final = OpJob(
+    name="trim_history",
+    description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
+    function="cc_pipeline.defs.automation.history.forget_old_runs",
+    pool="history",
+)

@@ -37,7 +37,7 @@ from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import Opening, openings
-from cc_pipeline.workspace.tables import TABLES
+from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace, lake_options
 
 #: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
@@ -45,7 +45,7 @@ _EVERY: Final = 10.0
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)
-_SPECS: Final = {spec.name: spec for spec in TABLES}
+_SPECS: Final = {spec.name: spec for spec in CORE_TABLES}
 #: Adds to what is done so far, for whoever watches.
 Count = Callable[[int], None]
 

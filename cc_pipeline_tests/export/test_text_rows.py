@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cc_pipeline
-from cc_pipeline.delivery.text_rows import write_text
+from cc_pipeline.export.text_rows import write_text
 
 LATE = "SELECT CASE WHEN i < 100000 THEN i ELSE error('late') END FROM range(100001) t(i)"
 #: Of each kind of value one that is there and one that is not.
@@ -91,7 +91,7 @@ def test_a_wide_row_is_not_copied_for_each_of_its_columns() -> None:
         ["repeat(chr(97 + (i % 26)::INTEGER), 20000) AS page", *(f"i AS c{number}" for number in range(60))]
     )
     program = (
-        "import sys\nfrom cc_pipeline.delivery.text_rows import write_text\nfrom cc_pipeline.duck import connect\n"
+        "import sys\nfrom cc_pipeline.export.text_rows import write_text\nfrom cc_pipeline.duck import connect\n"
         "from cc_pipeline_tests.peak import own_peak\n"
         "duck, before = connect(threads='1'), own_peak()\n"
         "with open('/dev/null', 'wb') as out:\n"

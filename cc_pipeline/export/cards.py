@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.delivery.provenance import Provenance
 from cc_pipeline.documents.html.text import ISO_639_3
+from cc_pipeline.export.provenance import Provenance
 
 #: By suffix, as mlcroissant matches them.
 _MEDIA: Final = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".csv": "text/csv"}

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.delivery.cards import About
-from cc_pipeline.delivery.files import Handed, write_papers
-from cc_pipeline.delivery.provenance import Provenance, TargetOutcome, gather
+from cc_pipeline.export.cards import About
+from cc_pipeline.export.files import Handed, write_papers
+from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake

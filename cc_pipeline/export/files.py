@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
-from cc_pipeline.delivery.cards import TABULAR, About, DataFile, card_head, croissant, schema_of
-from cc_pipeline.delivery.provenance import Provenance, read, write_targets
 from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.export.cards import TABULAR, About, DataFile, card_head, croissant, schema_of
+from cc_pipeline.export.provenance import Provenance, read, write_targets
 from cc_pipeline.processes import this_process
 
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"

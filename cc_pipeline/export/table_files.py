@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.delivery.files import Handed
-from cc_pipeline.delivery.formulas import harmless_in_sql
-from cc_pipeline.delivery.text_rows import write_text
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.export.files import Handed
+from cc_pipeline.export.formulas import harmless_in_sql
+from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 

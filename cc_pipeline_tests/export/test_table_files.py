@@ -12,8 +12,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.delivery.table_files import bound_memory, select_query, write_table
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.export.table_files import bound_memory, select_query, write_table
 
 VALUES = (
     "SELECT 'a, \"b\"\nc' AS text, [1, 2] AS list, {'x': 7} AS struct, 'ab'::BLOB AS bytes, "

@@ -1,0 +1,32 @@
+"""What a home has in Dagster without any extension."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cc_pipeline.defs.declarations import HomeDefinitions
+from cc_pipeline.defs.declared import assets
+from cc_pipeline.defs.declared.automation import HISTORY, SCHEDULES, SENSORS
+from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
+
+
+def core_definitions(published: Iterable[str], added: Mapping[str, Any], *, alone: bool) -> HomeDefinitions:
+    """The definitions of the core. ``published`` are the assets of extensions that the published file shows; ``added``
+    the datasets (``hostfacts.known.Known``) that a person added to the home. A home that has an instance ``alone`` also
+    deletes old runs there."""
+    steps = [
+        *assets.catalog(),
+        *assets.extraction(),
+        *assets.facts(added),
+        *assets.policies(),
+        *assets.exports(),
+        *assets.sources(),
+    ]
+    shown = [asset.name for step in steps for asset in step.assets if asset.is_published]
+    return HomeDefinitions(
+        external=assets.common_crawl(),
+        steps=[*steps, *assets.analytics([*shown, *published])],
+        jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
+        sensors=SENSORS,
+        schedules=[*SCHEDULES, HISTORY] if alone else SCHEDULES,
+        families=[assets.ANNOTATION],
+    )
