@@ -54,8 +54,9 @@ wheel: setup     ## dist/cc_pipeline-*.whl, with the compiled parts where there 
 	@$(VENV)/python .ci/requirements > dist/requirements.txt
 	@ls dist/*.whl
 
-docs: setup      ## the columns in docs/tables.md, from their notes
+docs: setup      ## the columns and settings in docs/, from what declares them
 	$(VENV)/python -m cc_pipeline_tests.tables_page
+	$(VENV)/python -m cc_pipeline_tests.settings_page
 
 fmt: setup       ## format and sort imports
 	$(VENV)/ruff format . && $(VENV)/ruff check --fix .

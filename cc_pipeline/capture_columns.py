@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+
+from cc_pipeline.columns import Column
 
 #: Times in every table. Milliseconds: what ARC headers, WARC headers and the index have at most.
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
@@ -21,31 +24,63 @@ SLICE: Final[tuple[str, ...]] = ("crawl", "target")
 #: How rows of such a table are ordered within a file: a slice together, then by place.
 CAPTURE_ORDER: Final[tuple[str, ...]] = ("target", "warc_filename", "warc_record_offset")
 
-#: Columns of a capture that the page tables repeat. Pages read from whole files may have no place in an archive.
-KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
-    pa.field("crawl", pa.string(), nullable=False),
-    pa.field("subset", pa.string(), nullable=False),
-    pa.field("target", pa.string(), nullable=False),
-    pa.field("url", pa.string()),
-    pa.field("url_surtkey", pa.string()),
-    pa.field("fetch_time", TIMESTAMP),
-    pa.field("fetch_status", pa.int16()),
-    pa.field("content_digest", pa.string()),
-    pa.field("warc_filename", pa.string()),
-    pa.field("warc_record_offset", pa.int64()),
-    pa.field("warc_record_length", pa.int64()),
-    pa.field("domain", pa.string()),
-    pa.field("meant", pa.string()),
+# Columns that several tables have.
+CRAWL: Final = Column("crawl", pa.string(), "Crawl id, e.g. CC-MAIN-2024-22", nullable=False)
+SUBSET: Final = Column(
+    "subset",
+    pa.string(),
+    "warc (successful fetches), crawldiagnostics (redirects, 404s …) or robotstxt",
+    nullable=False,
 )
-KEY_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in KEY_FIELDS)
+TARGET: Final = Column(
+    "target", pa.string(), "Slug of the target that asked for the row; its meaning is in `targets`", nullable=False
+)
+URL: Final = Column("url", pa.string(), "URL as captured")
+URL_SURTKEY: Final = Column(
+    "url_surtkey",
+    pa.string(),
+    "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted. Of all "
+    "crawls by the rule of today; older indexes have other keys where a URL escapes bytes that are no "
+    "UTF-8",
+)
+FETCH_TIME: Final = Column(
+    "fetch_time", TIMESTAMP, "When the crawler fetched it; of ARC captures by the index, else by the record"
+)
+FETCH_STATUS: Final = Column("fetch_status", pa.int16(), "HTTP status by the index, else by the record")
+CONTENT_DIGEST: Final = Column(
+    "content_digest", pa.string(), "SHA-1 of the payload, base32; of ARC captures by the index, else computed"
+)
+CONTENT_MIME_TYPE: Final = Column(
+    "content_mime_type", pa.string(), "Content-Type as declared; of ARC captures by the index, else by the record"
+)
+WARC_FILENAME: Final = Column("warc_filename", pa.string(), "Key of the WARC or ARC file in the source")
+WARC_RECORD_OFFSET: Final = Column("warc_record_offset", pa.int64(), "Byte at which the record's gzip member begins")
+WARC_RECORD_LENGTH: Final = Column("warc_record_length", pa.int64(), "Compressed bytes of the record")
+DOMAIN: Final = Column(
+    "domain", pa.string(), "Registered domain; the host itself for IPs and hosts without a public suffix"
+)
+MEANT: Final = Column(
+    "meant",
+    pa.string(),
+    "Whether its target's condition is so: yes, no, or unknown (of captures: and what the page will "
+    "tell); null without a condition",
+)
+ARCHIVE_FORMAT: Final = Column("archive_format", pa.string(), "warc or arc", nullable=False)
+
+#: Columns of a capture that the page tables repeat. Pages read from whole files may have no place in an archive.
+KEY_COLUMNS: Final = (
+    CRAWL, SUBSET, TARGET, URL, URL_SURTKEY, FETCH_TIME, FETCH_STATUS, CONTENT_DIGEST,
+    WARC_FILENAME, WARC_RECORD_OFFSET, WARC_RECORD_LENGTH, DOMAIN, MEANT,
+)  # fmt: skip
+KEY_NAMES: Final[tuple[str, ...]] = tuple(column.name for column in KEY_COLUMNS)
 #: In the place of a status that the columnar index does not know. It reads as null.
 NO_STATUS: Final = -1
 
 #: Columns of a capture that ``records`` repeats: the same, the place never null, plus media type and archive format.
-RECORD_KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
-    *KEY_FIELDS[:8],
-    pa.field("content_mime_type", pa.string()),
-    *(field.with_nullable(field.name not in PLACE) for field in KEY_FIELDS[8:]),
-    pa.field("archive_format", pa.string(), nullable=False),
+RECORD_KEY_COLUMNS: Final = (
+    *KEY_COLUMNS[:8],
+    CONTENT_MIME_TYPE,
+    *(replace(column, nullable=column.name not in PLACE) for column in KEY_COLUMNS[8:]),
+    ARCHIVE_FORMAT,
 )
-RECORD_KEY_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in RECORD_KEY_FIELDS)
+RECORD_KEY_NAMES: Final[tuple[str, ...]] = tuple(column.name for column in RECORD_KEY_COLUMNS)

@@ -80,7 +80,6 @@ class Extension:
     tables: Callable[[], Sequence[TableSpec]] = _nothing
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
-    notes: Callable[[], Mapping[str, str]] = _no_names
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names

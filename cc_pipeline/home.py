@@ -25,9 +25,6 @@ OLDEST_LAYOUT: Final = 1
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"
-#: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
-#: They belong to a home once rows were made with them.
-CHOICES: Final[Mapping[str, type]] = {"extractor": str, "markdown": bool, "digest_policy": str}
 _PRIVATE, _FOR_ALL = 0o600, 0o644
 
 
@@ -36,7 +33,7 @@ class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
     ``mirrors`` are further places with the same objects, in the order in which they are asked. ``chosen`` are the
-    settings of ``CHOICES`` that its rows were made with, by name; empty until pages were parsed.
+    settings that its rows were made with, by name; empty until pages were parsed. Some may be of another version.
     """
 
     source: str
@@ -132,7 +129,7 @@ def parsed(text: bytes, beside: Path, layout: int | None = None) -> HomeNote:
         noted = json.loads(text)
         source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
         found = dict(noted.get("settings") or {})
-        chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
+        chosen = {name: value for name, value in found.items() if isinstance(value, str | bool)}
         return HomeNote(
             source, int(noted["layout"] if layout is None else noted.get("layout", layout)), chosen, tuple(mirrors)
         )

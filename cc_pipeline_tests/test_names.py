@@ -10,7 +10,6 @@ import ast
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,14 @@ from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.settings import Settings
-from cc_pipeline.settings.reading import FROM_ENVIRONMENT
+from cc_pipeline.settings.reading import declared_settings
 from cc_pipeline.workspace.tables import all_tables
+from cc_pipeline_tests import settings_page
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 LIST = Path(__file__).with_name("names.txt")
+_VARIABLE = r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b"
 SOURCES = sorted(Path(front.__file__).parents[1].rglob("*.py"))
 
 
@@ -73,13 +73,10 @@ def of_dagster() -> Iterator[str]:
 
 def of_settings() -> Iterator[str]:
     """Settings, and each variable that the code reads or writes down for another process."""
-    yield from (f"variable CC_PIPELINE_{one.name.upper()}" for one in FROM_ENVIRONMENT)
-    yield from (f"setting {field.name}" for field in fields(Settings))
+    for one in declared_settings():
+        yield from (f"setting {one.name}", f"variable {one.variable}")
     for path in SOURCES:
-        text = path.read_text("utf-8")
-        for name in re.findall(r'_in\([^()"]+, "([A-Z][A-Z0-9_]*)"', text):
-            yield f"variable CC_PIPELINE_{name}"
-        yield from (f"variable {name}" for name in re.findall(r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b", text))
+        yield from (f"variable {name}" for name in re.findall(_VARIABLE, path.read_text("utf-8")))
 
 
 def of_commands() -> Iterator[str]:
@@ -113,9 +110,8 @@ def test_the_names_that_others_hold_stay(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_of_settings_has_every_variable_and_no_other() -> None:
-    page = LIST.parents[1].joinpath("docs", "settings.md").read_text("utf-8")
-    told = {f"variable {name}" for name in re.findall(r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b", page)}
+def test_the_pages_of_settings_have_every_variable_and_no_other() -> None:
+    told = {f"variable {name}" for page in settings_page.pages() for name in re.findall(_VARIABLE, page.read_text())}
     assert told == {name for name in of_settings() if name.startswith("variable ")}
 
 

@@ -31,7 +31,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.torn import HINT, find_torn
-from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment, is_home_of, remembered_source
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CAUTION, COUNTED
@@ -112,7 +112,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
 def _choices(settings: Settings) -> Iterator[Finding]:
     """What the home's rows were made with, and variables that say otherwise."""
     note = read_note(settings.home)
-    for name, value in (note.chosen if note is not None else {}).items():
+    for name, value in (choices_of(note) if note is not None else {}).items():
         said, mine = in_environment(name), as_written(value)
         if said is not None and said.lower() != mine:
             text = f"{name} is {mine} in this home; {PREFIX}{name.upper()}={said} does not count"

@@ -21,6 +21,7 @@ from cc_pipeline.indexing.url_index import url_index_root
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.reading import open_settled, quoted_name
 from cc_pipeline.lake.slice import LIST, Figures
+from cc_pipeline.lake.snapshot import read_left_out
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
 from cc_pipeline.publish.report import report_path
@@ -62,9 +63,9 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
     """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands: an error where it does not.
 
     It is an error too where it leaves out slices that have other rows than were committed.
-    It is a warning where nothing but tables of the catalog is newer, and where other settings made the file. With
-    ``before``, how far the file was behind when a publication began, only commits of then count: others commit
-    meanwhile. Every table of it is asked for one row.
+    It is a warning where nothing but tables of the catalog is newer, where other settings made the file, and where it
+    lacks views of an extension. With ``before``, how far the file was behind when a publication began, only commits of
+    then count: others commit meanwhile. Every table of it is asked for one row.
     """
     name, settings = "publication", workspace.settings
     if settings.publish == "none":
@@ -89,6 +90,10 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
     if leaves_slices_out(settings):
         message = f"{settings.published_path} leaves slices out that have the rows by now that were committed"
         return CheckResult(name, "error", message, advice=_PUBLISH)
+    if problems := read_left_out(settings.published_path):
+        said = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
+        message = f"{settings.published_path} has no views and macros of the extensions {said}"
+        return CheckResult(name, "warn", message, advice="Mend or remove the extension, then publish again.")
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
     if found is not None and before is None:

@@ -10,48 +10,71 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.capture_columns import (
+    ARCHIVE_FORMAT,
+    CONTENT_DIGEST,
+    CONTENT_MIME_TYPE,
+    CRAWL,
+    DOMAIN,
+    FETCH_STATUS,
+    FETCH_TIME,
+    MEANT,
+    SUBSET,
+    TARGET,
+    URL,
+    URL_SURTKEY,
+    WARC_FILENAME,
+    WARC_RECORD_LENGTH,
+    WARC_RECORD_OFFSET,
+)
+from cc_pipeline.columns import Column, schema_of
 
 #: The 30 stored columns in published order. Offsets and lengths are widened to int64: other archives hold
 #: records of 20 GB. ``fetch_status`` is a Spark short (-1 when missing).
-INDEX_COLUMNS: tuple[pa.Field, ...] = (
-    pa.field("url_surtkey", pa.string()),
-    pa.field("url", pa.string()),
-    pa.field("url_host_name", pa.string()),
-    pa.field("url_host_tld", pa.string()),
-    pa.field("url_host_2nd_last_part", pa.string()),
-    pa.field("url_host_3rd_last_part", pa.string()),
-    pa.field("url_host_4th_last_part", pa.string()),
-    pa.field("url_host_5th_last_part", pa.string()),
-    pa.field("url_host_registry_suffix", pa.string()),
-    pa.field("url_host_registered_domain", pa.string()),
-    pa.field("url_host_private_suffix", pa.string()),
-    pa.field("url_host_private_domain", pa.string()),
-    pa.field("url_host_name_reversed", pa.string()),
-    pa.field("url_protocol", pa.string()),
-    pa.field("url_port", pa.int32()),
-    pa.field("url_path", pa.string()),
-    pa.field("url_query", pa.string()),
-    pa.field("fetch_time", TIMESTAMP),
-    pa.field("fetch_status", pa.int16()),
-    pa.field("fetch_redirect", pa.string()),
-    pa.field("content_digest", pa.string()),
-    pa.field("content_mime_type", pa.string()),
-    pa.field("content_mime_detected", pa.string()),
-    pa.field("content_charset", pa.string()),
-    pa.field("content_languages", pa.string()),
-    pa.field("content_truncated", pa.string()),
-    pa.field("warc_filename", pa.string()),
-    pa.field("warc_record_offset", pa.int64()),
-    pa.field("warc_record_length", pa.int64()),
-    pa.field("warc_segment", pa.string()),
+INDEX_COLUMNS: Final = (
+    URL_SURTKEY,
+    URL,
+    Column("url_host_name", pa.string(), "Host of the URL"),
+    Column("url_host_tld", pa.string(), "Last part of the host"),
+    Column("url_host_2nd_last_part", pa.string(), "Second part of the host, from the last"),
+    Column("url_host_3rd_last_part", pa.string(), "Third part of the host, from the last"),
+    Column("url_host_4th_last_part", pa.string(), "Fourth part of the host, from the last"),
+    Column("url_host_5th_last_part", pa.string(), "Fifth part of the host, from the last"),
+    Column("url_host_registry_suffix", pa.string(), "Suffix by the ICANN part of the public suffix list"),
+    Column("url_host_registered_domain", pa.string(), "Registered domain by the ICANN part of the public suffix list"),
+    Column("url_host_private_suffix", pa.string(), "Suffix by the whole public suffix list, where github.io is one"),
+    Column("url_host_private_domain", pa.string(), "Registered domain by the whole public suffix list"),
+    Column("url_host_name_reversed", pa.string(), "Host from the last part on: com.example.www"),
+    Column("url_protocol", pa.string(), "http or https"),
+    Column("url_port", pa.int32(), "Only where the URL has one"),
+    Column("url_path", pa.string(), "Path of the URL"),
+    Column("url_query", pa.string(), "Query of the URL, without the question mark"),
+    FETCH_TIME,
+    FETCH_STATUS,
+    Column("fetch_redirect", pa.string(), "Where a redirect leads (since CC-MAIN-2019-47)"),
+    CONTENT_DIGEST,
+    CONTENT_MIME_TYPE,
+    Column("content_mime_detected", pa.string(), "Media type found by looking at the bytes"),
+    Column("content_charset", pa.string(), "Encoding as the crawler found it"),
+    Column(
+        "content_languages", pa.string(), "Up to three ISO-639-3 codes, best first (CLD2); text with commas in the lake"
+    ),
+    Column(
+        "content_truncated",
+        pa.string(),
+        "Why the payload is cut (length, time, disconnect, unspecified); null for a whole one",
+    ),
+    WARC_FILENAME,
+    WARC_RECORD_OFFSET,
+    WARC_RECORD_LENGTH,
+    Column("warc_segment", pa.string(), "Segment of the crawl the file belongs to"),
 )
 
-INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(field.name for field in INDEX_COLUMNS)
+INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(column.name for column in INDEX_COLUMNS)
 
 #: Columns added by Common Crawl after the first 30; unknown ones land in ``extra_columns``. ``warc_record_id`` is seen
 #: in index files of CC-MAIN-2026-30, and not in those of 2026-21, which the schema file names as its first crawl.
-LATER_COLUMNS: tuple[pa.Field, ...] = (pa.field("warc_record_id", pa.binary()),)
+LATER_COLUMNS: Final = (Column("warc_record_id", pa.binary(), "Id of the record, in newer indexes"),)
 
 #: What every locator returns: one row per capture. ``domain`` is the registered domain (host for IPs and
 #: hosts without a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the
@@ -59,23 +82,30 @@ LATER_COLUMNS: tuple[pa.Field, ...] = (pa.field("warc_record_id", pa.binary()),)
 #: Parquet, block number for the B-tree, member offset for ZipNum). ``extra_columns`` holds columns or CDXJ
 #: keys this version does not know, as text. ``meant`` says of captures of a target with a condition whether the index
 #: says that they are (``yes``) or does not tell (``unknown``).
-CAPTURE_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        *INDEX_COLUMNS,
-        *LATER_COLUMNS,
-        pa.field("domain", pa.string()),
-        pa.field("archive_format", pa.string(), nullable=False),
-        pa.field("located_by", pa.string(), nullable=False),
-        pa.field("index_file", pa.string()),
-        pa.field("index_position", pa.int64()),
-        pa.field("extra_columns", pa.map_(pa.string(), pa.string())),
-        pa.field("meant", pa.string()),
-    ]
+CAPTURE_COLUMNS: Final = (
+    CRAWL,
+    SUBSET,
+    *INDEX_COLUMNS,
+    *LATER_COLUMNS,
+    DOMAIN,
+    ARCHIVE_FORMAT,
+    Column(
+        "located_by",
+        pa.string(),
+        "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
+        nullable=False,
+    ),
+    Column("index_file", pa.string(), "The index file the row came from"),
+    Column("index_position", pa.int64(), "Row group (parquet), block (btree) or member offset (zipnum) within it"),
+    Column(
+        "extra_columns", pa.map_(pa.string(), pa.string()), "Columns of the index this version does not know, as text"
+    ),
+    MEANT,
 )
+CAPTURE_SCHEMA: Final = schema_of(CAPTURE_COLUMNS)
 #: Captures with the slug of the target that they were asked for.
-NAMED_CAPTURES = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+NAMED_CAPTURES_COLUMNS: Final = (TARGET, *CAPTURE_COLUMNS)
+NAMED_CAPTURES: Final = schema_of(NAMED_CAPTURES_COLUMNS)
 
 #: The columns of a condition, and those of a capture that each is made of.
 CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dagster as dg
-import pyarrow as pa
+
+from cc_pipeline.columns import Column
 
 #: The partition definitions of a home (``Placement``).
 Partitions = Literal["crawl", "target", "pairs", "source_file"]
@@ -41,7 +42,7 @@ class Asset:
     """An asset that a step of a home makes.
 
     ``deps`` are names of assets of the home that it is made of, ``external`` keys of data of others. ``table`` is the
-    table that it writes, with the columns of ``schema``, and ``lineage`` says what these are made of. If it
+    table that it writes, with its ``columns``, and ``lineage`` says what these are made of. If it
     ``is_published``, the published file shows its table.
     """
 
@@ -53,7 +54,7 @@ class Asset:
     external: Sequence[dg.AssetKey] = ()
     code_version: str = "1"
     table: str = ""
-    schema: pa.Schema | None = None
+    columns: Sequence[Column] = ()
     lineage: Columns = field(default_factory=dict)
     is_published: bool = False
 

@@ -57,7 +57,10 @@ class LocalRunEngine:
     """The processes of this machine."""
 
     def check_ready(self, settings: Settings) -> None:
-        """Lacks nothing."""
+        """Raises ``EnvironmentFault`` if what is made cannot be published."""
+        from cc_pipeline.lake.reading import check_views  # noqa: PLC0415  # loads DuckDB
+
+        check_views(settings)
 
     def examine(self, settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "engine", f"{LOCAL}: this machine's own processes")

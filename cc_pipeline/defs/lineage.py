@@ -10,12 +10,12 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
+from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.defs.declarations import Asset, Columns
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
+from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.publish.notes import COLUMN_NOTES
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import DEGREES_COLUMNS, GNEISSWEB_COLUMNS, HOST_INDEX_COLUMNS
 
@@ -31,7 +31,7 @@ HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
 GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
 #: What is taken of those that are keyed by host, under the column ``HOST_KEY``.
-KEYED: Final[Mapping[dg.AssetKey, Mapping[str, pa.DataType]]] = {
+KEYED: Final[Mapping[dg.AssetKey, Sequence[Column]]] = {
     HOST_INDEX: HOST_INDEX_COLUMNS, DEGREES: DEGREES_COLUMNS, GNEISSWEB: GNEISSWEB_COLUMNS,
 }  # fmt: skip
 HOST_KEY: Final = "surt_host_name"
@@ -72,7 +72,7 @@ def _records() -> _Columns:
 
 def _pages(schema: pa.Schema) -> _Columns:
     found: _Columns = {}
-    provenance = {field.name for field in PROVENANCE_FIELDS}
+    provenance = {field.name for field in PROVENANCE_COLUMNS}
     for name in schema.names:
         if name in KEY_NAMES:
             found[name] = ((_RECORDS, name),)
@@ -88,7 +88,7 @@ def _host_facts() -> _Columns:
     hosts = tuple((asset, HOST_KEY) for asset in KEYED)
     found: _Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
     for asset, columns in KEYED.items():
-        found |= {column: ((asset, column),) for column in columns}
+        found |= {column.name: ((asset, column.name),) for column in columns}
     return found
 
 
@@ -106,23 +106,24 @@ def made_of(columns: Columns, column: str) -> str:
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def table_metadata(asset: Asset, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+def table_metadata(asset: Asset, at: Placement) -> dict[str, Any]:
     """The name and columns of an asset's table, and what these are made of: metadata that is known before it is
     materialized."""
-    found: dict[str, Any] = {"dagster/column_schema": _column_schema(schema, asset.lineage)}
+    found: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
     if asset.lineage:
         found["dagster/column_lineage"] = _column_lineage(asset.lineage, at)
     return found | {"dagster/table_name": ".".join((*at.prefix, asset.table or asset.name))}
 
 
-def in_events(name: str, schema: pa.Schema, at: Placement) -> dict[str, Any]:
+def in_events(name: str, columns: Sequence[Column], at: Placement) -> dict[str, Any]:
     """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
     without notes, and of the place of a record's bytes, which is three columns, the first."""
-    columns = [dg.TableColumn(field.name, _type(field.type)) for field in schema]
+    named = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
     short = {
-        column: tuple(one for one in found if one[1] not in _STORED[1:]) for column, found in COLUMNS[name].items()
+        column: tuple(source for source in sources if source[1] not in _STORED[1:])
+        for column, sources in COLUMNS[name].items()
     }
-    return {"dagster/column_schema": dg.TableSchema(columns), "dagster/column_lineage": _column_lineage(short, at)}
+    return {"dagster/column_schema": dg.TableSchema(named), "dagster/column_lineage": _column_lineage(short, at)}
 
 
 def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
@@ -135,17 +136,17 @@ def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
     )
 
 
-def _column_schema(schema: pa.Schema, lineage: Columns) -> dg.TableSchema:
-    """An Arrow schema as the UI shows columns, with what each is made of."""
+def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchema:
+    """Columns as the UI shows them, with what each is made of."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name,
-                _type(field.type),
-                description=_described(COLUMN_NOTES.get(field.name), made_of(lineage, field.name)),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+                column.name,
+                _type(column.type),
+                description=_described(column.note, made_of(lineage, column.name)),
+                constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
-            for field in schema
+            for column in columns
         ]
     )
 
@@ -157,8 +158,8 @@ def _type(of: pa.DataType) -> str:
     return "struct" if pa.types.is_struct(of) else str(of)
 
 
-def _described(note: str | None, sources: str) -> str | None:
-    return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
+def _described(note: str, sources: str) -> str:
+    return f"{note} [from {sources}]" if sources else note
 
 
 def checked_owners(named: Sequence[str]) -> list[str]:

@@ -17,10 +17,10 @@ from cc_pipeline.documents.schemas import (
     PAGE_LINKS_SCHEMA,
     PAGE_METADATA_SCHEMA,
     PAGE_TEXT_SCHEMA,
-    PROVENANCE_FIELDS,
+    PROVENANCE_COLUMNS,
 )
 
-_SHARED = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS}
+_SHARED = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_COLUMNS}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

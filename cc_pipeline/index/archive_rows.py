@@ -27,6 +27,7 @@ from cc_pipeline.archive.gzip_members import ByteSource
 from cc_pipeline.archive.http import first_values
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.columns import schema_of
 from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.commoncrawl.paths import WarcFile
@@ -42,7 +43,7 @@ _ARC_INDEX: Final = ".arc.parquet"
 _WARC_INDEX: Final = ".warc.parquet"
 
 #: The columns of an index built here, as captures have them: offsets of 64 bits.
-BUILT_SCHEMA: Final = pa.schema([*INDEX_COLUMNS, *LATER_COLUMNS])
+BUILT_SCHEMA: Final = schema_of((*INDEX_COLUMNS, *LATER_COLUMNS))
 Row = tuple[Any, ...]
 
 #: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.

@@ -54,7 +54,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
 
 
 def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes settings that the lake's rows are made with (of ``home.CHOICES``): the first home's, or ``anew`` these.
+    """Notes settings that the lake's rows are made with (of ``settings.CHOICES``): the first home's, or ``anew`` these.
 
     Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
     again. A lake without a note is left alone.

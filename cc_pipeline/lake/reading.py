@@ -71,6 +71,24 @@ def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
 
     Raises ``EnvironmentFault`` where there is no ``httpfs`` for this DuckDB, and where there are no credentials.
     """
+    _load_extension(connection)
+    _make_secret(connection, lake)
+
+
+def check_views(settings: Settings) -> None:
+    """Raises ``EnvironmentFault`` if publication will fail because the settings want views over S3 and this DuckDB has
+    no ``httpfs``. A run that asks first does not fetch for hours and then fail. Sends no request."""
+    if settings.publish == "views" and s3_place(settings) is not None:
+        check_extension()
+
+
+def check_extension() -> None:
+    """Raises ``EnvironmentFault`` if this DuckDB has no ``httpfs``."""
+    with connect() as connection:
+        _load_extension(connection)
+
+
+def _load_extension(connection: duckdb.DuckDBPyConnection) -> None:
     packaged = _packaged_extension()
     try:
         connection.execute(f"LOAD {quoted(str(packaged))}" if packaged else "LOAD httpfs")
@@ -80,7 +98,6 @@ def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
             "Either install both with: pip install 'cc-pipeline[s3]' (DuckDB 1.5.5 has httpfs as a package, 2.0 has "
             "none yet), or set CC_PIPELINE_PUBLISH=copy and publish again: the file then holds the rows.",
         ) from error
-    _make_secret(connection, lake)
 
 
 def _packaged_extension() -> Path | None:

@@ -13,7 +13,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -23,8 +23,8 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.atomic import unfinished, written_whole
-from cc_pipeline.duck import READ_BY, STORED_AS, connect
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.duck import READ_BY, STORED_AS, connect, connect_newest
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read, quoted
 from cc_pipeline.locks import has_come
@@ -49,12 +49,24 @@ _FEW_ROWS: Final = 500_000
 #: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
 _SWELLING: Final = 2
 
+_PUBLICATION: Final = "main.publication"
+_PUBLICATION_NOTES: Final = {
+    "published_at": "When this file was built",
+    "table_name": "Table of the lake",
+    "version": "Its Delta version shown here; -1: it does not exist yet",
+    "commit_id": "Digest of the table's id and of that version's entry in its log; a restored log differs in it",
+    "files": "Parquet files behind it",
+    "lake_rows": "Rows in them",
+    "published_rows": "Rows of the view of that name; null where nobody counted",
+    "made_as": "Digest of how this file was made: version of the program, settings, place of the tables",
+}
+#: Made only where something was left out.
+_LEFT_OUT: Final = "lake.left_out"
+
 #: Answers a query about the file that is being built.
 Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
 #: A query, or what makes one from what is in the file up to then.
 Sql: TypeAlias = str | Callable[[Ask], str]
-#: What a column holds, by the published name and the column's; ``None`` where nobody said.
-Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_before: bool = False) -> None:
@@ -162,7 +174,7 @@ class ViewSpec:
     A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use.
     ``sql`` may depend on what is in the file before it. ``all_but`` says what the view shows, so that it need not be
     read to be counted: the rows of a lake table, without those that a query gives the number of. Views without it are
-    counted only while the tables are small.
+    counted only while the tables are small. ``notes`` say in a line what each column holds.
     """
 
     name: str
@@ -170,6 +182,7 @@ class ViewSpec:
     comment: str
     materialized: bool = False
     all_but: tuple[str, Sql] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +202,24 @@ class MacroSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Addition:
+    """What somebody else adds to a published file, by ``name``: all of it, or nothing."""
+
+    name: str
+    views: Sequence[ViewSpec] = ()
+    macros: Sequence[MacroSpec] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
-    """What was published: row counts by name (of views that were counted) and bytes of the file."""
+    """What was published: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
+    additions that could not be made, by name, each with the reason."""
 
     path: Path
     rows: dict[str, int]
     versions: dict[str, int]
     bytes: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +239,8 @@ def publish(
     views: Sequence[ViewSpec],
     *,
     macros: Sequence[MacroSpec] = (),
-    notes: Notes = lambda table, column: None,
+    additions: Sequence[Addition] = (),
+    left_out: Mapping[str, str] | None = None,
     s3: S3Place | None = None,
     copying: Copying | None = None,
     made_as: str | None = None,
@@ -223,11 +248,13 @@ def publish(
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
-    becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``notes`` become the
-    comments of published columns. ``s3`` is where the files are, if on S3. ``made_as`` is kept in the
-    file, for whoever asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file
-    cannot be built; the old one then stays.
+    becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``additions`` follow;
+    one that fails, or has a name that is taken, is left out, and noted beside ``left_out``, those that were left out
+    before, each with the reason. ``s3`` is where the files are, if on S3. ``made_as`` is kept in the file, for whoever
+    asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file cannot be built; the old one
+    then stays.
     """
+    problems = dict(left_out or {})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
@@ -253,15 +280,18 @@ def publish(
                 connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quoted(comment)}")
             # what follows are hundreds of small statements, and each transaction is a write to the disk
             connection.execute("BEGIN")
-            for view in views:
-                kind = "TABLE" if view.materialized else "VIEW"
-                connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
-                connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
-            rows = _counts(ask, tables, [view for view in views if "." not in view.name])
-            versions = {pinned.spec.name: pinned.version for pinned in tables}
-            _write_publication(connection, tables, rows, made_as)
+            rows = _make_views(connection, ask, tables, views)
             make_macros(connection, macros)
-            _annotate(connection, notes)
+            connection.execute("COMMIT")
+            for addition in additions:
+                try:
+                    rows |= _add(connection, ask, tables, addition)
+                except Exception as error:  # whatever it is: it costs only this addition
+                    problems[addition.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            versions = {pinned.spec.name: pinned.version for pinned in tables}
+            connection.execute("BEGIN")
+            _write_publication(connection, tables, rows, made_as)
+            _write_left_out(connection, problems)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
     except (duckdb.Error, OSError) as error:
@@ -270,7 +300,43 @@ def publish(
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
-    return Publication(path=path, rows=rows, versions=versions, bytes=path.stat().st_size)
+    return Publication(path, rows, versions, path.stat().st_size, problems)
+
+
+def _make_views(
+    connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+) -> dict[str, int]:
+    """Makes ``views``, with their comments; gives how many rows those in ``main`` have that were counted."""
+    for view in views:
+        kind = "TABLE" if view.materialized else "VIEW"
+        connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
+        connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
+    _annotate(connection, {_qualified(view): view.notes for view in views})
+    return _counts(ask, tables, [view for view in views if "." not in view.name])
+
+
+def _add(
+    connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], addition: Addition
+) -> dict[str, int]:
+    """Makes an addition in a transaction of its own, and gives the rows of its views. Raises whatever is wrong."""
+    connection.execute("BEGIN")
+    try:
+        named = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
+        taken = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in ask(named))}
+        for view in addition.views:
+            if _qualified(view).lower() in taken:
+                raise UserInputError(f"its view {view.name} has a name that is taken")
+        called = {name for (name,) in ask("SELECT lower(function_name) FROM duckdb_functions()")}
+        for macro in addition.macros:
+            if macro.name.lower() in called:
+                raise UserInputError(f"its macro {macro.name} has a name that is taken")
+        rows = _make_views(connection, ask, tables, addition.views)
+        make_macros(connection, addition.macros)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return rows
 
 
 def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
@@ -293,13 +359,13 @@ def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpe
         connection.execute(f"COMMENT ON MACRO {table}main.{macro.name} IS {quoted(macro.comment)}")
 
 
-def _annotate(connection: duckdb.DuckDBPyConnection, notes: Notes) -> None:
-    """Comments on the columns in ``main``; those in ``lake`` have the same names. Opens no file of the lake."""
-    found = "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal"
+def _annotate(connection: duckdb.DuckDBPyConnection, notes: Mapping[str, Mapping[str, str]]) -> None:
+    """Comments on columns, by view or table and column. Opens no file of the lake."""
+    found = "SELECT schema_name || '.' || table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     comments = [
-        f'COMMENT ON COLUMN main.{table}."{column}" IS {quoted(comment)}'
-        for table, column in connection.execute(found).fetchall()
-        if (comment := notes(table, column)) is not None
+        f'COMMENT ON COLUMN {name}."{column}" IS {quoted(comment)}'
+        for name, column in connection.execute(found).fetchall()
+        if (comment := notes.get(name, {}).get(column)) is not None
     ]
     if comments:
         connection.execute(";".join(comments))
@@ -327,7 +393,7 @@ def _write_publication(
     connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], made_as: str | None
 ) -> None:
     connection.execute(
-        "CREATE TABLE main.publication (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
+        f"CREATE TABLE {_PUBLICATION} (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
         "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, published_rows BIGINT, made_as VARCHAR)"
     )
     now = datetime.now(UTC)
@@ -335,9 +401,29 @@ def _write_publication(
         (now, p.spec.name, p.version, p.commit_id, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables
     ]
     if records:
-        connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
+        connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
     comment = f"Which version of each lake table this file shows. {READ_BY}"
-    connection.execute(f"COMMENT ON TABLE main.publication IS {quoted(comment)}")
+    connection.execute(f"COMMENT ON TABLE {_PUBLICATION} IS {quoted(comment)}")
+    _annotate(connection, {_PUBLICATION: _PUBLICATION_NOTES})
+
+
+def _write_left_out(connection: duckdb.DuckDBPyConnection, left_out: Mapping[str, str]) -> None:
+    if left_out:
+        connection.execute(f"CREATE TABLE {_LEFT_OUT} (name VARCHAR, problem VARCHAR)")
+        connection.executemany(f"INSERT INTO {_LEFT_OUT} VALUES (?, ?)", [list(one) for one in left_out.items()])
+        connection.execute(
+            f"COMMENT ON TABLE {_LEFT_OUT} IS 'Extensions whose views and macros are not here, and why.'"
+        )
+
+
+def read_left_out(path: Path) -> dict[str, str]:
+    """The additions that a published file lacks because they could not be made, by name, each with the reason. Raises
+    ``OSError`` and ``duckdb.Error``."""
+    with connect_newest(path) as connection:
+        there = "SELECT 1 FROM duckdb_tables() WHERE schema_name || '.' || table_name = ?"
+        if not connection.execute(there, [_LEFT_OUT]).fetchall():
+            return {}
+        return dict(connection.execute(f"SELECT name, problem FROM {_LEFT_OUT} ORDER BY name").fetchall())
 
 
 def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:

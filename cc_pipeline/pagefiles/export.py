@@ -20,7 +20,7 @@ from cc_pipeline import progress
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
-from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
+from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_COLUMNS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extraction.run_inputs import at_work
 from cc_pipeline.extraction.target_slices import part_slices
@@ -37,7 +37,7 @@ _KEYS = ("warc_filename", "warc_record_offset", "url")
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
 _SPILLED = pa.schema([pa.field("value", pa.large_string(), nullable=False)])
-_NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS} | {"metadata_json"}
+_NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_COLUMNS} | {"metadata_json"}
 #: What ``metadata_json`` writes; ``url`` is the record's key.
 _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name not in _NOT_IN_JSON)
 

@@ -30,6 +30,28 @@ _TELLS_NOTHING: Final = ("unreachable", "unresolved", "unreadable")
 #: What verdicts are about: ``access`` is what rules say, the others are uses.
 ABOUT: Final = ("access", *USES)
 
+#: What columns of the views hold that no table has.
+SITE_POLICIES_NOTES: Final = {
+    "agent": "Token of the robot in lower case, * for those without a group; null: it stands before any group",
+    "signal": "robots.txt (the capture's own row), user-agent (a group has this robot), allow, disallow, "
+    "content-signal, content-usage, license, crawl-delay, cut",
+    "path": "Pattern of a rule in normal form; null: all paths",
+    "value": "As written; of the row robots.txt: read, unavailable (4xx), unreachable (5xx), unresolved (redirects "
+    "to what is not archived), no robots.txt (a page), cut, unreadable",
+    "uses": "What it speaks of: access, search, ai-input, train",
+    "says": "allow or disallow; null: neither",
+    "line": "Number of the line",
+}
+PAGE_POLICIES_NOTES: Final = {
+    "agent": "The robot it is said to; * for all",
+    "signal": "robots (meta or X-Robots-Tag), tdm-reservation, tdm-policy, content-signal, content-usage, rsl, "
+    "creative-commons, license (another one)",
+    "value": "As said; of licences the address",
+    "source": "meta, header or link; null: either",
+    "uses": "What it speaks of: search, ai-input, train; null: of none of them",
+    "says": "allow or disallow; null: neither",
+}
+
 
 def origin(url: str) -> str:
     """Scheme, host and port of a URL, as columns. The fill of ``site_policies`` has the same in Python."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
@@ -21,24 +22,26 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
-from cc_pipeline.lake.snapshot import Copying, Publication, pin, publish, unpin
+from cc_pipeline.lake.snapshot import Addition, Copying, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.notes import note_of
 from cc_pipeline.publish.views import Sharing, publication_views
 from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.workspace import Workspace
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
@@ -74,6 +77,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
         overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
         read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
+        additions, left_out = _find_additions()
         if shared and not copied:
             pin(workspace.place, settings.home, pinned, and_before=True)
         published = publish(
@@ -84,11 +88,14 @@ def publish_warehouse(workspace: Workspace) -> Publication:
                 Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole))),
             ),
             macros=MACROS,
-            notes=note_of,
+            additions=additions,
+            left_out=left_out,
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
             made_as=made_as(workspace),
         )
+        for name, problem in published.left_out.items():
+            _LOG.warning("cc.duckdb has nothing of the extension %s: %s", name, problem)
         if shared and copied:
             unpin(workspace.place, settings.home)
         elif shared:
@@ -98,20 +105,38 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         return published
 
 
+def _find_additions() -> tuple[list[Addition], dict[str, str]]:
+    """The views and macros of each extension that has any, and what is wrong with those that cannot say."""
+    additions, problems = [], {}
+    for extension in extensions():
+        try:
+            additions.append(Addition(extension.name, tuple(extension.views()), tuple(extension.macros())))
+        except Exception as error:  # whatever it is: it costs only this extension
+            problems[extension.name] = f"{type(error).__name__}: {error}"
+    return [addition for addition in additions if addition.views or addition.macros], problems
+
+
 def made_as(workspace: Workspace) -> str:
     """A digest of how :func:`publish_warehouse` makes the file, whatever is in the tables: by which version of this
-    program and which settings, and of tables that lie where."""
+    program, which extensions and which settings, and of tables that lie where."""
     settings = workspace.settings
-    views = publication_views([], Sharing((), ()))
     return input_digest(
         {
             "program": __version__,
             "publish": settings.publish,
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
-            "views": [[view.name, view.comment, view.sql if isinstance(view.sql, str) else ""] for view in views],
+            "views": _described(publication_views([], Sharing((), ()))),
             "macros": repr(MACROS),
+            "additions": [[one.name, _described(one.views), repr(one.macros)] for one in _find_additions()[0]],
         }
     )
+
+
+def _described(views: Sequence[ViewSpec]) -> list[list[object]]:
+    return [
+        [view.name, view.comment, view.sql if isinstance(view.sql, str) else "", sorted(view.notes.items())]
+        for view in views
+    ]
 
 
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:

@@ -6,60 +6,116 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
+from cc_pipeline.capture_columns import CAPTURE, CRAWL, KEY_COLUMNS, NO_STATUS
+from cc_pipeline.columns import Column, notes_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.surt import KeyRule
+from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
+from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.reading import quoted
-from cc_pipeline.lake.snapshot import Ask, ViewSpec
-from cc_pipeline.publish.consent import page_policies
+from cc_pipeline.lake.snapshot import Ask, Sql, ViewSpec
+from cc_pipeline.publish.consent import PAGE_POLICIES_NOTES, SITE_POLICIES_NOTES, page_policies
 from cc_pipeline.publish.sql import todays_key
+from cc_pipeline.records.schema import RECORD_COLUMNS
+from cc_pipeline.workspace.schemas import (
+    CAPTURES_COLUMNS,
+    CRAWLS_COLUMNS,
+    FETCHES_COLUMNS,
+    HOST_FACTS_COLUMNS,
+    LOOKUPS_COLUMNS,
+    SITE_POLICIES_COLUMNS,
+    SOURCE_FAULTS_COLUMNS,
+    SOURCE_FILES_COLUMNS,
+    TARGETS_COLUMNS,
+)
 
 _KEY = ", ".join(CAPTURE)
 #: Targets that a view names one by one.
 _MOST_NAMED = 500
 
-#: Tables with rows per capture and target, and the order in which a target is chosen when several have the same
-#: capture: for records a fetched one first, for pages one parsed from its own record first, and for metadata also a
-#: SUCCESS before a FAILURE.
-_PER_CAPTURE = {
-    "captures": "target",
-    "records": "(outcome = 'fetched') DESC, target",
-    "page_metadata": "(source_kind = 'records') DESC, (disposition = 'SUCCESS') DESC, target",
-    "page_text": "(source_kind = 'records') DESC, target",
-    "page_links": "(source_kind = 'records') DESC, target",
-    "feed_items": "(source_kind = 'records') DESC, target",
-}
-
-#: Columns that a reader wants in another form than the lake has. DuckDB makes it only where the column is asked for.
 _LANGUAGES = "string_split(nullif(content_languages, ''), ',') AS content_languages"
-_SHOWN_AS = {
-    "captures": _LANGUAGES,
-    "page_text": _LANGUAGES,
-    # it has a column of its own
-    "page_links": "map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS attributes",
-}
 
-#: Tables with the status of a capture, by which pages are chosen.
-_HAS_STATUS = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 
-_COMMENTS = {
-    "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
-    "digest from their record.",
-    "records": "One row per planned capture with one outcome, its reason, its digest check and where its bytes are.",
-    "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
-    "page_text": "One row per page with text: full text, main content, language.",
-    "page_links": "One row per link of a page, with every attribute.",
-    "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
-}
+@dataclass(frozen=True, slots=True)
+class _CaptureTable:
+    """A table with rows per capture and target, and how its view shows each capture once.
 
-#: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
-_FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
+    ``order`` chooses the target where several have the same capture. ``distinct`` are columns in which ``order`` is
+    given, beside the capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has;
+    DuckDB makes it only where the column is asked for. Tables ``of_pages`` are committed together by one stage. Rows
+    ``from_files`` may come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
+    """
 
-#: Tables that one stage commits one after the other.
-_TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
+    name: str
+    comment: str
+    columns: Sequence[Column]
+    order: str
+    distinct: str = ""
+    shown_as: str = ""
+    of_pages: bool = False
+    from_files: bool = False
 
+
+_FROM_RECORDS_FIRST = "(source_kind = 'records') DESC, target"
+_BY_CAPTURE = (
+    _CaptureTable(
+        "captures",
+        "One row per capture the index names, with every index column; ARC captures take time, status and digest from "
+        "their record.",
+        CAPTURES_COLUMNS,
+        order="target",
+        shown_as=_LANGUAGES,
+    ),
+    _CaptureTable(
+        "records",
+        "One row per planned capture with one outcome, its reason, its digest check and where its bytes are.",
+        RECORD_COLUMNS,
+        order="(outcome = 'fetched') DESC, target",
+        distinct=", outcome",
+    ),
+    _CaptureTable(
+        "page_metadata",
+        "One row per record: the 2012 metadata schema for today's pages.",
+        PAGE_COLUMNS["page_metadata"],
+        order="(source_kind = 'records') DESC, (disposition = 'SUCCESS') DESC, target",
+        distinct=", source_kind, disposition",
+        of_pages=True,
+    ),
+    _CaptureTable(
+        "page_text",
+        "One row per page with text: full text, main content, language.",
+        PAGE_COLUMNS["page_text"],
+        order=_FROM_RECORDS_FIRST,
+        distinct=", source_kind",
+        shown_as=_LANGUAGES,
+        of_pages=True,
+        from_files=True,
+    ),
+    _CaptureTable(
+        "page_links",
+        "One row per link of a page, with every attribute.",
+        PAGE_COLUMNS["page_links"],
+        order=_FROM_RECORDS_FIRST,
+        distinct=", source_kind",
+        # rel has a column of its own
+        shown_as="map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS attributes",
+        of_pages=True,
+        from_files=True,
+    ),
+    _CaptureTable(
+        "feed_items",
+        "One row per item of an RSS, Atom or JSON Feed.",
+        PAGE_COLUMNS["feed_items"],
+        order=_FROM_RECORDS_FIRST,
+        distinct=", source_kind",
+        of_pages=True,
+        from_files=True,
+    ),
+)
+_CAPTURES, _RECORDS, *_ = _BY_CAPTURE
+_PAGE_METADATA = _BY_CAPTURE[2]
 
 #: The target that a slice belongs to: of a part of a set the set.
 _WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
@@ -141,9 +197,9 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
     A view over millions of rows is as quick as its table only where it neither leaves out rows nor joins any. So each
     is written by what this publication found to leave out, and compares keys only in rows of targets that have some.
     """
-    repeats = tuple(_repeats(table, order, sharing.sql) for table, order in _PER_CAPTURE.items())
+    repeats = tuple(_repeats(table, sharing.sql) for table in _BY_CAPTURE)
     return (
-        _plain("crawls", "Crawls of the source.", order="crawl DESC"),
+        _plain("crawls", "Crawls of the source.", CRAWLS_COLUMNS, order="crawl DESC"),
         ViewSpec(
             "targets",
             # one row a target, also where the table has two by mistake
@@ -153,50 +209,72 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
                 "targets",
                 f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {_is_part('slug')}) FROM lake.targets",
             ),
+            notes=notes_of(TARGETS_COLUMNS),
         ),
-        _of_catalog("index_files", "file IS NULL", "Index files harvested, with their footer's facts."),
-        _of_catalog("row_groups", "row_group IS NULL", "Row groups of the columnar index with key ranges."),
         _of_catalog(
-            "coverage", "coverage IS NULL", "Index files expected, harvested and failed by crawl and harvested subset."
+            "index_files", "file IS NULL", "Index files harvested, with their footer's facts.", INDEX_FILES_COLUMNS
+        ),
+        _of_catalog(
+            "row_groups",
+            "row_group IS NULL",
+            "Row groups of the columnar index with key ranges.",
+            SHOWN_ROW_GROUPS_COLUMNS,
+        ),
+        _of_catalog(
+            "coverage",
+            "coverage IS NULL",
+            "Index files expected, harvested and failed by crawl and harvested subset.",
+            COVERAGE_COLUMNS,
         ),
         ViewSpec(
             "lookups",
             _of_targets("lookups", _LOOKUPS),
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
             all_but=("lookups", _folded("lookups")),
+            notes=notes_of(LOOKUPS_COLUMNS),
         ),
         ViewSpec(
             "set_members",
             f"SELECT crawl, {_WHOLE} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
             f"(SELECT crawl, target, unnest(members) AS one FROM {_of_slices('lookups')}) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
+            notes={
+                "crawl": CRAWL.note,
+                "target": "Slug of the set",
+                "member": "Definition of the member",
+                "captures": "Captures of the set that are the member's too; 0: nothing was found",
+            },
         ),
         _held_back(held_back),
         *repeats,
-        ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
-        ViewSpec("capture_targets", _targets_of_captures, "Why a capture is here: one row per capture and target."),
-        *(
-            ViewSpec(table, partial(_once, table), _COMMENTS[table], all_but=(table, _not_shown(table)))
-            for table in _PER_CAPTURE
-            if table != "captures"
+        _by_capture(_CAPTURES, _captures),
+        ViewSpec(
+            "capture_targets",
+            _targets_of_captures,
+            "Why a capture is here: one row per capture and target.",
+            notes=notes_of(CAPTURES_COLUMNS) | {"target": "Slug of a target that the capture belongs to"},
         ),
+        *(_by_capture(table, partial(_once, table)) for table in _BY_CAPTURE[1:]),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, settled, rounds FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
-            all_but=("records", _not_shown("records")),
+            all_but=("records", _not_shown(_RECORDS)),
+            notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
             "quarantine",
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
+            notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
             "fetches",
             _of_targets("fetches", _FETCHES),
             "How each fetched partition stands: one row per target.",
             all_but=("fetches", _folded("fetches")),
+            notes=notes_of(FETCHES_COLUMNS),
         ),
         ViewSpec(
             "host_facts",
@@ -209,30 +287,40 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
                 f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE}, surt_host_name)) FROM lake.host_facts "
                 f"WHERE {_is_part('target')}",
             ),
+            notes=notes_of(HOST_FACTS_COLUMNS),
         ),
         ViewSpec(
             "site_policies",
             _SITE_POLICIES,
             "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
+            notes=notes_of(SITE_POLICIES_COLUMNS) | SITE_POLICIES_NOTES,
         ),
         ViewSpec(
-            "page_policies", page_policies(), "What pages and their headers say to robots of how they may be used."
+            "page_policies",
+            page_policies(),
+            "What pages and their headers say to robots of how they may be used.",
+            notes=notes_of(KEY_COLUMNS) | PAGE_POLICIES_NOTES,
         ),
-        _plain("source_files", "Files read whole: kind, place, crawl, key."),
-        _plain("source_faults", "What in files read whole could not be read."),
+        _plain("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
+        _plain("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),
     )
 
 
-def _plain(table: str, comment: str, order: str = "") -> ViewSpec:
+def _plain(table: str, comment: str, columns: Sequence[Column], order: str = "") -> ViewSpec:
     """A table of the lake as it is."""
     sql = f"SELECT * FROM lake.{table}" + (f" ORDER BY {order}" if order else "")
-    return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"))
+    return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"), notes=notes_of(columns))
 
 
-def _of_catalog(table: str, others: str, comment: str) -> ViewSpec:
+def _of_catalog(table: str, others: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
     """A table of the catalog, whose rows all lie in one; ``others`` are those of the other tables."""
     all_but = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {others}")
-    return ViewSpec(table, table_query(table, "lake.row_groups"), comment, all_but=all_but)
+    return ViewSpec(table, table_query(table, "lake.row_groups"), comment, all_but=all_but, notes=notes_of(columns))
+
+
+def _by_capture(table: _CaptureTable, sql: Sql) -> ViewSpec:
+    all_but = (table.name, _not_shown(table))
+    return ViewSpec(table.name, sql, table.comment, all_but=all_but, notes=notes_of(table.columns))
 
 
 def _is_part(column: str) -> str:
@@ -256,64 +344,61 @@ def _of_slices(table: str) -> str:
     return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
 
 
-def _repeats(table: str, order: str, among: str) -> ViewSpec:
-    extra = {"records": ", outcome", "captures": "", "page_metadata": ", source_kind, disposition"}.get(
-        table, ", source_kind"
-    )
-    columns = f"{_KEY}, target{extra}"
+def _repeats(table: _CaptureTable, among: str) -> ViewSpec:
+    columns = f"{_KEY}, target{table.distinct}"
 
     def sql(ask: Ask) -> str:
         whole = _whole(table, ask)
         found = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
-            f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
+            f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
             # texts read from whole files have no offset: nothing says of which capture they are
             f"FROM (SELECT DISTINCT {columns} FROM {whole} WHERE warc_record_offset IS NOT NULL AND {among})) "
             "WHERE place > 1"
         )
-        if table not in _FROM_FILES_TOO:
+        if not table.from_files:
             return found
         # a WAT file's links are left out where the page itself was parsed, even if that has none
         return (
-            f"{found} UNION SELECT {_KEY}, target FROM {whole} SEMI JOIN (FROM {_whole('page_metadata', ask)} "
+            f"{found} UNION SELECT {_KEY}, target FROM {whole} SEMI JOIN (FROM {_whole(_PAGE_METADATA, ask)} "
             f"WHERE source_kind = 'records' AND {among}) USING ({_KEY}) WHERE source_kind <> 'records' AND {among}"
         )
 
-    comment = f"Rows of {table} that another target's rows already show."
-    return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
+    comment = f"Rows of {table.name} that another target's rows already show."
+    return ViewSpec(f"lake.{table.name}_repeats", sql, comment, materialized=True)
 
 
-def _once(table: str, ask: Ask) -> str:
+def _once(table: _CaptureTable, ask: Ask) -> str:
     """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
-    shown = [_SHOWN_AS[table]] if table in _SHOWN_AS else []
+    shown = [table.shown_as] if table.shown_as else []
     if _has_older_keys(table, ask):
         shown.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
     whole = _with_status(table, whole, ask)
     # whether a capture is meant is so of a target
-    plain = f"SELECT * EXCLUDE (target{'' if table in _TOGETHER else ', meant'}){replaced} FROM {whole}"
+    plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {whole}"
     if hidden is None:
         return plain
-    compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+    compared = f"{plain} ANTI JOIN lake.{table.name}_repeats USING ({_KEY}, target)"
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
 
 
-def _has_older_keys(table: str, ask: Ask) -> bool:
+def _has_older_keys(table: _CaptureTable, ask: Ask) -> bool:
     """Whether some of its crawls have keys of an older rule than others: a page has one key in all that is shown."""
-    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table}")
+    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table.name}")
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
-def _with_status(table: str, whole: str, ask: Ask) -> str:
+def _with_status(table: _CaptureTable, whole: str, ask: Ask) -> str:
     """A table whose rows without a status have that of the parsed page, in crawls with such rows. Of an index that
     knows none, captures have none, or -1 as in the columnar index."""
-    if table not in _HAS_STATUS:
-        return whole
-    unknown = "fetch_status < 0" + (" OR fetch_status IS NULL" if table == "captures" else "")
+    unknown = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
     arc = ", ".join(map(quoted, sorted(ARC_CRAWLS)))
-    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table} WHERE crawl NOT IN ({arc}) AND ({unknown}) ORDER BY crawl")
+    crawls = ask(
+        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE crawl NOT IN ({arc}) AND ({unknown}) ORDER BY crawl"
+    )
     if not crawls:
         return whole
     of_crawls = f"crawl IN ({', '.join(quoted(crawl) for (crawl,) in crawls)})"
@@ -325,37 +410,36 @@ def _with_status(table: str, whole: str, ask: Ask) -> str:
     return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {whole} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
-def _not_shown(table: str) -> Callable[[Ask], str]:
+def _not_shown(table: _CaptureTable) -> Callable[[Ask], str]:
     """The query for how many rows of a table its view leaves out; it reads nothing where nothing is left out."""
 
     def sql(ask: Ask) -> str:
         parts = ["0"]
         hidden = _targets_with_repeats(table, ask)
         if hidden is not None:
-            there = f"lake.{table}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
+            there = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
             parts.append(f"(SELECT count(*) FROM {_whole(table, ask)} SEMI JOIN {there})")
-        if (whole := _whole(table, ask)) != f"lake.{table}":
-            parts.append(f"(SELECT count(*) FROM lake.{table}) - (SELECT count(*) FROM {whole})")
+        if (whole := _whole(table, ask)) != f"lake.{table.name}":
+            parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {whole})")
         return f"SELECT {' + '.join(parts)}"
 
     return sql
 
 
-def _targets_with_repeats(table: str, ask: Ask) -> str | None:
+def _targets_with_repeats(table: _CaptureTable, ask: Ask) -> str | None:
     """A condition for the targets that have rows to leave out; empty where they are many, ``None`` where none has."""
-    found = ask(f"SELECT DISTINCT target FROM lake.{table}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}")
+    found = ask(f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}")
     if not found or len(found) > _MOST_NAMED:
         return "" if found else None
     return f"target IN ({', '.join(quoted(target) for (target,) in found)})"
 
 
-def _whole(table: str, ask: Ask) -> str:
+def _whole(table: _CaptureTable, ask: Ask) -> str:
     """A table without what is held back, and without pages that their target's condition rules out."""
-    of_pages = table in _TOGETHER
-    held = "lake.held_back" if of_pages else "(FROM lake.held_back WHERE is_whole)"
+    held = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
     but = f" ANTI JOIN {held} USING (crawl, target)" if ask(f"SELECT 1 FROM {held} LIMIT 1") else ""
-    but += f" WHERE {_NOT_RULED_OUT}" if of_pages and _rules_out(ask) else ""
-    return f"(FROM lake.{table}{but})" if but else f"lake.{table}"
+    but += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _rules_out(ask) else ""
+    return f"(FROM lake.{table.name}{but})" if but else f"lake.{table.name}"
 
 
 def _rules_out(ask: Ask) -> bool:
@@ -373,7 +457,7 @@ def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
 def _targets_of_captures(ask: Ask) -> str:
     """Whether a capture is meant is said as its page settled it, where any page had to."""
     said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
-    captures = _whole("captures", ask)
+    captures = _whole(_CAPTURES, ask)
     plain = said.format(key=_KEY, whole=_WHOLE, meant="meant", captures=captures)
     if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
@@ -383,7 +467,7 @@ def _targets_of_captures(ask: Ask) -> str:
 
 
 def _captures(ask: Ask) -> str:
-    once = _once("captures", ask)
+    once = _once(_CAPTURES, ask)
     of_arc = f"crawl IN ({', '.join(map(quoted, sorted(ARC_CRAWLS)))})"
     # the files' folders tell
     if not ask(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
@@ -394,5 +478,5 @@ def _captures(ask: Ask) -> str:
         f"SELECT * FROM ({once}) WHERE NOT ({of_arc}) UNION ALL "
         f"SELECT * FROM ({once}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
         f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({once}) WHERE {of_arc} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_once('records', ask)}) WHERE {of_arc}) r USING ({_KEY})"
+        f"LEFT JOIN (SELECT * FROM ({_once(_RECORDS, ask)}) WHERE {of_arc}) r USING ({_KEY})"
     )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import CHOICES, as_written, read_note
+from cc_pipeline.home import as_written, read_note
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import PREFIX, Settings, in_environment, load_settings
+from cc_pipeline.settings import CHOICES, PREFIX, Settings, in_environment, load_settings
 
 
 def as_the_home_has_it(found: Settings, *, yes: bool) -> Settings:

@@ -6,9 +6,12 @@ this table, so the words below are its closed vocabulary; those of ``reason`` ar
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import RECORD_KEY_FIELDS, TIMESTAMP
+from cc_pipeline.capture_columns import RECORD_KEY_COLUMNS, TIMESTAMP
+from cc_pipeline.columns import Column, schema_of
 
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
 #: that are not the record the index promises; kept aside. ``missing``: no bytes could be read.
@@ -18,32 +21,31 @@ OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
 #: none). ``absent``: neither has one. ``unchecked``: the payload is cut or there is no payload to check.
 DIGEST_CHECKS: tuple[str, ...] = ("match", "mismatch", "absent", "unchecked")
 
-RECORD_SCHEMA = pa.schema(
-    [
-        *RECORD_KEY_FIELDS,
-        # what became of it
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-        pa.field("digest_check", pa.string()),
-        # what the record is
-        pa.field("record_type", pa.string()),
-        pa.field("payload_length", pa.int64()),
-        pa.field("truncated", pa.string()),
-        # where its bytes are: file relative to the lake's root, offset and length of an exact gzip member
-        pa.field("stored_file", pa.string()),
-        pa.field("stored_offset", pa.int64()),
-        pa.field("stored_length", pa.int64()),
-        # how it was had
-        pa.field("attempts", pa.int32(), nullable=False),
-        pa.field("fetched_at", TIMESTAMP),
-        pa.field("parser", pa.string()),
-        # of captures that are not fetched: whether asking again cannot change it, and in how many runs they were asked
-        # for while the source gave others. Of settled ones in quarantine, the second is null where nobody knows whether
-        # two requests gave the same bytes
-        pa.field("settled", pa.bool_()),
-        pa.field("rounds", pa.int32()),
-        # the place of the source that gave the bytes, without what lets somebody in
-        pa.field("served_by", pa.string()),
-    ]
+RECORD_COLUMNS: Final = (
+    *RECORD_KEY_COLUMNS,
+    # what became of it
+    Column("outcome", pa.string(), "fetched, quarantined or missing: exactly one per planned capture", nullable=False),
+    Column("reason", pa.string(), "Why the outcome is not fetched; a closed list (docs/faults.md)"),
+    Column("detail", pa.string(), "The reason in words, with figures"),
+    Column("digest_check", pa.string(), "match, mismatch, absent or unchecked: payload against the promised digest"),
+    # what the record is
+    Column("record_type", pa.string(), "WARC type, or arc"),
+    Column("payload_length", pa.int64(), "Bytes of the body as archived"),
+    Column("truncated", pa.string(), "Why the archive cut the body; null for a whole one"),
+    # where its bytes are: file relative to the lake's root, offset and length of an exact gzip member
+    Column("stored_file", pa.string(), "Where the bytes are kept, below the lake's root"),
+    Column("stored_offset", pa.int64(), "Byte at which the kept gzip member begins"),
+    Column("stored_length", pa.int64(), "Bytes of the kept gzip member"),
+    # how it was had
+    Column("attempts", pa.int32(), "Requests it took", nullable=False),
+    Column("fetched_at", TIMESTAMP, "When we fetched it"),
+    Column("parser", pa.string(), "What read the record"),
+    # of captures that are not fetched: whether asking again cannot change it, and in how many runs they were asked
+    # for while the source gave others. Of settled ones in quarantine, the second is null where nobody knows whether
+    # two requests gave the same bytes
+    Column("settled", pa.bool_(), "Whether asking again cannot change the outcome; null for fetched captures"),
+    Column("rounds", pa.int32(), "Runs that asked for it in vain while the source gave other captures"),
+    # the place of the source that gave the bytes, without what lets somebody in
+    Column("served_by", pa.string(), "The place of the source that gave the bytes"),
 )
+RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)

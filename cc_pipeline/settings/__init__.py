@@ -1,25 +1,19 @@
 """The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
-Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it makes sense, a flag of the command line.
-Who has to know whether a variable is set asks ``in_environment``. ``extensions/spark/ambient.py`` alone reads variables
-itself, for a worker's own credentials.
+Every setting is declared once, in ``values.py`` or by an extension (``declaration.py``). It is an environment variable
+``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
+Who has to know whether a variable is set asks ``in_environment``. An extension may read variables for its workers'
+own credentials itself.
 """
 
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
-from cc_pipeline.settings.reading import (
-    DIGEST_POLICIES,
-    ENGINES,
-    EXTRACTORS,
-    PUBLISH,
-    in_environment,
-    load_settings,
-    owners,
-)
-from cc_pipeline.settings.values import Settings
+from cc_pipeline.settings.reading import CHOICES, choices_of, in_environment, load_settings, owners
+from cc_pipeline.settings.values import DIGEST_POLICIES, ENGINES, EXTRACTORS, PUBLISH, Settings
 
 __all__ = [
+    "CHOICES",
     "DEFAULT_COLLINFO",
     "DEFAULT_SOURCE",
     "DIGEST_POLICIES",
@@ -28,6 +22,7 @@ __all__ = [
     "PREFIX",
     "PUBLISH",
     "Settings",
+    "choices_of",
     "claim_home",
     "in_environment",
     "is_home_of",

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings.environment import PREFIX, text_in
+from cc_pipeline.settings.declaration import read_declared
+from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, normalise_root
-from cc_pipeline.settings.values import Settings
+from cc_pipeline.settings.values import ProcessSettings, Settings
 
 #: A host's name or address in brackets, perhaps with a port.
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
@@ -55,9 +56,9 @@ class _AccessByHost:
         self._env = env
         self._settings = settings
         self._others = others
-        query = (text_in(env, "SOURCE_QUERY") or "").removeprefix("?")
-        self._given = Access(text_in(env, "SOURCE_USER") or "", text_in(env, "SOURCE_PASSWORD") or "", query)
-        self._host = text_in(env, "SOURCE_HOST") or ""
+        said = read_declared(ProcessSettings, env)
+        self._given = Access(said.source_user, said.source_password, said.source_query.removeprefix("?"))
+        self._host = said.source_host
         if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
             # what stands there is not repeated: it may hold a password
             raise UserInputError(f"{PREFIX}SOURCE_HOST takes the name of one host, perhaps with a port, and no address")

@@ -65,7 +65,9 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
         given = dict(_pair(bucket, word) for word in words)
         endpoint = given.get("endpoint")
         if endpoint is not None:
-            check_endpoint("S3_PLACES", endpoint)
+            problem = endpoint_problem(endpoint)
+            if problem is not None:
+                raise UserInputError(f"{PREFIX}S3_PLACES {problem}")
         found[bucket] = BucketSettings(
             endpoint,
             given.get("region", DEFAULT_REGION),
@@ -75,13 +77,19 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
     return found
 
 
-def check_endpoint(variable: str, endpoint: str) -> None:
-    """Raises ``UserInputError`` for an endpoint with credentials in it, which it does not repeat."""
-    if split_access(endpoint)[1]:
-        raise UserInputError(
-            f"{PREFIX}{variable} is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS "
-            "tools or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
+def endpoint_problem(endpoint: str) -> str | None:
+    """What is wrong with an endpoint that has credentials in it, which are not repeated; ``None`` for any other."""
+    if not split_access(endpoint)[1]:
+        return None
+    return (
+        f"is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS tools or "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    )
+
+
+def buckets_problem(texts: Iterable[str]) -> None:
+    """Nothing for texts that :func:`read_buckets` can read. Raises as that."""
+    read_buckets(texts)
 
 
 def _pair(bucket: str, word: str) -> tuple[str, str]:

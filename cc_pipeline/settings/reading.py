@@ -3,143 +3,92 @@ that another process reads the same."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from cc_pipeline.addresses import Access, scheme_of, split_access
-from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.addresses import split_access
 from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
 from cc_pipeline.settings.access import let_in, own_access
-from cc_pipeline.settings.environment import PREFIX, number_in, text_in, words_in, yes_in
-from cc_pipeline.settings.places import (
-    DEFAULT_COLLINFO,
-    DEFAULT_SOURCE,
-    WEB,
-    check_endpoint,
-    normalise_root,
-    read_buckets,
-    split_places,
+from cc_pipeline.settings.declaration import (
+    Declaration,
+    as_text,
+    checked,
+    declarations,
+    read_declared,
+    read_extension,
+    settings_of_extensions,
 )
-from cc_pipeline.settings.values import Settings
+from cc_pipeline.settings.environment import text_in
+from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
+from cc_pipeline.settings.values import ProcessSettings, Settings
 
-EXTRACTORS = ("fast", "auto", "quality")
-DIGEST_POLICIES = ("record", "fail")
-PUBLISH = ("views", "copy", "none")
-ENGINES = ("local", "spark")
-#: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
-_HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
-#: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
-_NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
-
-#: How the variable of a setting is read, by the type of its field.
-_READERS: Final[dict[str, Callable[[Mapping[str, str], str], Any]]] = {
-    "str": text_in,
-    "str | None": text_in,
-    "bool": yes_in,
-    "int": partial(number_in, kind=int),
-    "int | None": partial(number_in, kind=int),
-    "float": partial(number_in, kind=float),
-    "float | None": partial(number_in, kind=float),
-    "tuple[str, ...]": words_in,
-}
-#: The settings that are read so: all but places, and what lets somebody in there.
-_PLACES: Final = frozenset({"source", "home", "lake", "collinfo", "mirrors"})
-FROM_ENVIRONMENT: Final = [one for one in fields(Settings) if one.name not in _PLACES and one.type in _READERS]
-#: Days of history that a home needs: schedules ask what failed in the last seven.
-_LEAST_HISTORY: Final = 8
-#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
-_KEPT: Final = frozenset({"home", "budget", "webhook", "mirrors", "mirror_access"})
+#: The settings of the core that its variables give by their type.
+_BY_TYPE: Final = tuple(one for one in declarations(Settings) if not one.facts.is_read_apart)
+#: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
+#: They belong to a home once rows were made with them.
+CHOICES: Final[Mapping[str, type]] = {one.name: one.kind for one in _BY_TYPE if one.facts.decides_rows}
+_OF_THE_CORE: Final = frozenset(one.name for kind in (Settings, ProcessSettings) for one in declarations(kind))
 
 
-def checked(settings: Settings) -> Settings:
-    for name, value, allowed in (
-        ("EXTRACTOR", settings.extractor, EXTRACTORS),
-        ("DIGEST_POLICY", settings.digest_policy, DIGEST_POLICIES),
-        ("PUBLISH", settings.publish, PUBLISH),
-        ("ENGINE", settings.engine, ENGINES),
-    ):
-        if value not in allowed:
-            raise UserInputError(f"{PREFIX}{name} is {value!r}; choose one of {', '.join(allowed)}")
-    for subset in settings.subsets:
-        if subset not in SUBSETS:
-            raise UserInputError(f"{PREFIX}SUBSETS names {subset!r}; choose from {', '.join(SUBSETS)}")
-    if not settings.subsets:
-        raise UserInputError(f"{PREFIX}SUBSETS is empty; choose from {', '.join(SUBSETS)}")
-    for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
-        if number is not None and not 0 < number < math.inf:
-            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
-    if settings.wait is not None and not settings.wait >= 0:
-        raise UserInputError(f"{PREFIX}WAIT must be a number of seconds, 0 or more, or inf, not {settings.wait:g}")
-    for name, share in (
-        ("MAX_UNSETTLED", settings.max_unsettled),
-        ("MAX_LOST", settings.max_lost),
-        ("MAX_INDEX_GAPS", settings.max_index_gaps),
-    ):
-        if not 0 <= share <= 1:
-            raise UserInputError(f"{PREFIX}{name} must be a share from 0 to 1, not {share:g}")
-    for name, count in (
-        ("BACKFILL_PER_TICK", settings.backfill_per_tick),
-        ("PARTITIONS_PER_RUN", settings.partitions_per_run),
-        ("HOSTS", settings.hosts),
-    ):
-        if count < 1:
-            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {count}")
-    for name, amount in (("BACKFILL_HOURS", settings.backfill_hours), ("PUBLISH_EVERY", settings.publish_every)):
-        if not 0 < amount < math.inf:
-            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {amount:g}")
-    if settings.history_days < _LEAST_HISTORY:
-        why = "schedules go by what failed in the last week"
-        raise UserInputError(f"{PREFIX}HISTORY_DAYS must be {_LEAST_HISTORY} or more: {why}")
-    if not all(_HOST_PATTERN.fullmatch(host) for host in settings.redirects):
-        # what stands there is not repeated: it may hold a password
-        raise UserInputError(f"{PREFIX}REDIRECTS takes names of hosts, such as *.aws.cdn.example, and no addresses")
-    if settings.webhook and scheme_of(settings.webhook) not in WEB:
-        raise UserInputError(f"{PREFIX}WEBHOOK is no http:// or https:// address")
-    for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
-        if endpoint:
-            check_endpoint(name, endpoint)
-    read_buckets(settings.s3_places)
-    for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
-        odd = sorted(_NOT_IN_PATHS & set(place))
-        if odd and "://" not in place:
-            raise UserInputError(
-                f"{PREFIX}{name} is {place!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, "
-                "choose another"
-            )
-    return settings
+def settings_of_extensions_in_use() -> dict[str, type]:
+    """The dataclass of settings of each extension that has one, by the extension's name."""
+    return settings_of_extensions(_OF_THE_CORE)
+
+
+def _declared_by_extensions() -> Iterator[Declaration]:
+    for name, kind in settings_of_extensions_in_use().items():
+        yield from declarations(kind, name)
+
+
+def declared_settings() -> tuple[Declaration, ...]:
+    """All settings: those of a run, those of a process, and those of the extensions in use."""
+    return (*declarations(Settings), *declarations(ProcessSettings), *_declared_by_extensions())
+
+
+def settable_names() -> tuple[str, ...]:
+    """Names of settings that a variable gives beside the places of a home: of the core, and of extensions in use."""
+    return tuple(one.name for one in (*_BY_TYPE, *_declared_by_extensions()))
+
+
+def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
+    """Each declared setting with its value, those of extensions last."""
+    extensions = {kind: name for name, kind in settings_of_extensions_in_use().items()}
+    for values in (settings, *settings.of_extensions):
+        for one in declarations(type(values), extensions.get(type(values), "")):
+            yield one, settings.source_text if one.name == "source" else getattr(values, one.field)
+
+
+def process_values() -> Iterator[tuple[Declaration, object]]:
+    """The same for the settings of this process."""
+    values = read_declared(ProcessSettings, os.environ)
+    for one in declarations(ProcessSettings):
+        yield one, getattr(values, one.field)
 
 
 def as_texts(settings: Settings) -> dict[str, str]:
     """What each variable says (by its name without the prefix) so that ``load_settings`` reads the same values.
 
-    Without the home, which is a place of this machine, and without whatever lets somebody in: who needs that has it
-    from the environment or a role of its own. An unset value is an empty text, so that none is read in its place.
+    Without what belongs to this machine, and without whatever lets somebody in: who needs that has it from the
+    environment or a role of its own. An unset value is an empty text, so that none is read in its place.
     """
-    values = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in _KEPT}
-    values["source"] = settings.source_text
-    return {name.upper(): _text(value) for name, value in values.items() if not isinstance(value, Access)}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return "" if value is None else str(value)
+    return {
+        one.name.upper(): as_text(value)
+        for one, value in values_by_declaration(settings)
+        if not one.facts.is_secret and not one.facts.is_of_this_machine
+    }
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
 
-    What rows depend on (``home.CHOICES``) belongs to the home once it was used: the environment does not change it.
+    Overrides of an extension's setting have its name in front (``spark_master``).
+
+    What rows depend on (``CHOICES``) belongs to the home once it was used: the environment does not change it.
     Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials
     come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for the one host that these
     are for, or from netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
@@ -158,9 +107,11 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
     settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
-    read: dict[str, Any] = {one.name: _READERS[str(one.type)](env, one.name.upper()) for one in FROM_ENVIRONMENT}
-    read |= note.chosen if note is not None else {}
+    read: dict[str, Any] = {one.name: one.read(env) for one in _BY_TYPE}
+    read |= choices_of(note) if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
+    extensions = settings_of_extensions_in_use().items()
+    settings = replace(settings, of_extensions=tuple(read_extension(*each, env, given) for each in extensions))
     settings = checked(replace(settings, **given))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
@@ -197,9 +148,14 @@ def _note_of(home: Path) -> HomeNote | None:
         return None
 
 
+def choices_of(note: HomeNote) -> dict[str, str | bool]:
+    """The settings of ``CHOICES`` that a home or a lake has noted, by name."""
+    return {name: value for name, value in note.chosen.items() if isinstance(value, CHOICES.get(name, ()))}
+
+
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Who the assets belong to, as ``CC_PIPELINE_OWNERS`` names them."""
-    return words_in(os.environ if environ is None else environ, "OWNERS") or ("team:cc-pipeline",)
+    return read_declared(ProcessSettings, os.environ if environ is None else environ).owners
 
 
 def in_environment(name: str, environ: Mapping[str, str] | None = None) -> str | None:

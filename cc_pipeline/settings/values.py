@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, TypeVar
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.settings.declaration import is_above_zero, is_at_least, is_share, one_of, setting
 from cc_pipeline.settings.places import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
@@ -15,94 +20,288 @@ from cc_pipeline.settings.places import (
     OFFICIAL_MIRROR,
     WEB,
     BucketSettings,
+    buckets_problem,
+    endpoint_problem,
     is_mirror,
     is_public,
     may_be_mirrored,
     read_buckets,
 )
 
+EXTRACTORS: Final = ("fast", "auto", "quality")
+DIGEST_POLICIES: Final = ("record", "fail")
+PUBLISH: Final = ("views", "copy", "none")
+ENGINES: Final = ("local", "spark")
+#: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
+_HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
+#: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
+_NOT_IN_PATHS: Final = frozenset("*?[]{}|^%\\\n")
+#: Days of history that a home needs: schedules ask what failed in the last seven.
+_LEAST_HISTORY: Final = 8
+_T = TypeVar("_T")
+
+
+def _storable(place: object) -> str | None:
+    text = str(place)
+    odd = sorted(_NOT_IN_PATHS & set(text))
+    if not odd or "://" in text:
+        return None
+    return f"is {text!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, choose another"
+
+
+def _subsets(names: tuple[str, ...]) -> str | None:
+    odd = [name for name in names if name not in SUBSETS]
+    if odd or not names:
+        return f"{f'names {odd[0]!r}' if odd else 'is empty'}; choose from {', '.join(SUBSETS)}"
+    return None
+
+
+def _seconds(wait: float) -> str | None:
+    return None if wait >= 0 else f"must be a number of seconds, 0 or more, or inf, not {wait:g}"
+
+
+def _host_names(hosts: tuple[str, ...]) -> str | None:
+    # what stands there is not repeated: it may hold a password
+    odd = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
+    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if odd else None
+
+
+def _web_address(address: str) -> str | None:
+    return None if scheme_of(address) in WEB else "is no http:// or https:// address"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a run.
+    """All settings of a run. A field that is a ``setting`` is the variable ``CC_PIPELINE_<NAME>``; what each means is
+    said there, and in docs/settings.md.
 
-    ``source`` is the root of a Common Crawl bucket (absolute folder, ``http(s)://`` or ``s3://``), ``home`` the
-    absolute folder of all local state, ``lake`` the root of the tables and stored records (``home/lake`` or an
-    ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source and
-    at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places
-    with the same objects, in the order in which they are asked for what the source does not give, ``mirror_access``
-    what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``s3_endpoint``,
-    ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``places.py``).
-    ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and for all processes of the
-    home; ``None`` means the source's own default. ``wait`` is how many seconds a source that refuses is waited for (0:
-    not at all, ``math.inf``: for ever); ``None`` means as long as a run that nobody watches waits.
-    ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the
-    share of a partition's captures that may fail to come without failing its run, ``max_lost`` the share of a
-    command's captures that the source may have lost before that is doubted, ``accept_losses`` the numbers of losses
-    that a person accepts, ``max_index_gaps`` the share of a
-    subset's index files (0 to 1) that may be unread without an error. ``record_mirror`` says whether Common Crawl's
-    mirror is asked for records too (``record_mirror_for``). ``crawls`` is what the sensor harvests:
-    ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at
-    most, ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
-    ``publish_every`` are the minutes that ``cc.duckdb`` may be behind while runs go on. ``history_days`` is how long
-    Dagster's runs are kept, failed ones twice as long. ``column_events`` says whether a run's first record of each
-    table has its columns and what they are made of, for OpenLineage. ``webhook`` is where failures are told.
-    ``ui_hosts`` are names (``host`` or ``host:port``) by which the UI is reached, beside those of this machine itself.
-    ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none``
-    where another home publishes. ``engine`` is where records are fetched and pages parsed: in ``local`` processes or on
-    ``spark``; ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its processes may fetch at
-    the same time at most. ``budget`` is the file by which homes of one machine share what they send; ``None``: this
-    home's own. ``hosts`` is how many hosts share the source's budget: each sends its even share, or, with ``leases``,
-    what all of them lease from one PostgreSQL.
+    ``source``, ``home``, ``lake`` and ``collinfo`` can be shown: what lets somebody in at the source and at the list of
+    crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places with the same
+    objects, in the order in which they are asked for what the source does not give, ``mirror_access`` what lets
+    somebody in there. ``rate`` and ``concurrency`` hold per host and for all processes of the home; ``None`` means the
+    source's own default. ``wait`` is ``math.inf`` for ever; ``None`` means as long as a run that nobody watches waits.
+    ``budget`` is ``None`` for the home's own file. ``of_extensions`` are the settings of extensions, which :meth:`of`
+    gives by their type.
     """
 
-    source: str
-    home: Path
-    lake: str
-    collinfo: str
-    contact: str = ""
-    subsets: tuple[str, ...] = ("warc",)
-    via: str = "auto"
-    extractor: str = "fast"
-    markdown: bool = False
-    digest_policy: str = "record"
-    publish: str = "views"
-    engine: str = "local"
-    spark_master: str = ""
-    spark_workers: int = 0
-    hosts: int = 1
-    budget: str | None = None
-    leases: bool = False
-    crawls: tuple[str, ...] = ("newest",)
-    backfill_per_tick: int = 2_000
-    backfill_hours: float = 1.0
-    partitions_per_run: int = 200
-    publish_every: float = 10.0
-    column_events: bool = False
-    history_days: int = 90
-    webhook: str = field(default="", repr=False)
-    ui_hosts: tuple[str, ...] = ()
-    rate: float | None = None
-    wait: float | None = None
-    concurrency: int | None = None
-    max_bytes: int = 20_000_000_000
-    max_requests: int = 200_000
-    max_unsettled: float = 0.01
-    max_lost: float = 0.05
-    accept_losses: tuple[str, ...] = ()
-    max_index_gaps: float = 0.0
-    workers: int = 0
-    s3_endpoint: str | None = None
-    s3_region: str = DEFAULT_REGION
-    s3_anonymous: bool = False
-    s3_places: tuple[str, ...] = ()
-    lake_endpoint: str | None = None
+    source: str = setting(
+        help="root of a Common Crawl bucket: a folder (no link in it may lead out of it), `https://…`, "
+        "`s3://commoncrawl`, or any S3 place; [several](deployment.md#several-places-as-one-source) with a comma "
+        "and a space between them",
+        default_text="what the home remembers, else `https://data.commoncrawl.org`",
+        is_read_apart=True,
+    )
+    home: Path = setting(
+        help="folder of all local state. It remembers its places and refuses another source. The demo's is `demo` in "
+        "it",
+        default_text="`data`",
+        is_read_apart=True,
+        is_of_this_machine=True,
+        check=_storable,
+    )
+    lake: str = setting(
+        help="tables and stored records; may be `s3://bucket/prefix`",
+        default_text="`<home>/lake`",
+        is_read_apart=True,
+        check=_storable,
+    )
+    collinfo: str = setting(
+        help="address or path of the list of crawls; Common Crawl's is read once a day, and not needed "
+        "([faults.md](faults.md#no-index-server))",
+        default_text="Common Crawl's own list, or `<source>/collinfo.json` for other sources",
+        is_read_apart=True,
+    )
+    redirects: tuple[str, ...] = setting(
+        (),
+        help="hosts that a web place may redirect to ([redirects](deployment.md#redirects))",
+        default_text="for Hugging Face its own, else none",
+        check=_host_names,
+    )
+    record_mirror: bool = setting(
+        False,
+        help="`yes`: at `https://data.commoncrawl.org`, requests for records of crawls from 2026 on are shared with "
+        "Common Crawl's mirror at Hugging Face, a third party, which was never seen live "
+        "([deployment.md](deployment.md#the-official-mirror-for-records))",
+    )
+    lake_endpoint: str | None = setting(None, help="S3 endpoint of the lake, if it is not AWS", check=endpoint_problem)
+    publish: str = setting(
+        "views",
+        help="what `cc.duckdb` holds: `views`, or a `copy` of the rows ([a lake on S3](#a-lake-on-s3)); `none`: "
+        "another home on the lake publishes",
+        check=one_of(*PUBLISH),
+    )
+    contact: str = setting("", help="an address or page of yours, sent in the User-Agent. Please set it")
+    subsets: tuple[str, ...] = setting(
+        ("warc",), help="with commas: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`", check=_subsets
+    )
+    # the kinds of index are known above: a workspace refuses others
+    via: str = setting(
+        "auto", help="how captures are looked up: `auto`, or [the kind of index](finding.md#which-index-is-used) to ask"
+    )
+    crawls: tuple[str, ...] = setting(
+        ("newest",), help="which crawls automation harvests and watched targets go to: `newest`, `all`, or crawl ids"
+    )
+    rate: float | None = setting(
+        None,
+        help="requests per second, per host of the source and for all processes of the home. More than 5 a second from "
+        "data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        default_text="[by source](faults.md#the-budget-and-the-breaker)",
+        check=is_above_zero,
+    )
+    concurrency: int | None = setting(
+        None,
+        help="requests in flight, per host of the source and for all processes of the home. More than 4 from "
+        "data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        default_text="[by source](faults.md#the-budget-and-the-breaker)",
+        check=is_above_zero,
+    )
+    budget: str | None = setting(
+        None,
+        help="the file by which homes of one machine share a rate: those of several users, or of containers that have "
+        "a folder in common, name the same one, on a local disk, that all of them may write",
+        default_text="at Common Crawl a file of the user's (`~/.local/state/cc_pipeline`, or in `XDG_STATE_HOME`), "
+        "else `budget.sqlite` of the home",
+        is_of_this_machine=True,
+    )
+    wait: float | None = setting(
+        None,
+        help="seconds that a source that refuses is waited for: 0 for not at all, `inf` for ever",
+        default_text="by who runs it",
+        check=_seconds,
+    )
+    hosts: int = setting(
+        1,
+        help="how many machines share the rate, each with a budget of its own "
+        "([deployment.md](deployment.md#several-hosts)); homes on one machine that share a budget need none of it",
+        check=is_above_zero,
+    )
+    leases: bool = setting(
+        False,
+        help="`yes`, on all of them: homes and Spark's workers lease what they send from the PostgreSQL that `PGHOST` "
+        "and the like name, in place of even shares ([deployment.md](deployment.md#several-hosts))",
+    )
+    max_bytes: int = setting(
+        20_000_000_000,
+        help="the most bytes that the fetches of one command, or of one run of a schedule, may cost together; `run "
+        "--yes` goes on whatever it costs",
+        default_text="20 GB",
+    )
+    max_requests: int = setting(200_000, help="the same for requests")
+    max_index_gaps: float = setting(
+        0.0,
+        help="the share (0 to 1) of a subset's index files that may be unread; `--allow-gaps` means 1",
+        check=is_share,
+    )
+    digest_policy: str = setting(
+        "record",
+        help="a payload digest that differs from the index: `record` it, or `fail` the record into quarantine",
+        check=one_of(*DIGEST_POLICIES),
+        decides_rows=True,
+    )
+    max_unsettled: float = setting(
+        0.01,
+        help="the share of a partition's captures (of at least 100) that may fail to come before a run ends with "
+        "status 3",
+        check=is_share,
+    )
+    max_lost: float = setting(
+        0.05,
+        help="the share of a command's captures (of at least 100) that a source may have lost, and of a target's that "
+        "an index may drop, before that is doubted: status 3 ([faults.md](faults.md#what-counts-as-lost))",
+        check=is_share,
+    )
+    accept_losses: tuple[str, ...] = setting(
+        (), help="numbers of losses that you accept, as a run said them (`--accept-losses`)"
+    )
+    extractor: str = setting(
+        "fast",
+        help="main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
+        check=one_of(*EXTRACTORS),
+        decides_rows=True,
+    )
+    markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
+    workers: int = setting(0, help="processes that parse", default_text="one per core")
+    engine: str = setting(
+        "local",
+        help="where records are fetched and pages parsed: `local`, or `spark` ([scale.md](scale.md#on-spark)); `run "
+        "--engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
+        check=one_of(*ENGINES, joint="engines"),
+    )
+    spark_master: str = setting("", help="the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
+    spark_workers: int = setting(
+        0,
+        help="the most processes of the cluster that may fetch at the same time; none starts without the number",
+        default_text="–",
+    )
+    backfill_hours: float = setting(
+        1.0,
+        help="how much estimated work `backfill_missing` keeps in flight "
+        "([dagster.md](dagster.md#sensors-and-schedules))",
+        check=is_above_zero,
+    )
+    backfill_per_tick: int = setting(2_000, help="most partitions that one tick of it asks for", check=is_above_zero)
+    partitions_per_run: int = setting(200, help="most partitions in one run", check=is_above_zero)
+    publish_every: float = setting(
+        10.0, help="minutes that `cc.duckdb` may be behind while runs go on", check=is_above_zero
+    )
+    column_events: bool = setting(
+        False,
+        help="columns and their lineage in Dagster's events, for [OpenLineage](dagster.md#inside-your-own-project)",
+    )
+    history_days: int = setting(
+        90,
+        help="days that Dagster's runs are kept, failed ones twice as long; 8 or more "
+        "([dagster.md](dagster.md#history-has-an-end))",
+        check=is_at_least(_LEAST_HISTORY, "schedules go by what failed in the last week"),
+    )
+    webhook: str = setting(
+        "",
+        help="an `http(s)://` address that is told of failed runs (the reason, and the first ten failed partitions "
+        "with theirs) and of a source that refuses: a JSON document each, posted once. Redirects are not "
+        "followed, and the address is shown nowhere",
+        check=_web_address,
+        is_secret=True,
+    )
+    ui_hosts: tuple[str, ...] = setting(
+        (),
+        help="names by which browsers reach the UI, with commas (`ui.example.org`, `ui.example.org:8443`), beside "
+        "`localhost` and its own address; requests to other names are refused ([SECURITY.md](SECURITY.md#the-ui))",
+    )
+    s3_endpoint: str | None = setting(
+        None,
+        help="the endpoint of `s3://` sources, if it is not AWS; credentials come from the usual AWS chain",
+        check=endpoint_problem,
+    )
+    s3_region: str = setting(DEFAULT_REGION, help="the region of `s3://` sources")
+    s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are not signed")
+    s3_places: tuple[str, ...] = setting(
+        (),
+        help="buckets that are reached in another way: `s3://mine endpoint=https://s3.example:9000 region=eu-west-1 "
+        "profile=work, s3://commoncrawl anonymous=yes`. What is not said of such a bucket is the default (AWS, "
+        "`us-east-1`, signed), not what the three variables above say",
+        check=buckets_problem,
+    )
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
     mirrors: tuple[str, ...] = ()
     mirror_access: tuple[Access, ...] = ()
-    redirects: tuple[str, ...] = ()
-    record_mirror: bool = False
+    of_extensions: tuple[object, ...] = ()
+
+    def of(self, kind: type[_T]) -> _T:
+        """The settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` where the
+        extension is not in use."""
+        for one in self.of_extensions:
+            if isinstance(one, kind):
+                return one
+        raise EnvironmentFault(
+            f"the extension that has {kind.__name__} is not in use here",
+            "cc-pipeline extensions says why: it is not installed, broken, or left out.",
+        )
+
+    def with_values(self, values: object) -> Settings:
+        """The same settings with other ``values`` of one extension."""
+        others = tuple(one for one in self.of_extensions if type(one) is not type(values))
+        return replace(self, of_extensions=(*others, values))
 
     @property
     def official_mirror(self) -> str | None:
@@ -215,3 +414,22 @@ class Settings:
         """The User-Agent of every request: the project and, where given, a contact."""
         contact = f"; +{self.contact}" if self.contact else ""
         return f"{SOFTWARE} (archive research{contact})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """Variables that are no settings of a run: what a process loads, what it says of assets, and who it is at the
+    source."""
+
+    without: tuple[str, ...] = setting((), help="names of extensions to leave out, with commas")
+    owners: tuple[str, ...] = setting(
+        ("team:cc-pipeline",), help="whose the assets are in the UI: mail addresses and `team:NAME`, with commas"
+    )
+    source_user: str = setting("", help="[credentials](#credentials) for an `http(s)://` source: the user")
+    source_password: str = setting("", help="the password of that user", is_secret=True)
+    source_query: str = setting("", help="credentials that are sent as a query", is_secret=True)
+    source_host: str = setting(
+        "",
+        help="the one host that these credentials are for, with its port if it is not the usual one",
+        default_text="the only host there is",
+    )

@@ -6,205 +6,328 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import TIMESTAMP
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.capture_columns import CRAWL, DOMAIN, SUBSET, TARGET, TIMESTAMP
+from cc_pipeline.columns import Column, schema_of
+from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES, NAMED_CAPTURES_COLUMNS
 
-_ANSWERS: Final = ("3xx", "4xx", "5xx", "gone", "notModified", "other", "redirPerm", "redirTemp")
-_DATABASE: Final = ("fetched", "gone", "notModified", "redirPerm", "redirTemp", "unfetched")
+_ANSWERS: Final = {
+    "3xx": "other redirects than 301, 302, 304, 307, 308",
+    "4xx": "other errors of the 400s than 404, 410",
+    "5xx": "errors of the 500s",
+    "gone": "404 and 410",
+    "notModified": "304",
+    "other": "anything else",
+    "redirPerm": "301 and 308",
+    "redirTemp": "302 and 307",
+}
+_DATABASE: Final = {
+    "fetched": "fetched",
+    "gone": "gone",
+    "notModified": "not modified",
+    "redirPerm": "redirected for good",
+    "redirTemp": "redirected for now",
+    "unfetched": "not fetched yet",
+}
 
-HOST_INDEX_COLUMNS: Final[dict[str, pa.DataType]] = {
-    "url_host_registered_domain": pa.string(),
-    "url_host_tld": pa.string(),
-    **dict.fromkeys(("hcrank", "prank", "hcrank10", "prank10"), pa.float64()),
-    **dict.fromkeys(("warc_record_length_av", "warc_record_length_median"), pa.int64()),
-    **dict.fromkeys(("fetch_200", "fetch_200_lote", "fetch_200_lote_pct"), pa.int64()),
-    **dict.fromkeys((f"fetch_{kind}" for kind in _ANSWERS), pa.int64()),
-    **dict.fromkeys((f"robots_{kind}" for kind in ("200", *_ANSWERS)), pa.int64()),
-    **dict.fromkeys((f"nutch_{kind}" for kind in (*_DATABASE, "numRecords")), pa.int64()),
-    **dict.fromkeys((f"nutch_{kind}_pct" for kind in _DATABASE), pa.int64()),
-}
-DEGREES_COLUMNS: Final[dict[str, pa.DataType]] = {"webgraph_outdegree": pa.int64(), "webgraph_indegree": pa.int64()}
-GNEISSWEB_COLUMNS: Final[dict[str, pa.DataType]] = {
-    **{f"gneissweb_{topic}": pa.float64() for topic in ("technology", "science", "education", "medical")},
-    "in_gneissweb": pa.bool_(),
-}
+HOST_INDEX_COLUMNS: Final = (
+    Column("url_host_registered_domain", pa.string(), "Registered domain, as the host index has it"),
+    Column("url_host_tld", pa.string(), "Last part of the host, as the host index has it"),
+    Column(
+        "hcrank",
+        pa.float64(),
+        "Harmonic centrality in the web graph, a score: larger is nearer to all others; null where not ranked",
+    ),
+    Column("prank", pa.float64(), "PageRank in the web graph, a score; null where not ranked"),
+    Column("hcrank10", pa.float64(), "Harmonic centrality scaled to 0 to 10"),
+    Column("prank10", pa.float64(), "PageRank scaled to 0 to 10"),
+    Column("warc_record_length_av", pa.int64(), "Average compressed bytes of a fetched page's record"),
+    Column("warc_record_length_median", pa.int64(), "Median of the same"),
+    Column("fetch_200", pa.int64(), "Pages of the crawl fetched with status 200"),
+    Column("fetch_200_lote", pa.int64(), "Those of them whose first language is not English"),
+    Column("fetch_200_lote_pct", pa.int64(), "Their share of fetch_200, 0 to 100"),
+    *(Column(f"fetch_{name}", pa.int64(), f"Page fetches answered with {what}") for name, what in _ANSWERS.items()),
+    Column("robots_200", pa.int64(), "Fetches of robots.txt answered with status 200"),
+    *(
+        Column(f"robots_{name}", pa.int64(), f"Fetches of robots.txt answered with {what}")
+        for name, what in _ANSWERS.items()
+    ),
+    *(
+        Column(f"nutch_{name}", pa.int64(), f"URLs of the crawl database that are {what}")
+        for name, what in _DATABASE.items()
+    ),
+    Column(
+        "nutch_numRecords",
+        pa.int64(),
+        "URLs of the host in the crawl database, which is over a year: not of this crawl alone",
+    ),
+    *(
+        Column(f"nutch_{name}_pct", pa.int64(), f"Share of nutch_numRecords that is {what}, 0 to 100")
+        for name, what in _DATABASE.items()
+    ),
+)
+DEGREES_COLUMNS: Final = (
+    Column("webgraph_outdegree", pa.int64(), "Hosts of the crawl's web graph that it links to"),
+    Column("webgraph_indegree", pa.int64(), "Hosts of the crawl's web graph that link to it"),
+)
+GNEISSWEB_COLUMNS: Final = (
+    *(
+        Column(f"gneissweb_{topic}", pa.float64(), f"How much its pages are about {topic} by GneissWeb, 0 to 1")
+        for topic in ("technology", "science", "education", "medical")
+    ),
+    Column("in_gneissweb", pa.bool_(), "Whether GneissWeb has pages of it"),
+)
 
 #: What is said of a host, by the datasets that come with this program.
-FACT_COLUMNS: Final[dict[str, pa.DataType]] = {**HOST_INDEX_COLUMNS, **DEGREES_COLUMNS, **GNEISSWEB_COLUMNS}
+FACT_COLUMNS: Final = (*HOST_INDEX_COLUMNS, *DEGREES_COLUMNS, *GNEISSWEB_COLUMNS)
 
 #: ``facts_from`` are the datasets that were asked, ``other_facts`` columns of datasets that this version does not know.
-HOST_FACTS_SCHEMA: Final = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("surt_host_name", pa.string(), nullable=False),
-        pa.field("host", pa.string(), nullable=False),
-        pa.field("domain", pa.string()),
-        *(pa.field(name, kind) for name, kind in FACT_COLUMNS.items()),
-        pa.field("other_facts", CAPTURE_SCHEMA.field("extra_columns").type),
-        pa.field("facts_from", pa.list_(pa.string())),
-    ]
+HOST_FACTS_COLUMNS: Final = (
+    CRAWL,
+    Column("target", pa.string(), "Slug of the target that the host belongs to", nullable=False),
+    Column(
+        "surt_host_name",
+        pa.string(),
+        "SURT key of the host, www dropped: the part of url_surtkey before )",
+        nullable=False,
+    ),
+    Column(
+        "host", pa.string(), "The host without www, with its port where that is not the scheme's own", nullable=False
+    ),
+    Column("domain", pa.string(), "Registered domain of the host; null for IP addresses and public suffixes"),
+    *FACT_COLUMNS,
+    Column(
+        "other_facts",
+        pa.map_(pa.string(), pa.string()),
+        "Columns of datasets that this version does not know, as text",
+    ),
+    Column("facts_from", pa.list_(pa.string()), "Datasets that were asked about the host"),
 )
+HOST_FACTS_SCHEMA: Final = schema_of(HOST_FACTS_COLUMNS)
 
-CRAWLS_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("name", pa.string()),
-        pa.field("era", pa.string(), nullable=False),
-        pa.field("started", TIMESTAMP),
-        pa.field("ended", TIMESTAMP),
-        pa.field("cdx_api", pa.string()),
-    ]
+CRAWLS_COLUMNS: Final = (
+    CRAWL,
+    Column("name", pa.string(), "As Common Crawl names it"),
+    Column("era", pa.string(), "columnar, or arc for the crawls of 2008 to 2012", nullable=False),
+    Column("started", TIMESTAMP, "From collinfo.json, where it says"),
+    Column("ended", TIMESTAMP, "From collinfo.json, where it says"),
+    Column("cdx_api", pa.string(), "Address of the index server for this crawl"),
 )
+CRAWLS_SCHEMA: Final = schema_of(CRAWLS_COLUMNS)
 
-INDEX_MANIFEST_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("part", pa.int32()),
-        pa.field("path", pa.string(), nullable=False),
-    ]
+INDEX_MANIFEST_COLUMNS: Final = (
+    CRAWL,
+    SUBSET,
+    Column("part", pa.int32(), "Number of the file within its subset"),
+    Column("path", pa.string(), "Key of the Parquet file in the source", nullable=False),
 )
+INDEX_MANIFEST_SCHEMA: Final = schema_of(INDEX_MANIFEST_COLUMNS)
 
-TARGETS_SCHEMA = pa.schema(
-    [
-        pa.field("slug", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("definition", pa.string(), nullable=False),
-        pa.field("version", pa.string(), nullable=False),
-        pa.field("ranges", pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())]))),
-        pa.field("parts", pa.int32()),
-    ]
+TARGETS_COLUMNS: Final = (
+    Column("slug", pa.string(), "Partition key: what the column target holds in other tables", nullable=False),
+    Column("kind", pa.string(), "domain, host, url, prefix, tld, suffix, rev or set", nullable=False),
+    Column(
+        "definition",
+        pa.string(),
+        "The target in full (docs/targets.md); of a large set how it begins, or its file",
+        nullable=False,
+    ),
+    Column("version", pa.string(), "Changes with the definition; captures of an older one are stale", nullable=False),
+    Column(
+        "ranges",
+        pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())])),
+        "SURT keys that its captures can have, of this definition and those before it; none of a divided set",
+    ),
+    Column(
+        "parts",
+        pa.int32(),
+        "Of a set of many members, into how many parts its slices are divided; each part has a row of its own",
+    ),
 )
+TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 
-CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
+CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
 #: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it. What
 #: fetching all of them costs is there too, and the versions of the target's definition and of the index asked.
 #: ``index_size`` is how many files the index lists (of a ZipNum index: bytes of its ``cluster.idx``). ``unlisted``
 #: captures are no longer in the index that named them, which is doubted; ``removal`` is a number for which they are.
 #: ``repeated`` are index rows of captures that the index had named already.
-LOOKUPS_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("located_by", pa.string(), nullable=False),
-        pa.field("subsets", pa.list_(pa.string()), nullable=False),
-        pa.field("complete", pa.bool_(), nullable=False),
-        pa.field("index_files", pa.int64()),
-        pa.field("unread_files", pa.int64(), nullable=False),
-        pa.field("unread", pa.list_(pa.string()), nullable=False),
-        pa.field("captures", pa.int64(), nullable=False),
-        pa.field("looked_up_at", TIMESTAMP, nullable=False),
-        pa.field("made_from", pa.string(), nullable=False),
-        pa.field("members", pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())]))),
-        pa.field("definition", pa.string(), nullable=False),
-        pa.field("index_version", pa.string(), nullable=False),
-        pa.field("record_bytes", pa.int64(), nullable=False),
-        pa.field("fetch_bytes", pa.int64(), nullable=False),
-        pa.field("fetch_requests", pa.int64(), nullable=False),
-        pa.field("index_size", pa.int64()),
-        pa.field("unlisted", pa.int64(), nullable=False),
-        pa.field("removal", pa.string(), nullable=False),
-        pa.field("repeated", pa.int64(), nullable=False),
-    ]
+LOOKUPS_COLUMNS: Final = (
+    CRAWL,
+    Column("target", pa.string(), "Slug of the target", nullable=False),
+    Column(
+        "located_by",
+        pa.string(),
+        "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
+        nullable=False,
+    ),
+    Column("subsets", pa.list_(pa.string()), "The subsets that were looked up", nullable=False),
+    Column("complete", pa.bool_(), "False where index files could not be read, and that was allowed", nullable=False),
+    Column("index_files", pa.int64(), "Index files of these subsets; null where the answer is complete"),
+    Column("unread_files", pa.int64(), "Index files that could not be read", nullable=False),
+    Column("unread", pa.list_(pa.string()), "Paths of at most 20 unread files", nullable=False),
+    Column("captures", pa.int64(), "Captures found", nullable=False),
+    Column("looked_up_at", TIMESTAMP, "When", nullable=False),
+    Column("made_from", pa.string(), "Digest of the captures that the look-up gave", nullable=False),
+    Column(
+        "members",
+        pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())])),
+        "Of a set, its members and how many captures each has",
+    ),
+    Column("definition", pa.string(), "The definition that was looked up, in full", nullable=False),
+    Column("index_version", pa.string(), "Version of the index that was asked", nullable=False),
+    Column("record_bytes", pa.int64(), "Compressed bytes of all records", nullable=False),
+    Column("fetch_bytes", pa.int64(), "Bytes to ask for to get all records", nullable=False),
+    Column("fetch_requests", pa.int64(), "Requests to get all records", nullable=False),
+    Column("index_size", pa.int64(), "Files that the index lists; of ZipNum bytes of its cluster.idx"),
+    Column(
+        "unlisted",
+        pa.int64(),
+        "Of the captures: no longer in the index that named them, which is doubted",
+        nullable=False,
+    ),
+    Column(
+        "removal", pa.string(), "Names the answer that lacks captures; empty where nothing is lacking", nullable=False
+    ),
+    Column(
+        "repeated",
+        pa.int64(),
+        "Rows of the index for captures that it had named already; each is kept once",
+        nullable=False,
+    ),
 )
+LOOKUPS_SCHEMA: Final = schema_of(LOOKUPS_COLUMNS)
 
 _STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))
 
-FETCHES_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("planned", pa.int64(), nullable=False),
-        pa.field("fetched", pa.int64(), nullable=False),
-        pa.field("quarantined", pa.int64(), nullable=False),
-        pa.field("missing", pa.int64(), nullable=False),
-        pa.field("unsettled", pa.int64(), nullable=False),
-        pa.field("given_up", pa.int64(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("example", pa.string()),
-        pa.field("rounds", pa.int32(), nullable=False),
-        pa.field("silent_runs", pa.int32(), nullable=False),
-        pa.field("asked_at", TIMESTAMP, nullable=False),
-        pa.field("made_from", pa.string(), nullable=False),
-        pa.field("stored_bytes", pa.int64(), nullable=False),
-        pa.field("stored_files", _STORED_FILES, nullable=False),
-        pa.field("lost_reason", pa.string()),
-        pa.field("lost_file", pa.string()),
-        pa.field("lost_in_one", pa.int64(), nullable=False),
-        pa.field("losses", pa.string(), nullable=False),
-        pa.field("losses_accepted", pa.string()),
-        pa.field("losses_doubted", pa.bool_(), nullable=False),
-        pa.field("mismatched", pa.int64(), nullable=False),
-        pa.field("mismatches", pa.string(), nullable=False),
-        pa.field("mismatches_confirmed", pa.string()),
-        pa.field("mismatches_doubted", pa.bool_(), nullable=False),
-        pa.field("second_looks", pa.int32(), nullable=False),
-    ]
+FETCHES_COLUMNS: Final = (
+    CRAWL,
+    Column("target", pa.string(), "Slug of the target", nullable=False),
+    Column("planned", pa.int64(), "Captures: the sum of fetched, quarantined and missing", nullable=False),
+    Column("fetched", pa.int64(), "Captures with that outcome", nullable=False),
+    Column("quarantined", pa.int64(), "Captures with that outcome", nullable=False),
+    Column("missing", pa.int64(), "Captures with that outcome", nullable=False),
+    Column("unsettled", pa.int64(), "Of those not fetched: to be asked for again", nullable=False),
+    Column("given_up", pa.int64(), "Of the unsettled: asked for so often that schedules no longer do", nullable=False),
+    Column("reason", pa.string(), "The commonest reason of the unsettled"),
+    Column("example", pa.string(), "One of the unsettled, with its reason in words"),
+    Column(
+        "rounds",
+        pa.int32(),
+        "Runs that asked for the unsettled in vain while the source gave others; the least of them",
+        nullable=False,
+    ),
+    Column(
+        "silent_runs",
+        pa.int32(),
+        "Newest runs, one after the other, in which the source gave nothing at all",
+        nullable=False,
+    ),
+    Column("asked_at", TIMESTAMP, "When it was fetched last", nullable=False),
+    Column(
+        "made_from",
+        pa.string(),
+        "Digest of what it was fetched from; a row counts while records has the same",
+        nullable=False,
+    ),
+    Column("stored_bytes", pa.int64(), "Bytes of the stored records", nullable=False),
+    Column(
+        "stored_files",
+        _STORED_FILES,
+        "Files with the stored records, and how many bytes of each are theirs",
+        nullable=False,
+    ),
+    Column("lost_reason", pa.string(), "The commonest reason of those that are lost"),
+    Column(
+        "lost_file", pa.string(), "The archive file in which most are lost: neither fetched nor to be asked for again"
+    ),
+    Column("lost_in_one", pa.int64(), "Captures that are lost in that file", nullable=False),
+    Column("losses", pa.string(), "Digest of the lost captures", nullable=False),
+    Column("losses_accepted", pa.string(), "Digest of the lost captures that were accepted; null where none were"),
+    Column("losses_doubted", pa.bool_(), "Whether so much is lost that nobody believes it yet", nullable=False),
+    Column(
+        "mismatched",
+        pa.int64(),
+        "Of the fetched: captures whose payload is not the one that the index names",
+        nullable=False,
+    ),
+    Column("mismatches", pa.string(), "Digest of the captures counted in mismatched", nullable=False),
+    Column("mismatches_confirmed", pa.string(), "Digest of those that a second fetch confirmed; null where none were"),
+    Column(
+        "mismatches_doubted",
+        pa.bool_(),
+        "Whether they are so many that they are to be asked for once more",
+        nullable=False,
+    ),
+    Column("second_looks", pa.int32(), "How often lost captures were fetched again", nullable=False),
 )
+FETCHES_SCHEMA: Final = schema_of(FETCHES_COLUMNS)
 
 #: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
 #: ``content_tag`` is there for archive files only: their size and ETag when they were added.
-SOURCE_FILES_SCHEMA = pa.schema(
-    [
-        pa.field("slug", pa.string(), nullable=False),
-        pa.field("source_kind", pa.string(), nullable=False),
-        pa.field("source_file", pa.string(), nullable=False),
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("content_tag", pa.string()),
-    ]
+SOURCE_FILES_COLUMNS: Final = (
+    Column("slug", pa.string(), "Partition key, and target of the file's rows in lake", nullable=False),
+    Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
+    Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
+    Column("crawl", pa.string(), "The crawl it belongs to", nullable=False),
+    Column("content_tag", pa.string(), "Of an archive file: its size and ETag when it was added"),
 )
+SOURCE_FILES_SCHEMA: Final = schema_of(SOURCE_FILES_COLUMNS)
 
 #: ``byte_offset`` is where in the file reading failed; null when the whole file is meant.
-SOURCE_FAULTS_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("source_kind", pa.string(), nullable=False),
-        pa.field("source_file", pa.string(), nullable=False),
-        pa.field("byte_offset", pa.int64()),
-        pa.field("reason", pa.string(), nullable=False),
-    ]
+SOURCE_FAULTS_COLUMNS: Final = (
+    CRAWL,
+    Column("target", pa.string(), "Slug of the file", nullable=False),
+    Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
+    Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
+    Column("byte_offset", pa.int64(), "Where reading failed; null: the record or file as a whole"),
+    Column("reason", pa.string(), "Why it could not be read", nullable=False),
 )
+SOURCE_FAULTS_SCHEMA: Final = schema_of(SOURCE_FAULTS_COLUMNS)
 
 #: A row for each robots.txt capture, which ``robots`` names. ``fetch_time`` and ``fetch_status`` are those of the
 #: origin's own answer, the place and ``content_digest`` those of the capture that was read, behind its redirects.
 #: ``lines`` stand at the first row of a slice with that digest.
-SITE_POLICIES_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("robots", pa.string(), nullable=False),
-        pa.field("scheme", pa.string(), nullable=False),
-        pa.field("host", pa.string(), nullable=False),
-        pa.field("port", pa.int32(), nullable=False),
-        pa.field("segment", pa.string(), nullable=False),
-        pa.field("fetch_time", TIMESTAMP),
-        pa.field("fetch_status", pa.int16()),
-        pa.field("state", pa.string(), nullable=False),
-        pa.field("content_digest", pa.string()),
-        pa.field("url", pa.string()),
-        pa.field("domain", pa.string()),
-        pa.field("read_from", pa.string()),
-        pa.field("warc_filename", pa.string(), nullable=False),
-        pa.field("warc_record_offset", pa.int64(), nullable=False),
-        pa.field("warc_record_length", pa.int64(), nullable=False),
-        pa.field(
-            "lines",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("number", pa.int32()),
-                        pa.field("agents", pa.list_(pa.string())),
-                        pa.field("signal", pa.string()),
-                        pa.field("path", pa.string()),
-                        pa.field("value", pa.string()),
-                        pa.field("uses", pa.list_(pa.string())),
-                        pa.field("says", pa.string()),
-                    ]
-                )
-            ),
+SITE_POLICIES_COLUMNS: Final = (
+    CRAWL,
+    TARGET,
+    Column("robots", pa.string(), "Names one robots.txt capture: rows with the same one are its lines", nullable=False),
+    Column(
+        "scheme",
+        pa.string(),
+        "Of the origin that was asked; its rules hold for this scheme, host and port alone",
+        nullable=False,
+    ),
+    Column("host", pa.string(), "Of the origin, in lower case", nullable=False),
+    Column("port", pa.int32(), "Of the origin; 443 or 80 where the address has none", nullable=False),
+    Column("segment", pa.string(), "Segment of the crawl, whose pages were fetched after it", nullable=False),
+    Column("fetch_time", TIMESTAMP, "When the origin was asked"),
+    Column("fetch_status", pa.int16(), "What the origin answered, before redirects"),
+    Column("state", pa.string(), "What became of the request, in the words of value", nullable=False),
+    Column("content_digest", pa.string(), "SHA-1 of the body that was read, in base32; null where none was"),
+    Column("url", pa.string(), "Address of the robots.txt"),
+    DOMAIN,
+    Column("read_from", pa.string(), "Address that was read: another one behind redirects"),
+    Column("warc_filename", pa.string(), "The archive file of the capture that was read", nullable=False),
+    Column("warc_record_offset", pa.int64(), "Where in it", nullable=False),
+    Column("warc_record_length", pa.int64(), "Bytes of its record", nullable=False),
+    Column(
+        "lines",
+        pa.list_(
+            pa.struct(
+                [
+                    pa.field("number", pa.int32()),
+                    pa.field("agents", pa.list_(pa.string())),
+                    pa.field("signal", pa.string()),
+                    pa.field("path", pa.string()),
+                    pa.field("value", pa.string()),
+                    pa.field("uses", pa.list_(pa.string())),
+                    pa.field("says", pa.string()),
+                ]
+            )
         ),
-    ]
+        "Lines of the body, at its first capture in the slice",
+    ),
 )
+SITE_POLICIES_SCHEMA: Final = schema_of(SITE_POLICIES_COLUMNS)

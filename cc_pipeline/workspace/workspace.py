@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.home import CHOICES, choose
+from cc_pipeline.home import choose
 from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
@@ -25,7 +25,7 @@ from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import CHOICES, Settings, claim_home
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind

@@ -94,5 +94,6 @@ def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
     noted = json.loads((tmp_path / "home.json").read_text("utf-8"))
     noted["settings"] = {"extractor": 5, "markdown": True, "more": "x"}
     (tmp_path / "home.json").write_text(json.dumps(noted), "utf-8")
-    assert chosen(tmp_path) == {"markdown": True}
+    assert chosen(tmp_path) == {"markdown": True, "more": "x"}
+    assert load_settings({}, home=str(tmp_path)).extractor == "fast"
     choose(tmp_path / "no home", {"extractor": "fast"})

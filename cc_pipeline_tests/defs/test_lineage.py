@@ -13,7 +13,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.lineage import COLUMNS, checked_owners, made_of
 from cc_pipeline.defs.placement import OURS
-from cc_pipeline.documents.schemas import PROVENANCE_FIELDS
+from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import owners
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
@@ -81,7 +81,7 @@ def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
             for asset, column in found:
                 assert column in columns_of(specs[asset]), (table, name, column)
         without = {name for name in schemas[table].names if not columns.get(name)}
-        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_FIELDS} - {"source_file"})
+        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_COLUMNS} - {"source_file"})
 
 
 def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:

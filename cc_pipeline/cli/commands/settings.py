@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +14,11 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import CHOICES, as_written, read_note
+from cc_pipeline.home import read_note
 from cc_pipeline.python.choices import choose_anew, read_choices
-from cc_pipeline.settings import PREFIX, in_environment, load_settings, normalise_root
-
-#: Settings that hold credentials, or an address that is a secret itself: they never show.
-_HIDDEN = ("source_access", "collinfo_access", "mirror_access", "webhook")
+from cc_pipeline.settings import CHOICES, PREFIX, choices_of, in_environment, load_settings, normalise_root
+from cc_pipeline.settings.declaration import as_text
+from cc_pipeline.settings.reading import process_values, values_by_declaration
 
 
 def settings(
@@ -45,26 +43,25 @@ def settings(
         choose_anew(found, read_choices(found, dict(_pair(text) for text in choice)), yes=yes)
         return
     note = read_note(found.home)
-    chosen = note.chosen if note is not None else {}
-    rows = []
-    for name in (field.name for field in fields(found) if field.name not in _HIDDEN):
-        value = getattr(found, name)
-        shown = " ".join(value) if isinstance(value, tuple) else "" if value is None else as_written(value)
-        rows.append((name, shown, _origin(name, chosen, noted=note is not None, told=home is not None)))
+    chosen = choices_of(note) if note is not None else {}
+    rows = [
+        (one.name, as_text(value), _origin(one.name, chosen, noted=note is not None, told=home is not None))
+        for one, value in (*values_by_declaration(found), *process_values())
+        if not one.facts.is_secret
+    ]
     write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
 
 
 def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> str:
     """Where the value of a setting comes from, of a home that is ``noted`` and was ``told`` on the command line."""
-    said = "source" if name == "mirrors" else name
-    variable = PREFIX + said.upper()
+    variable = PREFIX + name.upper()
     if name == "home" and told:
         return "--home"
     if name in chosen:
         return "the home"
-    if in_environment(said):
+    if in_environment(name):
         return variable
-    return "the home" if noted and said == "source" else f"default ({variable})"
+    return "the home" if noted and name == "source" else f"default ({variable})"
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
-import pyarrow as pa
 from pydantic import Field
 
+from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.defs.declarations import Asset, ExternalAsset, Step
 from cc_pipeline.defs.lineage import (
@@ -27,23 +27,27 @@ from cc_pipeline.defs.lineage import (
     WHOLE_FILES,
 )
 from cc_pipeline.defs.partitions import BACKFILL
-from cc_pipeline.documents.schemas import PARSER_VERSION, SCHEMAS
-from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_SCHEMA
+from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
+from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.policies import VERSION as POLICIES_VERSION
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
-    CAPTURES_SCHEMA,
-    CRAWLS_SCHEMA,
-    HOST_FACTS_SCHEMA,
-    INDEX_MANIFEST_SCHEMA,
-    SITE_POLICIES_SCHEMA,
-    SOURCE_FAULTS_SCHEMA,
+    CAPTURES_COLUMNS,
+    CRAWLS_COLUMNS,
+    HOST_FACTS_COLUMNS,
+    INDEX_MANIFEST_COLUMNS,
+    SITE_POLICIES_COLUMNS,
+    SOURCE_FAULTS_COLUMNS,
 )
 
 #: Of ``warehouse``, as Dagster keeps it with each materialization.
 WAREHOUSE_VERSION: Final = "1"
 #: The tables over crawl × target, which one step makes.
-EXTRACTED: Final[Mapping[str, pa.Schema]] = {"captures": CAPTURES_SCHEMA, "records": RECORD_SCHEMA, **SCHEMAS}
+EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
+    "captures": CAPTURES_COLUMNS,
+    "records": RECORD_COLUMNS,
+    **PAGE_COLUMNS,
+}
 #: Of assets that no schedule and no other asset asks for: they read gigabytes.
 _ON_REQUEST: Final = {"asked": "on-request", "reads": "gigabytes"}
 #: One run takes several files: a file fails by itself.
@@ -142,7 +146,7 @@ def catalog() -> list[Step]:
                 ["json", "deltalake"],
                 "One row per crawl in collinfo.json, including the three of the ARC years.",
                 external=[COLLINFO],
-                schema=CRAWLS_SCHEMA,
+                columns=CRAWLS_COLUMNS,
                 is_published=True,
             ),
             options={
@@ -160,7 +164,7 @@ def catalog() -> list[Step]:
                 "One row per index file that the crawl's path list names; no row for a crawl of the ARC years.",
                 deps=["crawls"],
                 external=[PATH_LISTS],
-                schema=INDEX_MANIFEST_SCHEMA,
+                columns=INDEX_MANIFEST_COLUMNS,
             ),
             **by_crawl,
         ),
@@ -186,7 +190,7 @@ def catalog() -> list[Step]:
                 "file.\n\nFails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything "
                 "else is in the catalog.",
                 deps=["index_footers"],
-                schema=SHOWN_ROW_GROUPS_SCHEMA,
+                columns=SHOWN_ROW_GROUPS_COLUMNS,
                 is_published=True,
             ),
             pool="catalog",
@@ -205,7 +209,7 @@ def catalog() -> list[Step]:
                 deps=["row_groups"],
                 external=[COLUMNAR_INDEX],
                 table="row_groups",
-                schema=SHOWN_ROW_GROUPS_SCHEMA,
+                columns=SHOWN_ROW_GROUPS_COLUMNS,
             ),
             pool="catalog",
             options={"tags": _ON_REQUEST},
@@ -239,7 +243,7 @@ def extraction() -> list[Step]:
             description=description,
             deps=[dep],
             code_version=version,
-            schema=EXTRACTED[name],
+            columns=EXTRACTED[name],
             lineage=COLUMNS[name],
             is_published=True,
             **more,
@@ -287,7 +291,7 @@ def facts(added: Mapping[str, Any]) -> list[Step]:
                 "Filled on request.",
                 deps=[asset_of(name) for name in added],
                 external=[HOST_INDEX, DEGREES, GNEISSWEB],
-                schema=HOST_FACTS_SCHEMA,
+                columns=HOST_FACTS_COLUMNS,
                 lineage=COLUMNS["host_facts"],
                 is_published=True,
             ),
@@ -320,7 +324,7 @@ def policies() -> list[Step]:
                 "signals. Made on request.",
                 deps=["records"],
                 code_version=POLICIES_VERSION,
-                schema=SITE_POLICIES_SCHEMA,
+                columns=SITE_POLICIES_COLUMNS,
                 is_published=True,
             ),
             partitions="pairs",
@@ -367,7 +371,7 @@ def sources() -> list[Step]:
             "One row per stretch of a file that could not be read, with place and reason.",
         ),
     }
-    schemas = {**SCHEMAS, "source_faults": SOURCE_FAULTS_SCHEMA}
+    columns = {**PAGE_COLUMNS, "source_faults": SOURCE_FAULTS_COLUMNS}
     return [
         Step(
             function=f"{_BODIES}.sources.read_files",
@@ -380,7 +384,7 @@ def sources() -> list[Step]:
                     external=[WHOLE_FILES],
                     code_version=PARSER_VERSION,
                     table=table,
-                    schema=schemas[table],
+                    columns=columns[table],
                     is_published=True,
                 )
                 for name, (table, text) in files.items()
@@ -441,10 +445,10 @@ def common_crawl() -> list[ExternalAsset]:
         return ExternalAsset(key=key, description=description, about=about, era=era, kinds=kinds, **more)
 
     def keyed(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
-        columns = [(HOST_KEY, "string"), *((name, str(kind)) for name, kind in KEYED[key].items())]
+        columns = [(HOST_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
         return spec(key, description, about, "columnar", "parquet", columns=columns)
 
-    index = [("crawl", "string"), ("subset", "string"), *((field.name, str(field.type)) for field in INDEX_COLUMNS)]
+    index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [
         spec(
             COLLINFO,

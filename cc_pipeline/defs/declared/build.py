@@ -15,7 +15,7 @@ from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import UserInputError, no_such
 from cc_pipeline.settings import PREFIX, owners
-from cc_pipeline.settings.reading import FROM_ENVIRONMENT
+from cc_pipeline.settings.reading import settable_names
 
 _CONFIG: Final = {
     "source": dg.Field(
@@ -46,7 +46,7 @@ def placement(
     settings: Mapping[str, object],
 ) -> Placement:
     """A home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that does."""
-    known = [one.name for one in FROM_ENVIRONMENT]
+    known = settable_names()
     for name in settings:
         if name.lower() not in (*known, "lake", "collinfo"):
             raise UserInputError(no_such("setting", name, known))
@@ -174,7 +174,7 @@ def _described(at: Placement, asset: Asset, owned_by: Sequence[str]) -> dict[str
         "kinds": set(asset.kinds),
         "description": asset.description,
         "code_version": asset.code_version,
-        "metadata": table_metadata(asset, asset.schema, at) if asset.schema is not None else None,
+        "metadata": table_metadata(asset, at) if asset.columns else None,
     }
 
 

@@ -14,11 +14,14 @@ from urllib.parse import urlsplit
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.lake.reading import check_extension
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.workspace.workspace import limits_of
 
 #: How ``spark_master`` begins where tasks run in the driver's own process.
 LOCAL: Final = "local"
+#: How an address begins that ``spark-submit`` takes.
+_MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
 
 #: Seconds to wait for a cluster's answer.
 _PATIENCE: Final = 3.0
@@ -28,26 +31,46 @@ _STANDALONE, _KUBERNETES = 7077, 443
 
 
 def refuse_unready(settings: Settings) -> None:
-    """Raises ``UserInputError`` for settings with which no job can run, ``EnvironmentFault`` where this machine lacks
-    what starts one. Each says what to do."""
-    for error in troubles(settings):
-        raise error
+    """Sends no request. Raises one error for everything that is missing: ``UserInputError`` if a setting is among it,
+    else ``EnvironmentFault``. It says what to do about each."""
+    found = [*troubles(settings), *_unpublishable(settings)]
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        texts = [_on_one_line(error) for error in found]
+        listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
+        if any(isinstance(error, UserInputError) for error in found):
+            raise UserInputError(f"no job can be started on Spark, {len(found)} things are missing:\n{listed}")
+        raise EnvironmentFault(f"no job can be started on Spark, {len(found)} things are missing", listed.lstrip())
+
+
+def _on_one_line(error: CcPipelineError) -> str:
+    if isinstance(error, EnvironmentFault):
+        return f"{error.what}. {error.advice}"
+    return str(error)
+
+
+def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
+    """A run would fail at its last step. The doctor has a finding of its own about it."""
+    if settings.publish != "views":
+        return
+    try:
+        # also if the lake is a folder: it will have to be on S3
+        check_extension()
+    except EnvironmentFault as fault:
+        yield fault
 
 
 def troubles(settings: Settings) -> Iterator[CcPipelineError]:
-    """All that :func:`refuse_unready` would refuse, one after the other; nobody is asked."""
+    """Everything that is missing for a job, one error each. Sends no request."""
     master = settings.spark_master
     if not master:
         yield UserInputError(
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
             "k8s://… or, to try it, local[2]"
         )
-    if master.startswith("emr-serverless:"):
-        yield UserInputError(
-            f"{PREFIX}SPARK_MASTER names EMR Serverless, on which no job is started from here any more; docs/scale.md "
-            "has an example of how to submit one"
-        )
-        return
+    elif not master.startswith(_MASTERS):
+        yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
     if settings.spark_workers < 1:
         yield UserInputError(
             "the engine is spark, and nobody said how many workers share the source's budget; set "
@@ -55,8 +78,9 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         )
     if scheme_of(settings.lake) != "s3":
         yield UserInputError(
-            f"the engine is spark, and the lake is {shown(settings.lake)}; workers share no disk, so set {PREFIX}LAKE "
-            "to an s3:// place"
+            f"the engine is spark, and the lake is {shown(settings.lake)}, a folder. This process, the driver and its "
+            "workers hand on their tasks, messages, records and rows through the lake on S3, with local[2] too; set "
+            f"{PREFIX}LAKE to an s3:// place"
         )
     folder = next((place for place in settings.sources if not scheme_of(place)), None)
     if folder is not None and not master.startswith(LOCAL):
@@ -104,7 +128,8 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
         return
     found = list(troubles(settings))
     for error in found:
-        yield Finding("bad", _TOPIC, str(error), error.advice if isinstance(error, EnvironmentFault) else "")
+        text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
+        yield Finding("bad", _TOPIC, text, advice)
     addresses = addresses_of(settings.spark_master)
     refusals = [why for one in addresses if (why := _refusal(*one)) is not None]
     if addresses and len(refusals) == len(addresses):
@@ -118,7 +143,8 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
         starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
         workers = f"{settings.spark_workers:,} workers"
-        yield Finding("ok", _TOPIC, f"spark: {settings.spark_master} {answers}, at most {workers}; {starter}")
+        text = f"spark (experimental): {settings.spark_master} {answers}, at most {workers}; {starter}"
+        yield Finding("ok", _TOPIC, text)
     yield from _crowd(settings)
 
 

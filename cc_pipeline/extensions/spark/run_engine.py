@@ -26,7 +26,7 @@ class SparkRunEngine:
         return engine_findings(settings)
 
     def describe(self, settings: Settings) -> str:
-        return f"spark, {settings.spark_workers} workers"
+        return f"spark (experimental), {settings.spark_workers} workers"
 
     def extract(
         self,

@@ -1,7 +1,8 @@
-"""What workers run with, asked before anything is done: the same modules of this package as the driver, or nothing.
+"""What workers run with, compared before anything is done: the same modules of this package as the driver, the same
+versions of the libraries that rows depend on, the same compiled parts; or nothing.
 
-The driver commits digests that name the parser's version; rows of another one would lie under them unnoticed. Two
-builds of one version may differ too, so that what is in the modules is compared.
+The driver commits digests that name the parser's version. Rows of another parser, or of another version of a library
+that it decodes or parses with, would lie under them unnoticed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import cc_pipeline
 from cc_pipeline import COMPILED, __version__
@@ -23,10 +25,20 @@ from cc_pipeline.errors import EnvironmentFault
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+#: Distributions whose versions change rows: what reads archives, decodes, parses, detects and writes tables; and of
+#: what these need, what they do that with.
+ROW_LIBRARIES: Final = (
+    "can-ada", "charset-normalizer", "courlan", "cramjam", "dateparser", "deltalake", "endec", "htmldate", "idna",
+    "isal", "justext", "lxml", "numpy", "publicsuffixlist", "pyarrow", "pycld2", "pypdfium2", "python-dateutil",
+    "regex", "resiliparse", "selectolax", "tld", "trafilatura", "warcio",
+)  # fmt: skip
+#: What a version is of a library that is not installed.
+_NONE: Final = "none"
+
 
 def here() -> dict[str, Any]:
     """What this process runs with: versions, a digest of the package's modules (empty where they are no files), where
-    they lie, which parts are compiled."""
+    they lie, which parts are compiled, the versions of ``ROW_LIBRARIES``."""
     return {
         "version": __version__,
         "parser": PARSER_VERSION,
@@ -34,7 +46,21 @@ def here() -> dict[str, Any]:
         "python": platform.python_version(),
         "folder": str(Path(cc_pipeline.__file__).parent),
         "compiled": [name for name in COMPILED if find_spec(f"cc_pipeline.{name}") is not None],
+        "libraries": _libraries(),
     }
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    """Some 24 looks into installed metadata, 5 ms, once a process."""
+    return {name: _version(name) for name in ROW_LIBRARIES}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return _NONE
 
 
 @cache
@@ -52,7 +78,7 @@ def _digest() -> str:
 def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
     """Asks ``workers`` tasks what they run with, and gives it in words.
 
-    Raises ``EnvironmentFault`` where a worker has no cc_pipeline, or another version or build of it. The first
+    Raises ``EnvironmentFault`` for a worker that :func:`refuse_others` refuses. The first
     tasks of a context have its executors started, so this costs what the job would pay anyway. Those that come later
     are asked by each task.
     """
@@ -71,29 +97,44 @@ def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
     return in_words(answers, here())
 
 
-def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> None:
-    """Raises ``EnvironmentFault`` for a worker that has no cc_pipeline, or another version or build of it than the
-    driver, which has ``own``."""
+def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any], who: str = "a Spark worker") -> None:
+    """Raises ``EnvironmentFault`` for a worker that would make other rows than the driver, which has ``own``, or the
+    same many times slower. It names everything that differs, with both versions.
+
+    ``who`` is the worker, in words.
+    """
     advice = (
-        "Install the wheel (make wheel) in what the workers run with, and name its Python for them in PYSPARK_PYTHON; "
-        "docs/scale.md says how."
+        "Make one wheel (make wheel), and install dist/requirements.txt and the wheel for driver and workers. "
+        "PYSPARK_PYTHON names the workers' Python; docs/extensions/spark.md says how."
     )
     for one in answers:
         if "lacks" in one:
-            raise EnvironmentFault(f"a Spark worker ({one['executable']}) cannot run this: {one['lacks']}", advice)
-        if (one["version"], one["parser"]) != (own["version"], own["parser"]):
-            raise EnvironmentFault(
-                f"a Spark worker has cc_pipeline {one['version']} with parser {one['parser']}, the driver "
-                f"{own['version']} with parser {own['parser']}",
-                advice,
-            )
-        # of a build that is not in plain files nothing is known
-        if one["modules"] and own["modules"] and one["modules"] != own["modules"]:
-            raise EnvironmentFault(
-                f"a Spark worker has another build of cc_pipeline {own['version']} than the driver: modules in "
-                f"{one['folder']} there and {own['folder']} here differ",
-                f"Make one wheel of what the driver runs, and install it anew for both. {advice}",
-            )
+            raise EnvironmentFault(f"{who} ({one['executable']}) cannot run this: {one['lacks']}", advice)
+        if found := list(_differences(one, own)):
+            raise EnvironmentFault(f"{who} would not make the rows of the driver: {'; '.join(found)}", advice)
+
+
+def _differences(one: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    def differ(name: str, there: str, this: str) -> str:
+        return f"{name} is {there} there and {this} here"
+
+    if (one["version"], one["parser"]) != (own["version"], own["parser"]):
+        texts = [f"{each['version']} with parser {each['parser']}" for each in (one, own)]
+        yield differ("cc_pipeline", *texts)
+    # of a build that is not in plain files nothing is known
+    elif one["modules"] and own["modules"] and one["modules"] != own["modules"]:
+        yield f"another build of cc_pipeline {own['version']}, {one['folder']} there and {own['folder']} here"
+    if _minor(one["python"]) != _minor(own["python"]):
+        yield differ("Python", one["python"], own["python"])
+    for name, this in own["libraries"].items():
+        if (there := one["libraries"].get(name, _NONE)) != this:
+            yield differ(name, there, this)
+    if missing := [name.rpartition(".")[2] for name in own["compiled"] if name not in one["compiled"]]:
+        yield f"compiled parts are missing there, so that pages take many times as long: {', '.join(missing)}"
+
+
+def _minor(python: str) -> list[str]:
+    return python.split(".")[:2]
 
 
 def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
@@ -104,5 +145,6 @@ def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str,
         "cc_pipeline of the workers": own["version"],
         "Python of the workers": ", ".join(sorted({one["python"] for one in answers})),
         "compiled parts": "all" if not twins else f"Python twins in place of {', '.join(twins)}",
+        "libraries that rows depend on": f"{len(own['libraries'])}, all of the driver's versions",
         "package of the workers": ", ".join(sorted({one["folder"] for one in answers})),
     }

@@ -48,6 +48,13 @@ from cc_pipeline.workspace.workspace import Workspace
 _CAPTURES: Final = "captures"
 #: Tag of a run, which the UI shows with the run and not in lists: the cluster whose job made its records and pages.
 JOB_TAG: Final = "dagster/cc_pipeline_spark_job"
+#: The same of the file that has everything its driver wrote.
+LOG_TAG: Final = "dagster/cc_pipeline_spark_log"
+#: What the log of each run begins with.
+EXPERIMENTAL: Final = (
+    "The engine spark is experimental: the driver runs on this host, without Spark Connect; the lake has to be on S3; "
+    "and no cluster that somebody pays for ever ran it."
+)
 #: The file in the home that a job has locked.
 _LOCK: Final = "spark.lock"
 #: Seconds between two looks at the signals that this process got.
@@ -112,8 +119,7 @@ def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], t
     with (
         _only_job(settings.home) as lock,
         _shares_lent(workspace, asked) if "records" in tables else nullcontext(),
-        workspace.scratch_folder("spark") as folder,
-        _job(context, workspace, asked, tables, folder, lock) as job,
+        _job(context, workspace, asked, tables, lock) as job,
     ):
         for made in job.partitions(context):
             missing.pop((made.crawl, made.slug), None)
@@ -211,17 +217,18 @@ def _job(
     workspace: Workspace,
     asked: Sequence[_Key],
     tables: Sequence[str],
-    folder: Path,
     lock: int,
 ) -> Iterator[_Job]:
-    """Starts a job, and has it ended when the block ends, however that is. A driver on this host has ``lock`` too."""
+    """Starts a job, and has it ended when the block ends, however that is. A driver on this host has ``lock`` too, and
+    its log stays with the run."""
     # heavy, and for these runs only
     from dagster_aws.pipes import PipesS3ContextInjector  # noqa: PLC0415
 
     settings = workspace.settings
     client = s3_client(settings.lake_endpoint, settings.s3_region)
     mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
-    launcher = SparkSubmit(settings, folder / "driver.log", lock)
+    log = driver_log(context, mail)
+    launcher = SparkSubmit(settings, log, lock)
     reader = Messages(mail)
     extras = {
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
@@ -243,16 +250,27 @@ def _job(
     thread = threading.Thread(target=run, name="job on Spark", daemon=True)
     job = _Job(launcher, reader, thread, settings.budget_path)
     with mail.open():
+        context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(asked):,} partitions go to {settings.spark_workers} Spark workers at {launcher.address}"
+            f"{len(asked):,} partitions go to {settings.spark_workers} Spark workers at {launcher.address}. The log of "
+            f"the driver: {log}"
         )
         job._thread.start()
         try:
             yield job
         finally:
             job.end()
-            tags = {ENGINE_TAG: "spark", JOB_TAG: launcher.address}
+            tags = {ENGINE_TAG: "spark", JOB_TAG: launcher.address, LOG_TAG: str(log)}
             context.instance.add_run_tags(context.run.run_id, tags)
+
+
+def driver_log(context: StepContext, mail: Mailbox) -> Path:
+    """A new file for the log of a driver, in the folder of Dagster's instance that is deleted with the run."""
+    folder = Path(context.instance.root_directory) / "storage" / context.run.run_id
+    with disk_trouble(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    # a step that is tried again has another mailbox
+    return folder / f"spark_driver-{mail.prefix.rpartition('-')[2]}.log"
 
 
 #: Seconds that a driver has to end in order, when it is asked to.
@@ -373,8 +391,8 @@ def polite(workers: int) -> dict[str, str]:
 class SparkSubmit:
     """A driver on this host, in a session of its own: whoever ends this process ends what it has started.
 
-    ``log`` is for what the driver writes; ``kept_open`` is an open file that it keeps open, and with it the lock on it,
-    also when this process is killed.
+    ``log`` is the file for all that the driver writes, which stays. ``kept_open`` is an open file that the driver keeps
+    open, and with it the lock on it, also when this process is killed.
     """
 
     def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
@@ -398,7 +416,7 @@ class SparkSubmit:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
             raise EnvironmentFault(
                 f"the Spark job at {self.address} ended with status {status} before it was done",
-                f"{AGAIN} The end of its driver's log:\n{words}",
+                f"{AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
             )
 
     def _start(self, pipes: Mapping[str, str]) -> children.Process | None:

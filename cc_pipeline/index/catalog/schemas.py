@@ -12,45 +12,37 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.capture_columns import CRAWL, SUBSET, TIMESTAMP
+from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, stat_kind
 
 #: The column whose bounds prune look-ups.
 KEY_COLUMN: Final = "url_surtkey"
-
-#: Where the key column of a row group is: what a look-up reads first. Shown in ``row_groups``, stored among the chunks.
-KEY_CHUNK_FIELDS: Final = tuple(
-    """
-key_chunk_offset key_chunk_bytes key_offset_index_offset key_offset_index_length key_column_index_offset
-key_column_index_length
-""".split()
-)
 
 #: The ``outcome`` of an index file that was harvested.
 DECODED: Final = "decoded"
 
 #: ``outcome`` is ``decoded`` or ``failed`` (then ``reason`` and ``fault_offset`` say why and where).
 #: ``columns`` are the leaf columns in file order as ``name PHYSICAL repetition MEANING``.
-INDEX_FILES_SCHEMA: Final = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("part", pa.int32()),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("fault_offset", pa.int64()),
-        pa.field("file_size", pa.int64()),
-        pa.field("etag", pa.string()),
-        pa.field("footer_bytes", pa.int64()),
-        pa.field("rows", pa.int64()),
-        pa.field("row_groups", pa.int32()),
-        pa.field("created_by", pa.string()),
-        pa.field("schema_digest", pa.string()),
-        pa.field("columns", pa.list_(pa.string())),
-        pa.field("harvested_at", TIMESTAMP),
-    ]
+INDEX_FILES_COLUMNS: Final = (
+    CRAWL,
+    SUBSET,
+    Column("path", pa.string(), "Key of the Parquet file in the source", nullable=False),
+    Column("part", pa.int32(), "Number of the file within its subset"),
+    Column("outcome", pa.string(), "decoded or failed", nullable=False),
+    Column("reason", pa.string(), "Why the footer could not be read or decoded"),
+    Column("fault_offset", pa.int64(), "Where in the file decoding failed"),
+    Column("file_size", pa.int64(), "Bytes of the file"),
+    Column("etag", pa.string(), "As the source gave it"),
+    Column("footer_bytes", pa.int64(), "Bytes of the footer"),
+    Column("rows", pa.int64(), "Rows of the file, by its footer"),
+    Column("row_groups", pa.int32(), "Row groups the footer lists"),
+    Column("created_by", pa.string(), "The writer, as it names itself"),
+    Column("schema_digest", pa.string(), "The same for files with the same columns"),
+    Column("columns", pa.list_(pa.string()), "Leaf columns in order, with physical type, repetition and meaning"),
+    Column("harvested_at", TIMESTAMP, "When the footer was fetched"),
 )
+INDEX_FILES_SCHEMA: Final = schema_of(INDEX_FILES_COLUMNS)
 
 #: Offsets are in the file; ``chunk_offset`` and ``compressed_bytes`` are the range to read, dictionary included.
 COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
@@ -75,20 +67,92 @@ COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
 
 #: ``expected`` files are those of the path list; ``missing`` = expected - harvested - failed. ``reason`` says
 #: why a crawl has no rows at all, or of which file they were imported.
-COVERAGE_SCHEMA: Final = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("expected", pa.int64(), nullable=False),
-        pa.field("harvested", pa.int64(), nullable=False),
-        pa.field("failed", pa.int64(), nullable=False),
-        pa.field("missing", pa.int64(), nullable=False),
-        pa.field("row_groups", pa.int64(), nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        pa.field("without_statistics", pa.int64(), nullable=False),
-        pa.field("reason", pa.string()),
-    ]
+COVERAGE_COLUMNS: Final = (
+    CRAWL,
+    SUBSET,
+    Column(
+        "expected",
+        pa.int64(),
+        "Files of this subset in the path list: the sum of harvested, failed and missing",
+        nullable=False,
+    ),
+    Column("harvested", pa.int64(), "Files whose footer was read", nullable=False),
+    Column("failed", pa.int64(), "Files whose footer could not be read or decoded", nullable=False),
+    Column("missing", pa.int64(), "Files that the source lacks, or that were not asked for yet", nullable=False),
+    Column("row_groups", pa.int64(), "Row groups of harvested files", nullable=False),
+    Column("rows", pa.int64(), "Rows of harvested files", nullable=False),
+    Column(
+        "without_statistics",
+        pa.int64(),
+        "Row groups without key bounds: read by every look-up until repaired",
+        nullable=False,
+    ),
+    Column(
+        "reason",
+        pa.string(),
+        "Why there are no files of this subset; or imported: and the sha256 of the file its rows came from",
+    ),
 )
+COVERAGE_SCHEMA: Final = schema_of(COVERAGE_COLUMNS)
+
+
+_ROW_GROUPS: Final = (
+    CRAWL,
+    SUBSET,
+    Column("path", pa.string(), "Key of the Parquet file in the source", nullable=False),
+    Column("part", pa.int32(), "Number of the file within its subset"),
+    Column("row_group", pa.int32(), "Number of the row group within the file", nullable=False),
+    Column("rows", pa.int64(), "Rows in the row group", nullable=False),
+    Column("total_bytes", pa.int64(), "Bytes of the row group uncompressed"),
+    Column("compressed_bytes", pa.int64(), "Bytes of the row group as stored", nullable=False),
+    Column("data_offset", pa.int64(), "Byte of the file where its data begin"),
+    Column("data_end", pa.int64(), "Byte of the file where its data end"),
+)
+_KEY_CHUNK: Final = (
+    Column("key_chunk_offset", pa.int64(), "Byte where the chunk of url_surtkey begins"),
+    Column("key_chunk_bytes", pa.int64(), "Bytes of the chunk of url_surtkey"),
+    Column(
+        "key_offset_index_offset", pa.int64(), "Byte where that chunk's offset index begins; null where there is none"
+    ),
+    Column("key_offset_index_length", pa.int64(), "Bytes of that chunk's offset index; null where there is none"),
+    Column(
+        "key_column_index_offset", pa.int64(), "Byte where that chunk's column index begins; null where there is none"
+    ),
+    Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null where there is none"),
+)
+#: Where the key column of a row group is: what a look-up reads first. Shown in ``row_groups``, stored among the chunks.
+KEY_CHUNK_FIELDS: Final = tuple(column.name for column in _KEY_CHUNK)
+
+_FROM_STATISTICS: Final = "Where the bounds came from: statistics or deprecated_statistics"
+#: Of a column with bounds: what its least and greatest value are, and where they came from.
+_BOUND_NOTES: Final = {
+    KEY_COLUMN: (
+        "Lowest key of the row group; null means unknown, and unknown is never pruned",
+        "Highest key of the row group; null means unknown",
+        "Where the bounds came from: statistics, deprecated_statistics or repaired",
+    ),
+    "fetch_time": ("First fetch in the row group", "Last fetch in the row group", _FROM_STATISTICS),
+    "url_host_registered_domain": (
+        "Smallest domain of the row group, as bytes",
+        "Largest domain of the row group, as bytes",
+        _FROM_STATISTICS,
+    ),
+}
+_CUT: Final = "Whether the bound is known to be cut; null: the writer did not say"
+
+
+def _bounds(column: str) -> tuple[Column, ...]:
+    kind = bound_type(column)
+    usual = (f"Least {column} of the row group", f"Greatest {column} of the row group", _FROM_STATISTICS)
+    least, greatest, source = _BOUND_NOTES.get(column, usual)
+    return (
+        Column(f"{column}_min", kind, least),
+        Column(f"{column}_max", kind, greatest),
+        Column(f"{column}_source", pa.string(), source),
+        Column(f"{column}_min_truncated", pa.bool_(), _CUT),
+        Column(f"{column}_max_truncated", pa.bool_(), _CUT),
+        Column(f"{column}_nulls", pa.int64(), "Nulls by the statistics"),
+    )
 
 
 def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schema:
@@ -98,29 +162,7 @@ def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schem
     int64 or a timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known
     to be no value of the column, null where the writer did not say.
     """
-    fields = [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("part", pa.int32()),
-        pa.field("row_group", pa.int32(), nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        pa.field("total_bytes", pa.int64()),
-        pa.field("compressed_bytes", pa.int64(), nullable=False),
-        pa.field("data_offset", pa.int64()),
-        pa.field("data_end", pa.int64()),
-    ]
-    for column in columns:
-        kind = bound_type(column)
-        fields += [
-            pa.field(f"{column}_min", kind),
-            pa.field(f"{column}_max", kind),
-            pa.field(f"{column}_source", pa.string()),
-            pa.field(f"{column}_min_truncated", pa.bool_()),
-            pa.field(f"{column}_max_truncated", pa.bool_()),
-            pa.field(f"{column}_nulls", pa.int64()),
-        ]
-    return pa.schema(fields)
+    return schema_of((*_ROW_GROUPS, *(bound for column in columns for bound in _bounds(column))))
 
 
 def bound_type(column: str) -> pa.DataType:
@@ -130,15 +172,13 @@ def bound_type(column: str) -> pa.DataType:
 
 ROW_GROUPS_SCHEMA: Final = row_groups_schema()
 
-_BOUNDS_FROM: Final = ROW_GROUPS_SCHEMA.get_field_index("data_end") + 1
 #: ``row_groups`` as people see it.
-SHOWN_ROW_GROUPS_SCHEMA: Final = pa.schema(
-    [
-        *list(ROW_GROUPS_SCHEMA)[:_BOUNDS_FROM],
-        *(pa.field(name, pa.int64()) for name in KEY_CHUNK_FIELDS),
-        *list(ROW_GROUPS_SCHEMA)[_BOUNDS_FROM:],
-    ]
+SHOWN_ROW_GROUPS_COLUMNS: Final = (
+    *_ROW_GROUPS,
+    *_KEY_CHUNK,
+    *(bound for column in DEFAULT_STAT_COLUMNS for bound in _bounds(column)),
 )
+SHOWN_ROW_GROUPS_SCHEMA: Final = schema_of(SHOWN_ROW_GROUPS_COLUMNS)
 
 #: The columns of an answer to a look-up, a part of ``ROW_GROUPS_SCHEMA``.
 ANSWER_SCHEMA: Final = pa.schema(

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import socket
+import sys
 from dataclasses import replace
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline import COMPILED
+from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark import same_code as worker_facts
 from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
-from cc_pipeline.extensions.spark.same_code import here, in_words
+from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, here, in_words
+from cc_pipeline.lake import reading
 from cc_pipeline.settings import Settings
 
 GOOD = Settings(
     "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", spark_master="spark://h:7077",
-    spark_workers=2,
+    spark_workers=2, publish="copy",
 )  # fmt: skip
 
 
@@ -75,15 +80,88 @@ def test_what_workers_run_with_is_said() -> None:
     assert found["Python of the workers"] == own["python"]
     # the checkout is compiled in place where there is a compiler
     assert (found["compiled parts"] == "all") == (len(own["compiled"]) == len(COMPILED))
-    twins = in_words([own, {**own, "compiled": []}], own)["compiled parts"]
+    # all of them without compiled parts make the same rows
+    bare = {**own, "compiled": []}
+    twins = in_words([bare], bare)["compiled parts"]
     assert "_bounds" in twins
     assert "_signals" in twins
 
 
+def test_each_difference_is_named_with_both_versions() -> None:
+    own = here()
+    libraries = own["libraries"] | {"lxml": "5.0", "pyarrow": "none"}
+    with pytest.raises(EnvironmentFault) as refused:
+        in_words([own | {"libraries": libraries, "python": "3.9.1"}], own)
+    for name, there, this in (
+        ("lxml", "5.0", own["libraries"]["lxml"]),
+        ("pyarrow", "none", own["libraries"]["pyarrow"]),
+        ("Python", "3.9.1", own["python"]),
+    ):
+        assert f"{name} is {there} there and {this} here" in refused.value.what
+    assert "requirements.txt" in refused.value.advice
+
+
+def test_every_library_that_makes_rows_is_compared() -> None:
+    """What the rooms that make rows import of others. What they only reach a place or a database with changes none."""
+    changes_nothing = {"duckdb"}
+    root = Path(worker_facts.cc_pipeline.__file__).parent
+    names: set[str] = set()
+    for room in ("archive", "commoncrawl", "documents", "lake", "records"):
+        for path in (root / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Import):
+                    names |= {one.name.partition(".")[0] for one in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.add(node.module.partition(".")[0])
+    by_module = packages_distributions()
+    others = names - set(sys.stdlib_module_names) - {"cc_pipeline"} - changes_nothing
+    assert len(others) > 10
+    unknown = {one for one in others if not {normal(each) for each in by_module.get(one, [one])} & set(ROW_LIBRARIES)}
+    assert unknown == set()
+    assert [name for name, found in here()["libraries"].items() if found == "none"] == []
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_PACKAGE", "no_such_package")
+    # where DuckDB looks for installed extensions
+    monkeypatch.setenv("HOME", str(machine))
+    with pytest.raises(EnvironmentFault, match="httpfs") as refused:
+        refuse_unready(replace(GOOD, publish="views"))
+    assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
+    # the lake will have to be on S3: all of it is said in one go
+    with pytest.raises(UserInputError, match="2 things are missing") as both:
+        refuse_unready(replace(GOOD, publish="views", lake="/home/lake"))
+    assert "httpfs" in str(both.value)
+    refuse_unready(GOOD)
+    far = replace(GOOD, engine=LOCAL, publish="views")
+    with pytest.raises(EnvironmentFault, match="httpfs"):
+        find_engine(LOCAL).check_ready(far)
+
+
+def test_an_address_that_spark_does_not_take(machine: Path) -> None:
+    with pytest.raises(UserInputError, match="k8s://"):
+        refuse_unready(replace(GOOD, spark_master="emr-serverless:x"))
+
+
 @pytest.mark.parametrize(
-    "other", [{"version": "0"}, {"parser": "0"}, {"modules": "0"}, {"lacks": "No module", "executable": "/py"}]
+    "other",
+    [
+        {"version": "0"},
+        {"parser": "0"},
+        {"modules": "0"},
+        {"python": "2.7.18"},
+        {"compiled": []},
+        {"libraries": {"lxml": "5.0"}},
+        {"lacks": "No module", "executable": "/py"},
+    ],
 )
-def test_workers_with_something_else_are_refused(other: dict[str, str]) -> None:
+def test_workers_with_something_else_are_refused(other: dict[str, object]) -> None:
     own = here()
     with pytest.raises(EnvironmentFault) as refused:
         in_words([own, own | other], own)
@@ -121,7 +199,10 @@ def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
         assert name in finding.text + finding.advice
     with pytest.raises(UserInputError) as refused:
         refuse_unready(broken)
-    assert str(refused.value) == bad[0].text
+    assert "4 things are missing" in str(refused.value)
+    for finding in bad:
+        assert finding.text in str(refused.value)
+        assert finding.advice in str(refused.value)
     [local] = engine_findings(replace(broken, engine="local"))
     assert local.level == "ok"
 

@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extensions.spark import submission
 from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
-from cc_pipeline.extensions.spark.submission import JOB_TAG, SparkSubmit
+from cc_pipeline.extensions.spark.submission import JOB_TAG, LOG_TAG, SparkSubmit
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.settings.reading import as_texts
@@ -54,7 +55,8 @@ def _stand_in(weed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
     program.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec {sys.executable} {stand_in_driver.__file__} "$@"\n'
+        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\necho "first line of the log"\n'
+        f'exec {sys.executable} {stand_in_driver.__file__} "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
@@ -105,6 +107,11 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         )
         [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
         assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
+        # the folder goes with the run
+        log = Path(run.tags[LOG_TAG])
+        assert log.parent == Path(launcher.instance.root_directory) / "storage" / run.run_id
+        assert log.read_text().startswith("first line of the log\n")
+        assert "experimental" in said_in(launcher.instance, run)
         assert "stand-in-1" in said_in(launcher.instance, run)
         arguments = (tmp_path / "arguments").read_text()
         assert "spark.speculation=false" in arguments
@@ -130,6 +137,8 @@ def test_what_was_made_before_a_bad_end_is_recorded(
         with pytest.raises(RunFailed) as failed:
             list(launcher.extract([NEW], targets))
         assert failed.value.error_class == error
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
+        assert Path(run.tags[LOG_TAG]).exists()
         assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
         # it was located, which stays
         assert sorted(recorded(launcher.instance, "captures")) == [f"{NEW}|{text}" for text in TWO]
@@ -220,6 +229,13 @@ def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Work
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
         fcntl.flock(next_one, fcntl.LOCK_EX)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """One that forgets."""
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
 
 
 def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(

@@ -38,13 +38,14 @@ from pathlib import Path
 import pyarrow as pa
 from cc_pipeline.extensions.spark.plans import fetch_plans
 from cc_pipeline.extensions.spark.plans import Plans
-from cc_pipeline.capture_columns import RECORD_KEY_FIELDS
+from cc_pipeline.capture_columns import RECORD_KEY_COLUMNS
+from cc_pipeline.columns import schema_of
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.peak import own_peak
 
 def batches(count, size=4096):
-    schema = pa.schema(RECORD_KEY_FIELDS)
+    schema = schema_of(RECORD_KEY_COLUMNS)
     for first in range(0, count, size):
         rows = {field.name: pa.nulls(size, field.type) for field in schema}
         rows["url"] = pa.array([f"https://www.example.com/{number:0200}" for number in range(first, first + size)])

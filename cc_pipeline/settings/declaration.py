@@ -1,0 +1,236 @@
+"""A setting is declared once: a field of a frozen dataclass that says its type, default, check and help.
+
+Reading, checking, ``cc-pipeline settings``, the texts for other processes, what a home notes, and the tables in docs/
+all follow from the declaration. Extensions declare theirs in the same way (``cc_pipeline/extension.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache, partial
+from typing import Any, Final, TypeVar, get_type_hints
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extension import collect, refuse
+from cc_pipeline.settings.environment import PREFIX, number_in, text_in, words_in, yes_in
+
+_T = TypeVar("_T")
+#: Says what is wrong with a value, as the end of a sentence that begins with the variable; ``None`` if nothing is.
+Check = Callable[[Any], str | None]
+
+_KEY: Final = "cc_pipeline.setting"
+#: How a variable is read, by the type of its field.
+_READERS: Final[dict[Any, Callable[[Mapping[str, str], str], Any]]] = {
+    str: text_in,
+    str | None: text_in,
+    bool: yes_in,
+    int: partial(number_in, kind=int),
+    int | None: partial(number_in, kind=int),
+    float: partial(number_in, kind=float),
+    float | None: partial(number_in, kind=float),
+    tuple[str, ...]: words_in,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a declaration says beside name, type and default; :func:`setting` has the meaning of each."""
+
+    help: str
+    default_text: str
+    check: Check | None
+    is_secret: bool
+    decides_rows: bool
+    is_of_this_machine: bool
+    is_read_apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A declared setting. ``field`` is its field; ``name`` begins with the name of the extension that has it."""
+
+    field: str
+    name: str
+    kind: Any
+    default: Any
+    facts: Facts
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment."""
+        return PREFIX + self.name.upper()
+
+    def read(self, env: Mapping[str, str]) -> Any:
+        """The value of the variable; ``None`` if it is unset. Raises ``UserInputError`` for a value of another type."""
+        return _READERS[self.kind](env, self.name.upper())
+
+
+# typed as the value itself, so that a field keeps the type that it is declared with
+def setting(
+    default: _T = MISSING,  # type: ignore[assignment]
+    *,
+    help: str,
+    default_text: str = "",
+    check: Check | None = None,
+    is_secret: bool = False,
+    decides_rows: bool = False,
+    is_of_this_machine: bool = False,
+    is_read_apart: bool = False,
+) -> _T:
+    """A field that is a setting.
+
+    ``help`` is the text of its row in docs/ (Markdown), ``default_text`` how the default is told there if the value
+    does not say it. ``check`` is asked about every value but ``None`` and an empty text. A secret (``is_secret``) is
+    shown nowhere and sent to no other process. If rows depend on it (``decides_rows``), it belongs to the home once
+    rows were made with it. A value of this machine (``is_of_this_machine``) is not sent to other processes. What is
+    ``is_read_apart`` has a reader of its own in the core.
+    """
+    facts = Facts(
+        help=help,
+        default_text=default_text,
+        check=check,
+        is_secret=is_secret,
+        decides_rows=decides_rows,
+        is_of_this_machine=is_of_this_machine,
+        is_read_apart=is_read_apart,
+    )
+    found: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
+    return found
+
+
+def declarations(kind: type, extension: str = "") -> tuple[Declaration, ...]:
+    """The declared settings of a dataclass, in their order; fields that are none are left out.
+
+    Raises ``TypeError`` for a type that no variable is read as.
+    """
+    return _declarations(kind, extension)
+
+
+@cache
+def _declarations(kind: type, extension: str) -> tuple[Declaration, ...]:
+    kinds = get_type_hints(kind)
+    begin = f"{extension}_" if extension else ""
+    found = []
+    for one in fields(kind):
+        facts = one.metadata.get(_KEY)
+        if facts is None:
+            continue
+        if not facts.is_read_apart and kinds[one.name] not in _READERS:
+            raise TypeError(f"{one.name} is declared as {one.type!r}; a setting is {', '.join(map(_named, _READERS))}")
+        found.append(Declaration(one.name, begin + one.name, kinds[one.name], one.default, facts))
+    return tuple(found)
+
+
+def read_declared(kind: type[_T], env: Mapping[str, str]) -> _T:
+    """The checked settings of a dataclass of which every field is read by its type.
+
+    Raises ``UserInputError`` naming the variable."""
+    return checked(kind(**_values(declarations(kind), env)))
+
+
+def checked(values: _T, extension: str = "") -> _T:
+    """The same values. Raises ``UserInputError`` naming the variable of one that cannot be used."""
+    for one in declarations(type(values), extension):
+        value, check = getattr(values, one.field), one.facts.check
+        problem = None if check is None or value is None or value == "" else check(value)
+        if problem is not None:
+            raise UserInputError(f"{one.variable} {problem}")
+    return values
+
+
+def settings_of_extensions(taken: frozenset[str]) -> dict[str, type]:
+    """The dataclass of settings of each extension that has one. ``taken`` are names of settings of the core.
+
+    One that cannot be used costs its extension, of which ``cc-pipeline extensions`` says why.
+    """
+    found: dict[str, type] = {}
+    owners: dict[str, str] = {}
+    for extension, kind in collect("settings").items():
+        if kind is None:
+            continue
+        try:
+            names = _names(kind, extension)
+        except (TypeError, NameError) as error:
+            refuse(extension, f"settings: {error}")
+            continue
+        clashes = [f"{PREFIX}{name.upper()} is {owners.get(name, 'a setting of the core')}"
+                   for name in names if name in owners or name in taken]  # fmt: skip
+        if clashes:
+            refuse(extension, f"settings: {clashes[0]}; another name is needed")
+            continue
+        found[extension] = kind
+        owners |= dict.fromkeys(names, f"a setting of the extension {extension}")
+    return found
+
+
+def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides: dict[str, Any]) -> Any:
+    """The checked settings of an extension; takes those that are for it out of ``overrides``.
+
+    Raises ``UserInputError`` naming the variable."""
+    declared = declarations(kind, extension)
+    given = {one.field: overrides.pop(one.name) for one in declared if one.name in overrides}
+    return checked(kind(**{**_values(declared, env), **given}), extension)
+
+
+def _values(declared: tuple[Declaration, ...], env: Mapping[str, str]) -> dict[str, Any]:
+    read = {one.field: one.read(env) for one in declared}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _names(kind: type, extension: str) -> list[str]:
+    """The names of an extension's settings. Raises ``TypeError`` for what is no declaration of settings."""
+    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+        raise TypeError(f"{kind!r} is no frozen dataclass")
+    declared = declarations(kind, extension)
+    odd = {one.name for one in fields(kind)} - {one.field for one in declared}
+    odd |= {one.field for one in declared if one.facts.decides_rows or one.facts.is_read_apart}
+    odd |= {one.field for one in declared if one.default is MISSING}
+    if odd:
+        raise TypeError(
+            f"{', '.join(sorted(odd))}: each field is setting(default, help=…), is read by its type, and decides no "
+            "rows of the core"
+        )
+    return [one.name for one in declared]
+
+
+def _named(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and kind is not tuple[str, ...] else str(kind)
+
+
+def as_text(value: object) -> str:
+    """A value as its variable says it, so that the same value is read again; an unset value is an empty text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)
+
+
+def one_of(*names: str, joint: str = "") -> Check:
+    """One of the names, or one that an extension hands in at ``joint``."""
+
+    def check(value: str) -> str | None:
+        if value in names:
+            return None
+        others = [name for handed in collect(joint).values() for name in handed] if joint else []
+        return None if value in others else f"is {value!r}; choose one of {', '.join((*names, *others))}"
+
+    return check
+
+
+def is_share(value: float) -> str | None:
+    """A number from 0 to 1."""
+    return None if 0 <= value <= 1 else f"must be a share from 0 to 1, not {value:g}"
+
+
+def is_above_zero(value: float) -> str | None:
+    """A number above 0 that is not infinite."""
+    return None if 0 < value < math.inf else f"must be a number above 0, not {value}"
+
+
+def is_at_least(least: int, why: str = "") -> Check:
+    """``least`` or more."""
+    reason = f": {why}" if why else ""
+    return lambda value: None if value >= least else f"must be {least} or more{reason}"
